@@ -1,0 +1,21 @@
+"""Errors that more than one room raises."""
+
+from __future__ import annotations
+
+
+class PyjsError(Exception):
+    """Base of every error that a user may see; its text says where, what and what to do."""
+
+
+class StoreFailed(PyjsError):
+    """A write or sync failed: the stream takes no more messages until it can be trusted again."""
+
+
+class CorruptRecord(PyjsError):
+    """Stored bytes are not what was written."""
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(f"{path} at {offset}: {reason}")
+        self.path = path
+        self.offset = offset
+        self.reason = reason

@@ -1,0 +1,58 @@
+/* Small C helpers of the message path: a seeded 64-bit hash of short keys, and decimal digits.
+ *
+ * The hash multiplies 64x64 -> 128 bits and folds (the "mum" step known from wyhash); it is only used for tables
+ * in memory, never stored. pyjs_hash_seed is set once at start, before the first key is hashed.
+ */
+#ifndef PYJS_FAST_H
+#define PYJS_FAST_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifndef PYJS_SOURCE_HASH
+#define PYJS_SOURCE_HASH ""
+#endif
+
+static inline uint64_t pyjs_mum(uint64_t a, uint64_t b) {
+    __uint128_t r = (__uint128_t)a * b;
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
+}
+
+static inline uint64_t pyjs_read8(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+static inline uint64_t pyjs_read4(const char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+
+static inline uint64_t pyjs_hash(const char *p, size_t n, uint64_t seed) {
+    const uint64_t k0 = 0x9E3779B97F4A7C15ull, k1 = 0xC2B2AE3D27D4EB4Full;
+    uint64_t h = seed ^ k0, a = 0, b = 0;
+    size_t left = n;
+    while (left > 16) {
+        h = pyjs_mum(pyjs_read8(p) ^ k1, pyjs_read8(p + 8) ^ h);
+        p += 16;
+        left -= 16;
+    }
+    if (left >= 8) {
+        a = pyjs_read8(p);
+        b = pyjs_read8(p + left - 8);
+    } else if (left >= 4) {
+        a = pyjs_read4(p);
+        b = pyjs_read4(p + left - 4);
+    } else if (left) {
+        a = ((uint64_t)(unsigned char)p[0] << 16) | ((uint64_t)(unsigned char)p[left >> 1] << 8) |
+            (unsigned char)p[left - 1];
+    }
+    return pyjs_mum(k1 ^ n, pyjs_mum(a ^ k1, b ^ h));
+}
+
+/* Write `v` in decimal at `out` (room for 20 bytes); return the number of digits. */
+static inline int pyjs_digits(char *out, uint64_t v) {
+    char tmp[20];
+    int n = 0;
+    do {
+        tmp[n++] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    for (int i = 0; i < n; i++) out[i] = tmp[n - 1 - i];
+    return n;
+}
+
+#endif

@@ -1,0 +1,7 @@
+"""C helpers of the message path (see fast.h) and the source hash that every compiled module carries."""
+from libc.stdint cimport uint64_t
+
+cdef extern from "fast.h" nogil:
+    const char* PYJS_SOURCE_HASH
+    uint64_t hash_bytes "pyjs_hash"(const char* p, size_t n, uint64_t seed)
+    int write_digits "pyjs_digits"(char* out, uint64_t value)    # decimal; needs 20 bytes; returns the count

@@ -1,0 +1,39 @@
+"""The seam for chance: random bytes.
+
+Server ids, inbox tokens and queue-group seeds come from here, so that a test with a seed repeats exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+class Rng:
+    """Source of random bytes; subclasses say where they come from."""
+
+    def randbytes(self, count: int) -> bytes:
+        """Return `count` random bytes."""
+        raise NotImplementedError("an Rng subclass supplies the bytes")
+
+    def below(self, limit: int) -> int:
+        """Return an integer in [0, limit)."""
+        assert limit > 0
+        return int.from_bytes(self.randbytes(8), "little") % limit
+
+
+class SeededRng(Rng):
+    """The same bytes for the same seed, on every machine. For tests and simulations."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._block = 0
+        self._rest = b""
+
+    def randbytes(self, count: int) -> bytes:
+        """Return the next `count` bytes of the seed's sequence."""
+        while len(self._rest) < count:
+            text = f"{self._seed}:{self._block}".encode()
+            self._rest += hashlib.sha256(text).digest()
+            self._block += 1
+        out, self._rest = self._rest[:count], self._rest[count:]
+        return out

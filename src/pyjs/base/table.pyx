@@ -1,0 +1,132 @@
+"""Hash table from byte strings to pointers.
+
+Open addressing with linear probing, at most 3/4 filled. Keys are copied; values are borrowed pointers whose
+lifetime is the user's business. Knows nothing of what it holds. Compiled because every message looks up its route
+here (benchmarks/: core publish, 1-1).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH, hash_bytes
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef uint64_t seed = 0x5851F42D4C957F2D
+
+
+def set_hash_seed(uint64_t value) -> None:
+    """Set the seed of all tables; call once at start, before any table holds a key."""
+    global seed
+    seed = value
+
+
+cdef uint64_t table_hash(const char* key, size_t n) noexcept nogil:
+    return hash_bytes(key, n, seed) | 1
+
+
+cdef int table_init(Table* t, size_t capacity) except -1 nogil:
+    cdef size_t size = 8
+    while size * 3 < capacity * 4:
+        size *= 2
+    t.slots = <Slot*> calloc(size, sizeof(Slot))
+    if t.slots == NULL:
+        with gil:
+            raise MemoryError
+    t.mask = size - 1
+    t.used = 0
+    t.filled = 0
+    return 0
+
+
+cdef void table_free(Table* t) noexcept nogil:
+    cdef size_t i
+    if t.slots == NULL:
+        return
+    for i in range(t.mask + 1):
+        free(t.slots[i].key)
+    free(t.slots)
+    t.slots = NULL
+    t.used = t.filled = 0
+
+
+cdef void* table_get(Table* t, const char* key, size_t n) noexcept nogil:
+    return table_get_hashed(t, hash_bytes(key, n, seed) | 1, key, n)
+
+
+cdef void* table_get_hashed(Table* t, uint64_t h, const char* key, size_t n) noexcept nogil:
+    cdef size_t i = (h >> 7) & t.mask
+    cdef Slot* slot = &t.slots[i]
+    while slot.hash:
+        if slot.hash == h and slot.key != NULL and slot.key_len == n and memcmp(slot.key, key, n) == 0:
+            return slot.value
+        i = (i + 1) & t.mask
+        slot = &t.slots[i]
+    return NULL
+
+
+cdef int table_grow(Table* t) except -1 nogil:
+    cdef Table bigger
+    cdef size_t i, at
+    table_init(&bigger, t.used * 2 + 8)
+    for i in range(t.mask + 1):
+        if t.slots[i].hash and t.slots[i].key != NULL:
+            at = (t.slots[i].hash >> 7) & bigger.mask
+            while bigger.slots[at].hash:
+                at = (at + 1) & bigger.mask
+            bigger.slots[at] = t.slots[i]
+    bigger.used = bigger.filled = t.used
+    free(t.slots)
+    t[0] = bigger
+    return 0
+
+
+cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 nogil:
+    cdef uint64_t h = hash_bytes(key, n, seed) | 1
+    cdef size_t i
+    cdef Slot* slot
+    cdef char* copy
+    if (t.filled + 1) * 4 > (t.mask + 1) * 3:
+        table_grow(t)
+    i = (h >> 7) & t.mask
+    slot = &t.slots[i]
+    while slot.hash:
+        if slot.hash == h and slot.key != NULL and slot.key_len == n and memcmp(slot.key, key, n) == 0:
+            slot.value = value
+            return 0
+        i = (i + 1) & t.mask
+        slot = &t.slots[i]
+    copy = <char*> malloc(n + 1)
+    if copy == NULL:
+        with gil:
+            raise MemoryError
+    memcpy(copy, key, n)
+    copy[n] = 0
+    slot.hash = h
+    slot.key = copy
+    slot.key_len = <uint32_t> n
+    slot.value = value
+    t.used += 1
+    t.filled += 1
+    return 0
+
+
+cdef void* table_remove(Table* t, const char* key, size_t n) noexcept nogil:
+    cdef uint64_t h = hash_bytes(key, n, seed) | 1
+    cdef size_t i = (h >> 7) & t.mask
+    cdef Slot* slot = &t.slots[i]
+    while slot.hash:
+        if slot.hash == h and slot.key != NULL and slot.key_len == n and memcmp(slot.key, key, n) == 0:
+            free(slot.key)
+            slot.key = NULL
+            t.used -= 1
+            return slot.value
+        i = (i + 1) & t.mask
+        slot = &t.slots[i]
+    return NULL
+
+
+cdef size_t table_next(Table* t, size_t at) noexcept nogil:
+    while at <= t.mask and (t.slots[at].hash == 0 or t.slots[at].key == NULL):
+        at += 1
+    return at

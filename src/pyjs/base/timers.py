@@ -1,0 +1,55 @@
+"""Deadlines: one heap of (time, callback), cancelled lazily.
+
+Knows nothing of what is due. A node has one; its `next_deadline_ns` arms one timer of the event loop.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+
+class Timer:
+    """One pending deadline; `cancel` it or let it fire once."""
+
+    __slots__ = ("callback", "deadline_ns")
+
+    def __init__(self, deadline_ns: int, callback: Callable[[], None]) -> None:
+        self.deadline_ns = deadline_ns
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Never fire."""
+        self.callback = None
+
+
+class Timers:
+    """The heap of a node's deadlines."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._order = count()
+
+    def at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` in the first turn at or after `deadline_ns`."""
+        timer = Timer(deadline_ns, callback)
+        heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
+        return timer
+
+    def next_deadline_ns(self) -> int | None:
+        """Return the earliest live deadline, None when there is none."""
+        while self._heap and self._heap[0][2].callback is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self, now_ns: int) -> int:
+        """Call everything due at `now_ns`, earliest first; return how many fired."""
+        fired = 0
+        while (deadline := self.next_deadline_ns()) is not None and deadline <= now_ns:
+            timer = heapq.heappop(self._heap)[2]
+            callback, timer.callback = timer.callback, None
+            assert callback is not None
+            callback()
+            fired += 1
+        return fired

@@ -1,0 +1,1 @@
+"""The NATS configuration language and the option tables."""

@@ -1,0 +1,1 @@
+"""Core NATS without sockets: sessions, accounts, delivery."""

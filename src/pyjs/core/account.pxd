@@ -1,0 +1,24 @@
+"""One account: its subscriptions, its counters, delivery to whoever is interested."""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.core.sink cimport Sink, Turn
+from pyjs.subjects.sublist cimport Route, Sublist, Target
+from pyjs.wire.ops cimport Msg
+
+cdef class Account:
+    cdef readonly str name
+    cdef readonly Sublist subs
+    cdef readonly Turn turn
+    cdef uint64_t random_state
+    cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
+    cdef public object limits           # core.limits of the account
+    cdef readonly set sessions          # open ClientSessions bound to this account
+    cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
+
+    # Deliver to every subscription that matches m.subject; returns the number of receivers.
+    cdef int publish(self, Msg* m) noexcept nogil
+    # Deliver to those interested in `dest`, showing m.subject on the wire (JetStream deliveries).
+    cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
+    cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
+    cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
+    cdef bint interested(self, const char* subject, size_t n) noexcept nogil

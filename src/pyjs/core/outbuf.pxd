@@ -1,0 +1,12 @@
+"""The output buffer of one connection."""
+
+cdef class OutBuf:
+    cdef char* data
+    cdef size_t len             # bytes queued
+    cdef size_t capacity
+    cdef public size_t limit           # max_pending: more sets `overflow`
+    cdef public bint overflow
+
+    cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or no memory
+    cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
+    cdef bytes take(self)

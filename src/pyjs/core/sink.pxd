@@ -1,0 +1,36 @@
+"""Receivers of messages, and what one turn of the node has to look at."""
+from libc.stdint cimport int64_t
+
+from pyjs.subjects.sublist cimport Target
+from pyjs.wire.ops cimport Msg
+
+cdef class Turn:
+    """The work lists of one turn: who has output, who has something to commit, pump or answer.
+
+    The lists hold each object at most once: the object keeps its own `dirty` flag and clears it when served.
+    """
+    cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
+    cdef public bint pressure           # a forced turn is due: buffers are full, acks pile up
+    cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
+    cdef readonly list streams          # Streams with records to commit or PubAcks to send
+    cdef readonly list consumers        # Consumers to pump
+    cdef readonly list requests         # core.sink.Request, for PySinks
+
+cdef class Sink:
+    # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records
+    # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+
+cdef class Request:
+    """A message copied out for Python code (an API call, an ack request); handled in the turn."""
+    cdef readonly object handler        # callable(Request) -> None
+    cdef readonly bytes subject
+    cdef readonly bytes reply           # b"": none
+    cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
+    cdef readonly bytes payload
+    cdef readonly object session        # the ClientSession that published, None: the server itself
+
+cdef class PySink(Sink):
+    """A sink that copies the message out and has `handler` called with a Request in the turn."""
+    cdef Turn turn
+    cdef readonly object handler

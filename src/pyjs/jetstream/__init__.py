@@ -1,0 +1,1 @@
+"""The JetStream engine: streams and consumers."""

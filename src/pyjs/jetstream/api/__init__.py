@@ -1,0 +1,1 @@
+"""The $JS.API endpoints."""

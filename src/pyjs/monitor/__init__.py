@@ -1,0 +1,1 @@
+"""Monitoring views and their HTTP router."""

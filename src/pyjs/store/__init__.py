@@ -1,0 +1,1 @@
+"""Messages by sequence: file and memory stores."""

@@ -1,0 +1,1 @@
+"""Subjects: tokens, matching, the subscription list."""

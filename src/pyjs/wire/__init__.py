@@ -1,0 +1,1 @@
+"""Bytes to operations and back: the NATS client protocol, without sockets or subscriptions."""

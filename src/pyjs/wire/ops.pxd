@@ -1,0 +1,34 @@
+"""One publish on its way, and the operations that the parser finds. No code: a table of shapes."""
+from libc.stdint cimport uint32_t
+
+cdef struct Msg:
+    # One publish. Every pointer is valid only during the call that got it.
+    const char* subject
+    const char* reply           # reply_len 0: none
+    const char* body            # headers, then payload
+    const char* tail            # "[reply ][hlen ]size\r\n", and the body and CRLF behind it unless `split`
+    size_t tail_len
+    uint32_t subject_len
+    uint32_t reply_len
+    uint32_t header_len         # 0: no headers
+    uint32_t size               # header_len + payload length
+    bint split                  # the body is not behind the tail: composed by the server, body elsewhere
+    bint aliased                # `subject` is not the subject the route was found by (JetStream deliveries)
+    void* origin                # the publishing session (borrowed), NULL: the server itself
+
+cdef enum Op:
+    OP_NEED                     # this read is used up
+    OP_MSG                      # PUB or HPUB, in Parser.msg
+    OP_PING
+    OP_PONG
+    OP_SUB                      # arguments in Parser.line
+    OP_UNSUB
+    OP_CONNECT
+    OP_INFO
+    OP_OK
+    OP_ERR
+    OP_BAD                      # not the protocol: -ERR 'Unknown Protocol Operation' and close
+    OP_BAD_ARGS                 # wrong arguments of a known verb: close without a word
+    OP_LINE_TOO_LONG
+    OP_TOO_BIG                  # over max_payload
+    OP_NO_HEADERS               # HPUB without headers support
