@@ -4,7 +4,7 @@
 
 Needs the `nats` binary: --nats, $NATS_CLI, or on PATH. Its Go client is often the slower half, so these
 ratios are smaller than those of run.py; what must agree is which server is ahead.
-Source: `nats bench --help` (pub, js pub sync|async, js fetch|consume).
+Source: `nats bench --help` (pub, js pub sync|async, js fetch, js ordered).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ STEPS = (
     ("pub", "pub bench.core", 10.0),
     ("js pub async", "js pub async bench.js --create --maxbytes 8GB", 1.0),
     ("js fetch", "js fetch --batch 500 --acks explicit", 1.0),
-    ("js consume", "js consume --consumer callback", 1.0),
     ("js ordered", "js ordered", 1.0),
     ("js pub sync", "js pub sync bench.js", 0.02),
 )
