@@ -11,6 +11,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 VENV = .venv
 PY = $(VENV)/bin/python
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+# cython-lint calls pycodestyle by its name
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 COMPILED = $(shell find src/pyjs -name '*.pyx' | sort | sed 's,^src/,,; s,\.pyx$$,,; s,/,.,g')
 TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
@@ -55,6 +57,7 @@ format: dev
 lint: dev
 	$(TIMED) ruff $(VENV)/bin/ruff check --quiet .
 	$(TIMED) cython-lint $(VENV)/bin/cython-lint src tests benchmarks
+	$(TIMED) cython-warnings $(PY) .ci/cython-warnings
 
 types: dev
 	$(TIMED) types $(VENV)/bin/mypy
@@ -75,7 +78,7 @@ share:
 # -- building ----------------------------------------------------------------------------------------------------
 
 build: $(VENV)/.runtime ## compile what changed, in place, in parallel
-	@PYTHONPATH=src PYJS_STRICT=$(STRICT) $(PY) -W ignore .ci/build
+	@PYTHONPATH=src $(PY) -W ignore .ci/build
 
 dev: build $(VENV)/.tools
 

@@ -2,13 +2,12 @@
 
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place. Not installed.
 
-Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h of the tree (a changed
-.pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the right digest
-is left alone, whatever its timestamps say. `tests/style/test_build.py` compares the digest of each imported module
-with the tree, so that no test runs on stale code.
+Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h of the tree (a
+changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
+right digest is left alone, whatever its timestamps say. tests/conftest.py compares the digests with the tree, so
+that no test runs on stale code.
 
-Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build), PYJS_BUILD_DIR moves the C files
-out of build/cython, PYJS_STRICT=1 turns Cython's warnings into errors.
+Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ DIRECTIVES = {
     "binding": True,
     "profile": False,
     "freethreading_compatible": False,
-    "warn.maybe_uninitialized": True,
-    "warn.unused": True,
-    "warn.unused_result": True,
 }
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 NO_COMPILER = """
@@ -65,7 +61,8 @@ def source_hash(pyx: Path, src: Path = SRC) -> str:
     for shared in sorted([*src.rglob("*.pxd"), *src.rglob("*.h")]):
         digest.update(shared.relative_to(src).as_posix().encode())
         digest.update(shared.read_bytes())
-    digest.update(repr((sorted(DIRECTIVES.items()), COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", ""))).encode())
+    flags = [*COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", "")]
+    digest.update(repr((sorted(DIRECTIVES.items()), flags)).encode())
     return digest.hexdigest()[:16]
 
 
@@ -105,22 +102,29 @@ class BuildExt(build_ext):
         self.force = True  # the copy into src/ (--inplace) must not go by timestamps either
 
     def is_current(self, ext: Extension) -> bool:
-        """Return whether the compiled file of `ext` exists and carries the digest of its source."""
-        built = Path(self.get_ext_fullpath(ext.name))
+        """Return whether `ext` was compiled from its source of today, in the build folder or in src/."""
         digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
-        return not self.force and built.is_file() and digest in built.read_bytes()
+        built = Path(self.get_ext_fullpath(ext.name))
+        in_place = SRC / self.get_ext_filename(ext.name)
+        if self.force:
+            return False
+        if built.is_file() and digest in built.read_bytes():
+            return True
+        if in_place.is_file() and digest in in_place.read_bytes():
+            built.parent.mkdir(parents=True, exist_ok=True)
+            built.write_bytes(in_place.read_bytes())
+            return True
+        return False
 
     def make_c_files(self) -> None:
         """Run Cython over `extensions` and point them to the C files."""
         from Cython.Build import cythonize
-        from Cython.Compiler import Options
 
-        Options.warning_errors = os.environ.get("PYJS_STRICT") == "1"
         made = cythonize(
             list(self.extensions),
             nthreads=self.parallel if len(self.extensions) > 1 else 0,
             force=True,
-            build_dir=os.environ.get("PYJS_BUILD_DIR", "build/cython"),
+            build_dir="build/cython",
             compiler_directives=DIRECTIVES,
             include_path=[str(SRC)],
         )
