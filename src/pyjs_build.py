@@ -24,8 +24,8 @@ from setuptools.command.build_ext import build_ext
 SRC = Path("src")
 DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": False,
-    "wraparound": False,
+    "boundscheck": True,
+    "wraparound": True,
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
