@@ -44,8 +44,7 @@ class Connection(asyncio.Protocol, Link):
 
     def data_received(self, data: bytes) -> None:
         """Give the session its input; what follows from it happens in the turn."""
-        if not self.session.receive_data(data):
-            self._transport.pause_reading()
+        self.session.receive_data(data)
         self._driver.wake()
 
     def pause_writing(self) -> None:
@@ -58,15 +57,15 @@ class Connection(asyncio.Protocol, Link):
         self._driver.wake()
 
     def eof_received(self) -> bool:
-        """Close the session, keep the transport open for the output of what was received before."""
-        self.session.close("Client Closed")
+        """Close the session behind the turn that answers what was received before."""
         self._driver.wake()
-        return True
+        self._driver.loop.call_soon(self.session.close, "Client Closed")
+        return True  # the transport stays open for that answer
 
     def connection_lost(self, error: Exception | None) -> None:
         """Close the session; nothing can be sent any more."""
         self._connections.discard(self)
-        self.session.close("Client Closed" if error is None else "Read Error")
+        self.session.connection_lost()
         self._driver.wake()
 
     # -- called by the session (Link) --------------------------------------------------------------------------
