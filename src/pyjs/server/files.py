@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import orjson
+
 PORTS_NAME = "nats-server"  # whatever the program is called: test suites look for this name
 
 
@@ -21,9 +23,8 @@ def ports_path(directory: str) -> str:
 def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
     """Write `urls` (service -> URLs) for whoever waits for the file; it appears complete or not at all."""
     path = ports_path(directory)
-    import json
-    with open(path + ".new", "w") as file:
-        json.dump(urls, file, separators=(",", ":"))
+    with open(path + ".new", "wb") as file:
+        file.write(orjson.dumps(urls))
     os.replace(path + ".new", path)
 
 
