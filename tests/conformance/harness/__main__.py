@@ -54,7 +54,7 @@ def _report(script: Script, options: argparse.Namespace) -> bool:
     else:
         lines = _against_ours(script, recording)
     lines += _timeouts(recording)
-    if lines or took > 3:
+    if lines or took > 2:
         print(f"{script.name} ({took:.1f} s)\n  " + "\n  ".join(lines[:12]), flush=True)
     return bool(lines)
 

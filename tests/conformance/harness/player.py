@@ -116,6 +116,7 @@ class Player:
         self._server = server
         self._conns: dict[str, Conn] = {}
         self._selector = selectors.DefaultSelector()
+        self._stalled: list[socket.socket] = []  # open and not read, until the end of the script
 
     def do(self, step: Step) -> None:
         """Carry out one step.
@@ -136,6 +137,8 @@ class Player:
 
     def drop(self) -> None:
         """Close every socket."""
+        for stalled in self._stalled:
+            stalled.close()
         for conn in self._conns.values():
             self._forget(conn)
         self._selector.close()
@@ -172,6 +175,13 @@ class Player:
         if text != "pings":
             raise ValueError("the statement is: keep NAME pings")
         self._conns[name].keep_pings = True
+
+    def _stall(self, name: str, _text: str) -> None:
+        """Read this connection no more; how much still arrived differs, so its frames end here."""
+        conn = self._conns[name]
+        self._selector.unregister(conn.socket)
+        conn.closed = True
+        self._stalled.append(conn.socket)
 
     # -- sending
 
@@ -214,6 +224,11 @@ class Player:
         inbox = conn.inbox()
         conn.send(_publication(f"{target} : {verb}", inbox))
         self._wait_reply(conn, inbox)
+
+    def _acknext(self, name: str, text: str) -> None:
+        conn = self._conns[name]
+        target, verb = self._ack_target(conn, text)
+        conn.send(_publication(f"{target} : {verb}", conn.inbox()))
 
     @staticmethod
     def _ack_target(conn: Conn, text: str) -> tuple[str, str]:
@@ -313,7 +328,7 @@ class Player:
         except ValueError:
             answer["text"] = body.decode("utf-8", "backslashreplace")
         if words and words[0] == "shape":
-            kept = frozenset(words[2].split(",")) if len(words) > 2 else frozenset()
+            kept = frozenset(words[1].split(",")) if len(words) > 1 else frozenset()
             answer["json"] = shape(answer["json"], kept, "")
         self.recording["http"].append(answer)
         client.close()

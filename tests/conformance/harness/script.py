@@ -17,7 +17,7 @@ _FILL = re.compile(r"<<(.+?)\*(\d+)>>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[rnt0\\])")
 _SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
 VERBS = frozenset(
-    "open connect pub req js pull ack acksync sync wait until closed close keep http restart kill signal".split()
+    "open connect pub req js pull ack acksync acknext sync wait until closed close keep stall http restart kill signal".split()
 )
 
 
