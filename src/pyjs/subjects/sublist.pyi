@@ -1,0 +1,26 @@
+SOURCE_HASH: bytes
+
+class Subscription:
+    sink: object
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
+    closed: bool
+    filtered: bool
+    def __init__(self, sink: object, subject: bytes, queue: bytes = b"", sid: bytes = b"") -> None: ...
+
+class Sublist:
+    inserts: int
+    removes: int
+    misses: int
+    finds: int
+    cache_max: int
+    def __len__(self) -> int: ...
+    def insert(self, sub: Subscription) -> None: ...
+    def remove(self, sub: Subscription) -> bool: ...
+    def match(self, subject: bytes) -> list[Subscription]: ...
+    def subscriptions(self) -> list[Subscription]: ...
+    def num_cached(self) -> int: ...
+    def trim(self) -> bool: ...
