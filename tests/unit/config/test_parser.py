@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.parser import parse_file, parse_text
@@ -261,3 +263,32 @@ def test_a_missing_file_is_named() -> None:
 def test_a_text_without_file_includes_nothing() -> None:
     with pytest.raises(ConfigError, match="no such file"):
         parse_text("include a.conf", {})
+
+
+PIECES = ["a", "port", " ", "\n", ":", "=", "{", "}", "[", "]", ",", ";", '"', "'", "(", ")", "#", "//", "\\"]
+PIECES += [
+    "$a",
+    "$E",
+    "1",
+    "-",
+    ".",
+    "k",
+    "include ",
+    "\\x4",
+    "\r\n",
+    "2024-01-02T03:04:05Z",
+    "\x00",
+    "ä",
+    "on",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
+    try:
+        parse_text(text, {"E": text}, "f")
+    except ConfigError as error:
+        problem = error.problems[0]
+        assert problem.place.line >= 1
+        assert problem.place.column >= 1
+        assert problem.fix
