@@ -1,0 +1,66 @@
+"""A closed connection as monitoring remembers it: the counters of its session, without its buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.core.handshake import ConnectOptions
+from pyjs.core.link import Peer
+
+if TYPE_CHECKING:
+    from pyjs.core.account import Account
+    from pyjs.core.auth import User
+    from pyjs.core.session import ClientSession
+    from pyjs.subjects.sublist import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSubscription:
+    """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
+
+    @classmethod
+    def of(cls, sub: Subscription) -> ClosedSubscription:
+        """Return what is kept of `sub`."""
+        return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSession:
+    """The attributes of a ClientSession at the moment it ended; same names."""
+
+    cid: int
+    peer: Peer
+    account: Account
+    user: User | None
+    options: ConnectOptions
+    started_at_ns: int
+    last_activity_ns: int
+    closed_at_ns: int
+    closed_reason: str
+    rtt_ns: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    stalls: int
+    subscriptions: dict[bytes, ClosedSubscription]
+
+    @classmethod
+    def of(cls, session: ClientSession) -> ClosedSession:
+        """Return what is kept of `session`."""
+        values = {name: getattr(session, name) for name in cls.__slots__}
+        values["subscriptions"] = {
+            sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()
+        }
+        return cls(**values)
+
+    def pending_size(self) -> int:
+        """Return 0: nothing waits for a closed connection."""
+        return 0
