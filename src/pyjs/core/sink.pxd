@@ -34,3 +34,4 @@ cdef class PySink(Sink):
     """A sink that copies the message out and has `handler` called with a Request in the turn."""
     cdef Turn turn
     cdef readonly object handler
+    cdef int copy_out(self, Msg* m) except -1

@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.table cimport Table
+from pyjs.base.table cimport Table, table_get
 
 cdef struct SubState:           # per subscription, shared by all its targets
     uint64_t delivered
@@ -35,24 +35,45 @@ cdef struct Route:
     uint32_t n
     Group* groups               # queue groups: one member each gets the message
     uint32_t n_groups
-    bint inexact                # a prefix route: heads are NULL
-    PyObject* owner             # list of the Subscriptions
-    char* heads
+    uint32_t generation         # of the first byte's class when it was built
+    bint inexact                # a prefix that does not decide: look the whole subject up
+    PyObject* owner             # list of the Subscriptions; NULL: none
 
-cdef struct TrieNode            # private to sublist.pyx
+cdef struct TrieNode:           # private to sublist.pyx
+    Table children              # token -> TrieNode*; slots NULL: no child yet
+    TrieNode* any_token         # *
+    TrieNode* any_tail          # >
+    PyObject** subs             # borrowed: Sublist.owned holds them
+    uint32_t n_subs
+    uint32_t room
 
 cdef class Sublist:
     cdef TrieNode* root
     cdef Table cache            # literal subject -> Route*
     cdef Table prefixes         # "_INBOX.x.", "$JS.ACK.s.c." -> Route*
-    cdef Route empty
-    cdef readonly uint64_t count, inserts, removes, matches, cache_hits
-    cdef size_t cache_max
+    cdef uint32_t generations[256]      # by first byte of the subject: routes of an older one are rebuilt
+    cdef dict owned             # id(Subscription) -> Subscription
+    cdef size_t sweep_left      # slots that trim still has to look at
+    cdef size_t sweep_at
+    cdef readonly uint64_t inserts, removes, misses, finds
+    cdef public size_t cache_max
 
     # Never NULL. A route stays valid until the next insert, remove or trim of this list.
-    cdef Route* find(self, const char* subject, size_t n) noexcept nogil
+    cdef inline Route* find(self, const char* subject, size_t n) noexcept nogil:
+        cdef Route* r = <Route*> table_get(&self.cache, subject, n)
+        self.finds += 1
+        if r != NULL and r.generation == self.generations[<unsigned char> subject[0]]:
+            return r
+        return self.miss(subject, n)
+
     # As find, for subjects with a unique tail (inboxes, acks): one route serves all tails where that is exact.
     cdef Route* find_prefixed(self, const char* subject, size_t n) noexcept nogil
-    cdef Route* miss(self, Table* table, const char* key, size_t key_len,
-                     const char* subject, size_t n, bint prefix) noexcept nogil
-    cdef void drop_route(self, Table* table, const char* key, size_t n) noexcept
+    cdef Route* miss(self, const char* subject, size_t n) noexcept nogil
+    cdef Route* miss_prefix(self, const char* subject, size_t n, bint deep) noexcept nogil
+    cdef int keep(self, Table* table, const char* key, size_t n, Route* r) except -1
+    cdef void drop(self, Table* table, const char* key, size_t n) noexcept
+    cdef void drop_all(self, Table* table) noexcept
+    cdef void outdate(self, bytes subject) noexcept
+    cdef int append_to(self, TrieNode* node, Subscription sub) except -1
+    cdef void remove_below(self, TrieNode* node, Subscription sub, size_t i) noexcept
+    cdef void trim_slot(self, Table* table, size_t at) noexcept

@@ -1,0 +1,150 @@
+"""One account: its subscriptions, and delivery of a message to whoever is interested.
+
+Messages never leave their account. `publish` finds the route of the subject and hands the message to each plain
+subscription and to one member of each queue group, chosen at random among those that take it.
+
+Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
+`publish` (benchmarks/: core publish, 1-1, 1-10).
+"""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.core.sink cimport PySink, Sink, Turn
+from pyjs.subjects.sublist cimport Group, Route, Sublist, Subscription
+from pyjs.subjects.tokens cimport has_wildcard, matches
+from pyjs.wire.ops cimport Msg
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef class Account:
+    """A name space of subjects with everyone subscribed to them."""
+
+    def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15):
+        self.name = name
+        self.subs = Sublist()
+        self.turn = turn
+        self.random_state = seed | 1
+        self.sessions = set()
+        self.watched = {}
+
+    cdef int publish(self, Msg* m) noexcept nogil:
+        if m.subject[0] == c'_' or m.subject[0] == c'$':
+            return self.deliver_route(self.subs.find_prefixed(m.subject, m.subject_len), m)
+        return self.deliver_route(self.subs.find(m.subject, m.subject_len), m)
+
+    cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil:
+        m.aliased = True
+        if dest[0] == c'_' or dest[0] == c'$':
+            return self.deliver_route(self.subs.find_prefixed(dest, n), m)
+        return self.deliver_route(self.subs.find(dest, n), m)
+
+    cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil:
+        cdef uint32_t i
+        cdef int receivers = 0
+        for i in range(r.n):
+            receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
+        if r.n_groups:
+            receivers += self.deliver_groups(r, m)
+        return receivers
+
+    cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil:
+        cdef uint32_t i, k, at
+        cdef int receivers = 0
+        cdef Group* g
+        for i in range(r.n_groups):
+            g = &r.groups[i]
+            self.random_state ^= self.random_state << 13
+            self.random_state ^= self.random_state >> 7
+            self.random_state ^= self.random_state << 17
+            at = <uint32_t> ((self.random_state >> 32) % g.n)
+            for k in range(g.n):
+                if (<Sink> g.targets[at].sink).deliver(m, &g.targets[at]):
+                    receivers += 1
+                    break
+                at = at + 1 if at + 1 < g.n else 0
+        return receivers
+
+    cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
+        cdef Route* r
+        if subject[0] == c'_' or subject[0] == c'$':
+            r = self.subs.find_prefixed(subject, n)
+        else:
+            r = self.subs.find(subject, n)
+        return r.n > 0 or r.n_groups > 0
+
+    # -- for Python code -----------------------------------------------------------------------------------
+
+    def send(self, bytes subject, bytes payload, bytes headers=b"", bytes reply=b"") -> int:
+        """Publish as the server itself; returns the number of receivers."""
+        cdef Msg m
+        cdef bytes body = headers + payload if headers else payload
+        cdef bytes tail = b"%b %b%d\r\n" % (reply, b"%d " % len(headers) if headers else b"", len(body))
+        if not reply:
+            tail = tail[1:]
+        if not subject:
+            return 0
+        m.subject = subject
+        m.subject_len = <uint32_t> len(subject)
+        m.reply = reply
+        m.reply_len = <uint32_t> len(reply)
+        m.body = body
+        m.header_len = <uint32_t> len(headers)
+        m.size = <uint32_t> len(body)
+        m.tail = tail
+        m.tail_len = len(tail)
+        m.split = True
+        m.aliased = False
+        m.origin = NULL
+        return self.publish(&m)
+
+    def has_interest(self, bytes subject) -> bool:
+        """Tell whether a message to the literal `subject` would find a subscription."""
+        return len(subject) > 0 and self.interested(subject, len(subject))
+
+    def subscribe(self, bytes subject, Sink sink, bytes queue=b"", bytes sid=b"") -> Subscription:
+        """Subscribe `sink`; the subject must be valid. Not from inside a delivery."""
+        cdef Subscription sub = Subscription(sink, subject, queue, sid)
+        self.add(sub)
+        return sub
+
+    def subscribe_handler(self, bytes subject, object handler) -> Subscription:
+        """Have `handler` called with a Request, in the turn, for each message that matches `subject`."""
+        return self.subscribe(subject, PySink(self.turn, handler))
+
+    def add(self, Subscription sub) -> None:
+        """Insert a subscription made elsewhere."""
+        self.subs.insert(sub)
+        if self.watched:
+            self.interest_changed(sub.subject)
+
+    def unsubscribe(self, Subscription sub) -> None:
+        """Take a subscription out; nothing more is delivered to it."""
+        if self.subs.remove(sub) and self.watched:
+            self.interest_changed(sub.subject)
+
+    def watch_interest(self, bytes subject, object changed) -> None:
+        """Call `changed` whenever a subscription that matches the literal `subject` comes or goes.
+
+        Called from the SUB or UNSUB itself: it may only record work.
+        """
+        self.watched.setdefault(subject, []).append(changed)
+
+    def unwatch_interest(self, bytes subject, object changed) -> None:
+        """Undo watch_interest."""
+        watchers = self.watched.get(subject, [])
+        if changed in watchers:
+            watchers.remove(changed)
+        if not watchers:
+            self.watched.pop(subject, None)
+
+    def interest_changed(self, bytes subject) -> None:
+        """Tell those who watch a subject that `subject` matches."""
+        if not has_wildcard(subject, len(subject)):
+            for changed in list(self.watched.get(subject, ())):
+                changed()
+            return
+        for watched in [key for key in self.watched if matches(key, len(key), subject, len(subject))]:
+            for changed in list(self.watched.get(watched, ())):
+                changed()

@@ -1,0 +1,67 @@
+"""The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
+
+Knows nothing of what the bytes mean. Grows by doubling, is handed out whole by `take`, and gives large memory
+back. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    START = 4096
+    KEEP_MAX = 4194304          # a larger buffer is freed once it was taken
+
+
+cdef class OutBuf:
+    """Bytes on their way out."""
+
+    def __cinit__(self, size_t limit=67108864):
+        self.limit = limit
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self) -> int:
+        """Return the number of queued bytes."""
+        return self.len
+
+    cdef char* reserve(self, size_t n) noexcept nogil:
+        """Make room for `n` more bytes at the returned place; the caller writes them and adds n to `len`."""
+        cdef size_t capacity
+        cdef char* more
+        if self.len + n > self.limit:
+            self.overflow = True
+            return NULL
+        if self.len + n > self.capacity:
+            capacity = self.capacity * 2 if self.capacity else START
+            while capacity < self.len + n:
+                capacity *= 2
+            more = <char*> realloc(self.data, capacity)
+            if more == NULL:
+                self.overflow = True
+                return NULL
+            self.data = more
+            self.capacity = capacity
+        return self.data + self.len
+
+    cdef int add(self, const char* p, size_t n) noexcept nogil:
+        cdef char* out = self.reserve(n)
+        if out == NULL:
+            return -1
+        memcpy(out, p, n)
+        self.len += n
+        return 0
+
+    cdef bytes take(self):
+        """Return everything queued and start afresh."""
+        cdef bytes out = PyBytes_FromStringAndSize(self.data, self.len)
+        self.len = 0
+        if self.capacity > KEEP_MAX:
+            free(self.data)
+            self.data = NULL
+            self.capacity = 0
+        return out

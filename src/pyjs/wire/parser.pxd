@@ -1,0 +1,31 @@
+"""The parser of what clients send: a cursor over received bytes."""
+from pyjs.wire.ops cimport Msg
+
+cdef class Parser:
+    cdef Msg msg                    # set by next() for OP_MSG; valid until the next call
+    cdef const char* line           # arguments of the operation for the others
+    cdef size_t line_len
+    cdef public size_t max_payload
+    cdef public size_t max_control_line
+    cdef public bint headers        # HPUB is allowed
+    cdef const char* data           # this read
+    cdef size_t size
+    cdef size_t at                  # parsed so far
+    cdef char* kept                 # an operation that an earlier read cut
+    cdef size_t kept_len
+    cdef size_t kept_room
+    cdef size_t kept_need           # its whole length, 0: its control line is not complete yet
+    cdef bint kept_done             # the operation in `kept` has been handed out
+    cdef char* scratch              # a rebuilt tail, for lines that cannot be forwarded as they came
+    cdef size_t scratch_room
+
+    cdef void begin(self, const char* data, size_t n) noexcept nogil
+    cdef int next(self) noexcept nogil              # an Op; OP_NEED: this read is used up
+    cdef void finish(self) noexcept nogil           # keeps the cut operation; `data` may go away
+    cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil
+    cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil
+    cdef int publish(self, bint with_headers, const char* p, size_t start, size_t end, size_t n,
+                     size_t* used) noexcept nogil
+    cdef int rebuild_tail(self, const char* size, size_t size_len, size_t header_len) noexcept nogil
+    cdef int keep(self, const char* p, size_t n) noexcept nogil
+    cdef int next_kept(self) noexcept nogil

@@ -1,0 +1,7 @@
+SOURCE_HASH: bytes
+
+class Parser:
+    max_payload: int
+    max_control_line: int
+    headers: bool
+    def feed(self, data: bytes) -> list[tuple[str, tuple[bytes, ...]]]: ...
