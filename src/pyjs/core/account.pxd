@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
-from pyjs.subjects.sublist cimport Route, Sublist, Target
+from pyjs.subjects.sublist cimport Route, Sublist, Subscription, Target
 from pyjs.wire.ops cimport Msg
 
 cdef class Account:
@@ -21,4 +21,5 @@ cdef class Account:
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
+    cpdef object add(self, Subscription sub)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

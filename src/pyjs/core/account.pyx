@@ -113,7 +113,7 @@ cdef class Account:
         """Have `handler` called with a Request, in the turn, for each message that matches `subject`."""
         return self.subscribe(subject, PySink(self.turn, handler))
 
-    def add(self, Subscription sub) -> None:
+    cpdef object add(self, Subscription sub):
         """Insert a subscription made elsewhere."""
         self.subs.insert(sub)
         if self.watched:

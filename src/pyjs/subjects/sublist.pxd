@@ -18,6 +18,7 @@ cdef class Subscription:
     cdef readonly bytes queue           # b"": a plain subscription
     cdef readonly bytes sid
     cdef SubState state
+    cdef public bint filtered           # ask sink.accepts(subject) before a route may lead here
 
 cdef struct Target:
     PyObject* sink              # borrowed: Route.owner holds the Subscription

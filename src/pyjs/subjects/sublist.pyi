@@ -8,6 +8,7 @@ class Subscription:
     delivered: int
     max: int
     closed: bool
+    filtered: bool
     def __init__(self, sink: object, subject: bytes, queue: bytes = b"", sid: bytes = b"") -> None: ...
 
 class Sublist:

@@ -22,7 +22,7 @@ from libc.string cimport memchr, memcpy, memcmp, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_next, table_put, table_remove
-from pyjs.subjects.tokens cimport has_wildcard
+from pyjs.subjects.tokens cimport has_wildcard, no_empty_token
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -236,6 +236,20 @@ cdef int add_to_group(Route* r, Subscription sub, char* head, size_t head_len) e
     return 0
 
 
+cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
+    """Leave out subscriptions whose sink does not accept `subject`; a prefix cannot tell, so it is inexact."""
+    cdef size_t i, kept = 0
+    cdef Subscription sub
+    for i in range(found.n):
+        sub = <Subscription> found.subs[i]
+        if sub.filtered and not exact:
+            found.inexact = True
+        if not sub.filtered or not exact or sub.sink.accepts(subject[:n]):
+            found.subs[kept] = found.subs[i]
+            kept += 1
+    found.n = kept
+
+
 cdef Route* build(Found* found, const char* subject, size_t n, bint heads) except NULL:
     """Make a route of what a walk found. Its memory: the targets, and the heads behind them."""
     cdef Route* r = <Route*> calloc(1, sizeof(Route))
@@ -245,6 +259,7 @@ cdef Route* build(Found* found, const char* subject, size_t n, bint heads) excep
     cdef list owner
     if r == NULL:
         raise MemoryError
+    refuse_filtered(found, subject, n, heads)
     r.inexact = found.inexact
     if found.n == 0:
         return r
@@ -334,7 +349,8 @@ cdef class Sublist:
         self.misses += 1
         with gil:
             try:
-                walk(&found, self.root, subject, n, 0)
+                if no_empty_token(subject, n):
+                    walk(&found, self.root, subject, n, 0)
                 r = build(&found, subject, n, True)
                 self.keep(&self.cache, subject, n, r)
             except MemoryError:
@@ -349,6 +365,7 @@ cdef class Sublist:
         self.misses += 1
         with gil:
             try:
+                found.inexact = not no_empty_token(subject, n - 1)
                 walk_prefix(&found, self.root, subject, n, 0, deep)
                 r = build(&found, subject, n, False)
                 self.keep(&self.prefixes, subject, n, r)

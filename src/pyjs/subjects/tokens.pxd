@@ -5,3 +5,4 @@ cdef bint valid_literal(const char* s, size_t n) noexcept nogil         # as pub
 cdef bint has_wildcard(const char* s, size_t n) noexcept nogil
 cdef bint matches(const char* subject, size_t n, const char* filter, size_t m) noexcept nogil
 cdef bint overlaps(const char* a, size_t n, const char* b, size_t m) noexcept nogil
+cdef bint no_empty_token(const char* s, size_t n) noexcept nogil

@@ -39,6 +39,17 @@ cdef bint valid_tokens(const char* s, size_t n, bint wildcards) noexcept nogil:
             return False
 
 
+cdef bint no_empty_token(const char* s, size_t n) noexcept nogil:
+    """Whether a message with this subject reaches anyone: nats-server delivers a..b to nobody, not even to >."""
+    cdef size_t i
+    if n == 0 or s[0] == c'.' or s[n - 1] == c'.':
+        return False
+    for i in range(1, n):
+        if s[i] == c'.' and s[i - 1] == c'.':
+            return False
+    return True
+
+
 cdef bint valid_subject(const char* s, size_t n) noexcept nogil:
     return valid_tokens(s, n, True)
 

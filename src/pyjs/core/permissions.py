@@ -1,0 +1,101 @@
+"""What a user may publish and subscribe to: allow and deny lists of subject filters.
+
+Decisions as nats-server takes them: an empty or missing allow list allows everything, deny wins over allow, a
+subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed, and
+the denied messages are kept from it (`filters_messages`, Sink.accepts).
+
+Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matches, subjects_overlap
+
+CACHE_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePermission:
+    """Leave to publish to reply subjects of received messages."""
+
+    messages_max: int  # per reply subject; < 1: unlimited
+    expires_ns: int  # < 1: never
+
+
+def _split(entry: str) -> tuple[bytes, bytes]:
+    """Return (subject, queue) of a list entry; "subject queue" names one queue group."""
+    subject, _, queue = entry.partition(" ")
+    return subject.encode(), queue.strip().encode()
+
+
+def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
+    return any(
+        queue == pattern or (subject_has_wildcard(pattern) and is_subset(queue, pattern)) for pattern in patterns
+    )
+
+
+class Permissions:
+    """The four lists of one user, with a cache of publish decisions."""
+
+    def __init__(
+        self,
+        publish_allow: Iterable[str] | None = None,
+        publish_deny: Iterable[str] = (),
+        subscribe_allow: Iterable[str] | None = None,
+        subscribe_deny: Iterable[str] = (),
+        responses: ResponsePermission | None = None,
+    ) -> None:
+        self.publish_allow = None if publish_allow is None else [entry.encode() for entry in publish_allow]
+        self.publish_deny = [entry.encode() for entry in publish_deny]
+        self.subscribe_allow = None if subscribe_allow is None else [_split(entry) for entry in subscribe_allow]
+        self.subscribe_deny = [_split(entry) for entry in subscribe_deny]
+        self.responses = responses
+        self._publish_cache: dict[bytes, bool] = {}
+
+    @property
+    def limits_publishing(self) -> bool:
+        """Whether publishing has to be checked at all."""
+        return self.publish_allow is not None or bool(self.publish_deny)
+
+    def may_publish(self, subject: bytes) -> bool:
+        """Tell whether `subject` is allowed by the lists (responses are the session's business)."""
+        allowed = self._publish_cache.get(subject)
+        if allowed is None:
+            allowed = self.publish_allow is None or any(
+                subject_matches(subject, entry) for entry in self.publish_allow
+            )
+            allowed = allowed and not any(subject_matches(subject, entry) for entry in self.publish_deny)
+            if len(self._publish_cache) >= CACHE_MAX:
+                self._publish_cache.clear()
+            self._publish_cache[subject] = allowed
+        return allowed
+
+    def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
+        """Tell whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
+        allowed = True
+        if self.subscribe_allow:
+            plain, queues = self._matching(self.subscribe_allow, subject)
+            allowed = _queue_matches(queue, queues) if queue and queues else plain
+        if allowed and self.subscribe_deny:
+            plain, queues = self._matching(self.subscribe_deny, subject)
+            allowed = not plain and not (queue and queues and _queue_matches(queue, queues))
+        return allowed
+
+    @staticmethod
+    def _matching(entries: list[tuple[bytes, bytes]], subject: bytes) -> tuple[bool, list[bytes]]:
+        """Return whether a plain entry holds `subject`, and the queue names of the entries that do."""
+        held = [queue for entry, queue in entries if is_subset(subject, entry)]
+        return any(not queue for queue in held), [queue for queue in held if queue]
+
+    def filters_messages(self, subject: bytes, queue: bytes) -> bool:
+        """Tell whether some messages of this allowed subscription have to be kept from it."""
+        if not queue and not subject_has_wildcard(subject):
+            return False
+        return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny)
+
+    def may_receive(self, subject: bytes) -> bool:
+        """Tell whether a message of the literal `subject` may be delivered."""
+        return not any(not queue and subject_matches(subject, entry) for entry, queue in self.subscribe_deny)

@@ -1,0 +1,56 @@
+"""One client connection, without its socket."""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.core.account cimport Account
+from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.sink cimport Sink, Turn
+from pyjs.subjects.sublist cimport Subscription, Target
+from pyjs.wire.ops cimport Msg
+from pyjs.wire.parser cimport Parser
+
+cdef class ClientSession(Sink):
+    cdef Parser parser
+    cdef OutBuf out
+    cdef Turn turn
+    cdef readonly Account account
+    cdef readonly object host           # core.host.Host
+    cdef readonly object link           # core.link.Link
+    cdef readonly object peer
+    cdef readonly uint64_t cid
+    cdef readonly object options        # ConnectOptions
+    cdef readonly object user           # core.auth.User, None: not authenticated yet
+    cdef readonly dict subscriptions    # sid -> Subscription
+    cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns, rtt_ns, ping_sent_ns
+    cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls
+    cdef readonly str closed_reason     # "": open
+    cdef readonly bint connected        # CONNECT was accepted
+    cdef bint awaiting_auth             # the first operation must be CONNECT
+    cdef bint closing                   # take no more input, deliver nothing
+    cdef bint dirty                     # is in Turn.sessions
+    cdef bint retiring                  # some subscription reached its UNSUB max
+    cdef bint paused                    # the transport takes no more
+    cdef bint stalled                   # a receiver is nearly full: read on a little later
+    cdef bint echo, headers, verbose, pedantic, no_responders
+    cdef bint guarded                   # publishing is subject to permissions
+    cdef bint tracks_replies            # allow_responses
+    cdef dict replies                   # reply subject -> [uses left, expires_at_ns]
+    cdef int64_t paused_at_ns
+    cdef int pings_out
+    cdef bint pong_sent
+    cdef object permissions
+    cdef list timers
+    cdef size_t unsent                  # bytes with the transport when it was last given some
+    cdef size_t stall_at                # pending bytes from which publishers are slowed down
+
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil
+    cdef int publish(self, Msg* m) noexcept nogil
+    cdef int publish_checked(self, Msg* m) noexcept nogil
+    cdef void no_responder(self, Msg* m) noexcept
+    cdef bint may_publish(self, Msg* m) noexcept
+    cdef void mark_dirty(self) noexcept nogil
+    cdef void note_reply(self, Msg* m) noexcept
+    cdef void stall_origin(self, Msg* m) noexcept nogil
+    cdef void slow_down(self) noexcept nogil
+    cdef int fail(self, int op) except -1
+    cdef int control(self, int op) except -1
