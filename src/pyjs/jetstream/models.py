@@ -1,7 +1,7 @@
 """What a stream request may hold: fields and kinds for the strict decoder, and the decoded requests.
 
-Knows nothing of limits and conflicts (stream_rules.py). Features that are not there yet are read, so that wrong
-types get the usual answer, and listed in `StreamRequest.unsupported`.
+Knows nothing of limits and conflicts (stream_rules.py). Features that are not there yet are read, so that
+wrong types get the usual answer, and listed in `StreamRequest.unsupported`.
 
 Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
 """
@@ -186,7 +186,13 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
 
 
 def _config(given: dict[str, Any]) -> StreamConfig:
-    values: dict[str, Any] = {"name": "", "max_consumers": 0, "max_msgs": 0, "max_bytes": 0, "num_replicas": 0}
+    values: dict[str, Any] = {
+        "name": "",
+        "max_consumers": 0,
+        "max_msgs": 0,
+        "max_bytes": 0,
+        "num_replicas": 0,
+    }
     values.update(max_msgs_per_subject=0, max_msg_size=0)
     values.update({name: given[name] for name in _PLAIN if name in given})
     values["subjects"] = tuple(given.get("subjects", ()))

@@ -9,6 +9,7 @@ Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jets
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
@@ -134,7 +135,7 @@ def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
     for name, value in values.items():
         if pedantic and value < -1:
             raise errcodes.PEDANTIC.error(err=f"{name} must be set to -1")
-    corrected = {name: value if value > 0 else -1 for name, value in values.items()}
+    corrected: dict[str, Any] = {name: value if value > 0 else -1 for name, value in values.items()}
     return replace(config, num_replicas=replicas, **corrected)
 
 
@@ -217,5 +218,3 @@ def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
     largest = {FILE: limits.store_max_stream_bytes, MEMORY: limits.memory_max_stream_bytes}[config.storage]
     if 0 < largest < config.max_bytes:
         raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.error()
-
-
