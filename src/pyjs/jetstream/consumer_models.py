@@ -85,7 +85,13 @@ CREATE_REQUEST = Struct(
 PAUSE_REQUEST = Struct("JSApiConsumerPauseRequest", {"pause_until": TIME})
 OFFSET_REQUEST = Struct("JSApiConsumersRequest", {"offset": INT})
 
-PRIORITY_FIELDS = {"group": STRING, "min_pending": INT64, "min_ack_pending": INT64, "id": STRING, "priority": INT}
+PRIORITY_FIELDS = {
+    "group": STRING,
+    "min_pending": INT64,
+    "min_ack_pending": INT64,
+    "id": STRING,
+    "priority": INT,
+}
 NEXT_REQUEST = Struct(
     "JSApiConsumerGetNextRequest",
     {

@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.consumer_config import REQUIRED_LEVEL_KEY, SERVER_LEVEL_KEY, SERVER_VERSION_KEY, ConsumerConfig
+from pyjs.jetstream.consumer_config import (
+    REQUIRED_LEVEL_KEY,
+    SERVER_LEVEL_KEY,
+    SERVER_VERSION_KEY,
+    ConsumerConfig,
+)
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
 
@@ -78,7 +83,9 @@ def normalised(
         changes["inactive_threshold_ns"] = _inactive_threshold(config, stream, pedantic)
     if not config.push and config.max_batch == 0 and limits.server_max_request_batch > 0:
         if pedantic:
-            raise errcodes.PEDANTIC.error(err="max_request_batch must be set if it's JetStream limits are set")
+            raise errcodes.PEDANTIC.error(
+                err="max_request_batch must be set if it's JetStream limits are set"
+            )
         changes["max_batch"] = limits.server_max_request_batch
     if config.ack_policy == "flow_control" and not pedantic:
         changes |= {"flow_control": True, "idle_heartbeat_ns": 1000 * NS_PER_MS}
@@ -117,7 +124,9 @@ def _max_ack_pending(
 ) -> int:
     if stream.limit_max_ack_pending > 0:
         if pedantic:
-            raise errcodes.PEDANTIC.error(err="max_ack_pending must be set if it's configured in stream limits")
+            raise errcodes.PEDANTIC.error(
+                err="max_ack_pending must be set if it's configured in stream limits"
+            )
         return stream.limit_max_ack_pending
     if config.ack_policy == "none":
         return 0
@@ -248,7 +257,11 @@ def _check_pull(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLi
 
 
 def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
-    for limit in (limits.server_max_ack_pending, limits.account_max_ack_pending, stream.limit_max_ack_pending):
+    for limit in (
+        limits.server_max_ack_pending,
+        limits.account_max_ack_pending,
+        stream.limit_max_ack_pending,
+    ):
         if 0 < limit < config.max_ack_pending:
             raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold_ns = stream.limit_inactive_threshold_ns

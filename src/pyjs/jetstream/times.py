@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 ZERO_TIME = "0001-01-01T00:00:00Z"
 NS_PER_S = 1_000_000_000
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": NS_PER_S, "m": 60 * NS_PER_S}
+_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": NS_PER_S,
+    "m": 60 * NS_PER_S,
+}
 _UNITS_NS["h"] = 60 * _UNITS_NS["m"]
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 
