@@ -36,6 +36,7 @@ cdef class PendingAcks:
     cdef int64_t* waits         # ns per backoff step
     cdef uint32_t n_waits
 
+    cdef int reserve(self) noexcept nogil       # room for one more, so that track can not fail; -1: no memory
     cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: not pending
     cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
