@@ -2,9 +2,12 @@
 
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place. Not installed.
 
-Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx and of every .pxd and .h of the tree
-(a changed .pxd moves vtable slots of all its users). `tests/style/test_build.py` compares it with the tree, so
+Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h of the tree (a
+changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
+right digest is left alone, whatever its timestamps say. tests/conftest.py compares the digests with the tree, so
 that no test runs on stale code.
+
+Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension
@@ -20,8 +24,8 @@ from setuptools.command.build_ext import build_ext
 SRC = Path("src")
 DIRECTIVES = {
     "language_level": 3,
-    "boundscheck": False,
-    "wraparound": False,
+    "boundscheck": True,
+    "wraparound": True,
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
@@ -31,9 +35,10 @@ DIRECTIVES = {
 }
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 NO_COMPILER = """
-pyjs-server has compiled modules and no C compiler (or no Python headers) was found.
-Install them and run pip again:
-    Debian, Ubuntu:  apt install gcc python3-dev
+pyjs-server has compiled modules, and this C compiler could not compile a file that includes Python.h:
+    {reason}
+Install a C compiler and the headers of Python {version}, then run the same command again:
+    Debian, Ubuntu:  apt install gcc libc6-dev python3-dev
     Fedora, RHEL:    dnf install gcc python3-devel
     Alpine:          apk add gcc musl-dev python3-dev
     macOS:           xcode-select --install
@@ -56,47 +61,87 @@ def source_hash(pyx: Path, src: Path = SRC) -> str:
     for shared in sorted([*src.rglob("*.pxd"), *src.rglob("*.h")]):
         digest.update(shared.relative_to(src).as_posix().encode())
         digest.update(shared.read_bytes())
+    flags = [*COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", "")]
+    digest.update(repr((sorted(DIRECTIVES.items()), flags)).encode())
     return digest.hexdigest()[:16]
 
 
+def extension(pyx: Path) -> Extension:
+    """Describe the module compiled from `pyx`."""
+    extra = os.environ.get("PYJS_CFLAGS", "").split()
+    strip = [] if extra or sys.platform == "darwin" else ["-Wl,-s"]
+    return Extension(
+        module_name(pyx),
+        [str(pyx)],
+        include_dirs=[str(SRC / "pyjs" / "base")],
+        define_macros=[("PYJS_SOURCE_HASH", f'"{source_hash(pyx)}"')],
+        extra_compile_args=[*COMPILE_ARGS, *extra],
+        extra_link_args=[*strip, *extra],
+    )
+
+
 class BuildExt(build_ext):
-    """build_ext that cythonizes the whole tree, in parallel, and explains a missing compiler."""
+    """build_ext that compiles what changed, in parallel, and explains a missing compiler."""
 
     def finalize_options(self) -> None:
+        """Take every .pyx of the tree as a module."""
+        self.distribution.ext_modules = [extension(pyx) for pyx in pyx_files()]
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count() or 1
+
+    def build_extensions(self) -> None:
+        """Compile the modules whose file does not hold the digest of their source."""
+        all_extensions = self.extensions
+        self.extensions = [ext for ext in all_extensions if not self.is_current(ext)]
+        if self.extensions:
+            self.demand_compiler()
+            self.make_c_files()
+            self.force = True  # the digest decided already; timestamps must not overrule it
+            super().build_extensions()
+        self.extensions = all_extensions
+        self.force = True  # the copy into src/ (--inplace) must not go by timestamps either
+
+    def is_current(self, ext: Extension) -> bool:
+        """Return whether `ext` was compiled from its source of today, in the build folder or in src/."""
+        digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
+        built = Path(self.get_ext_fullpath(ext.name))
+        in_place = SRC / self.get_ext_filename(ext.name)
+        if self.force:
+            return False
+        if built.is_file() and digest in built.read_bytes():
+            return True
+        if in_place.is_file() and digest in in_place.read_bytes():
+            built.parent.mkdir(parents=True, exist_ok=True)
+            built.write_bytes(in_place.read_bytes())
+            return True
+        return False
+
+    def make_c_files(self) -> None:
+        """Run Cython over `extensions` and point them to the C files."""
         from Cython.Build import cythonize
 
-        jobs = os.cpu_count() or 1
-        extra = os.environ.get("PYJS_CFLAGS", "").split()
-        extensions = [
-            Extension(
-                module_name(pyx),
-                [str(pyx)],
-                depends=[str(path) for path in [*SRC.rglob("*.pxd"), *SRC.rglob("*.h")]],
-                include_dirs=[str(SRC / "pyjs" / "base")],
-                define_macros=[("PYJS_SOURCE_HASH", f'"{source_hash(pyx)}"')],
-                extra_compile_args=[*COMPILE_ARGS, *extra],
-                extra_link_args=[*([] if sys.platform == "darwin" else ["-Wl,-s"]), *extra],
-            )
-            for pyx in pyx_files()
-        ]
-        self.distribution.ext_modules = cythonize(
-            extensions,
-            nthreads=jobs,
-            build_dir=os.environ.get("PYJS_BUILD_DIR", "build/cython"),
+        made = cythonize(
+            list(self.extensions),
+            nthreads=self.parallel if len(self.extensions) > 1 else 0,
+            force=True,
+            build_dir="build/cython",
             compiler_directives=DIRECTIVES,
             include_path=[str(SRC)],
         )
-        super().finalize_options()
-        self.parallel = self.parallel or jobs
+        c_files = {ext.name: ext.sources for ext in made}
+        for ext in self.extensions:
+            ext.sources = c_files[ext.name]
 
-    def run(self) -> None:
-        """Compile everything; without a compiler end with the package to install."""
-        try:
-            super().run()
-        except Exception as error:
-            if "command" in str(error) and "failed" in str(error) or "Python.h" in str(error):
-                sys.stderr.write(NO_COMPILER)
-            raise
+    def demand_compiler(self) -> None:
+        """End with the packages to install if a file that includes Python.h does not compile."""
+        with tempfile.TemporaryDirectory() as folder:
+            probe = Path(folder, "probe.c")
+            probe.write_text("#include <Python.h>\nint pyjs_probe(void) { return 0; }\n")
+            try:
+                self.compiler.compile([str(probe)], output_dir=folder, include_dirs=self.include_dirs)
+            except Exception as error:  # distutils has a family of them, none of which helps the reader
+                version = f"{sys.version_info.major}.{sys.version_info.minor}"
+                raise SystemExit(NO_COMPILER.format(reason=error, version=version)) from None
 
     def get_source_files(self) -> list[str]:
         """Name everything the sdist needs besides the Python packages."""

@@ -1,0 +1,104 @@
+# Everything that is done with this tree, by name; `make help` lists it. All of it happens in .venv.
+SHELL = /bin/sh
+.DEFAULT_GOAL = help
+.DELETE_ON_ERROR:
+# One target after another, whatever -j says: each compiles or tests in parallel itself.
+.NOTPARALLEL:
+
+# python3, or the first newer one if python3 is older than 3.11
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+VENV = .venv
+PY = $(VENV)/bin/python
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+# cython-lint calls pycodestyle by its name
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+COMPILED = $(shell find src/pyjs -name '*.pyx' | sort | sed 's,^src/,,; s,\.pyx$$,,; s,/,.,g')
+TIMED = @.ci/timed
+CONF ?= conf/jetstream.conf
+ARGS ?=
+
+.PHONY: help serve test check build dev bench startup peer-suite fuzz asan clean
+.PHONY: preflight format lint types stubtest layers tidy share
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+# -- running and testing -----------------------------------------------------------------------------------------
+
+serve: build ## build, then run the server on conf/jetstream.conf (CONF=another, ARGS="-D -V")
+	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
+
+test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
+	$(PY) -m pytest -n auto --dist loadgroup --durations 15 $(ARGS)
+
+check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
+
+fuzz: dev ## a million mutated protocol sequences
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+
+asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in build/asan
+	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
+
+bench: build ## this server and nats-server, interleaved, under the native load driver
+	$(PY) -m benchmarks $(ARGS)
+
+startup: build ## exec to PONG beside bare Python and nats-server
+	$(PY) -m benchmarks.startup $(ARGS)
+
+peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
+	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
+
+# -- the parts of check ------------------------------------------------------------------------------------------
+
+format: dev
+	$(TIMED) format $(VENV)/bin/ruff format --check --quiet .
+
+lint: dev
+	$(TIMED) ruff $(VENV)/bin/ruff check --quiet .
+	$(TIMED) cython-lint $(VENV)/bin/cython-lint src tests benchmarks
+	$(TIMED) cython-warnings $(PY) .ci/cython-warnings
+
+types: dev
+	$(TIMED) types $(VENV)/bin/mypy
+
+stubtest: dev
+	$(TIMED) stubtest $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases \
+		--allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(COMPILED)
+
+layers: dev
+	$(TIMED) layers $(PY) -m pytest tests/style/test_layers.py
+
+tidy: dev
+	$(TIMED) tidy $(PY) -m pytest tests/style/test_tidy.py tests/style/test_build.py
+
+share:
+	@.ci/share
+
+# -- building ----------------------------------------------------------------------------------------------------
+
+build: $(VENV)/.runtime ## compile what changed, in place, in parallel
+	@PYTHONPATH=src $(PY) -W ignore .ci/build
+
+dev: build $(VENV)/.tools
+
+preflight:
+	@PYTHON="$(PYTHON)" .ci/preflight
+
+# The package is installed in editable form: .venv runs src/ itself, never a copy of it.
+$(VENV)/.runtime: pyproject.toml | preflight
+	@echo "== making $(VENV) with $$($(PYTHON) --version) and building; this takes a minute or two"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) 'setuptools>=77' 'cython>=3.1,<4'
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.runtime
+	@echo "== adding the tools for tests and checks"
+	$(PIP) --no-build-isolation --editable '.[test,check]'
+	@touch $@
+
+clean: ## remove everything that was built, .venv too; data/ stays
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src -name '*.so' -exec rm -f {} +

@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+def set_hash_seed(value: int) -> None: ...

@@ -1,0 +1,299 @@
+"""The node: accounts, sessions and JetStream, driven turn by turn. Bytes and time in, bytes out.
+
+Everything that happens is either ingest (a session takes a read: parse, route, bounded appends) or a turn. A turn
+has one order of effects, which is the order of its lines: stores commit, then their PubAcks go out; requests of the
+API run; consumers deliver; deadlines fire; every connection with output writes once.
+
+Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections import deque
+from typing import TYPE_CHECKING
+
+import pyjs
+from pyjs.base.clock import Clock
+from pyjs.base.log import Log
+from pyjs.base.nuid import token
+from pyjs.base.rng import Rng
+from pyjs.base.timers import Timers
+from pyjs.core.account import Account
+from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User
+from pyjs.core.closed import ClosedSession
+from pyjs.core.host import Host, SessionSettings
+from pyjs.core.limits import AccountLimits
+from pyjs.core.link import Link, Peer
+from pyjs.core.permissions import Permissions, ResponsePermission
+from pyjs.core.session import ClientSession
+from pyjs.core.sink import Turn
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.config.options import Options, PermissionOptions
+    from pyjs.jetstream.engine import JetStreamServer
+
+PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
+API_LEVEL = 5
+TURN_ROUNDS = 16  # work that begets work within one turn, before other connections get their time
+
+
+class Node(Host):
+    """One server, without its shell."""
+
+    def __init__(self, options: Options, clock: Clock, rng: Rng, disk: Disk, log: Log) -> None:
+        self.options = options
+        self.clock = clock
+        self.rng = rng
+        self.disk = disk
+        self.log = log
+        self.timers = Timers()
+        self.turn_state = Turn()
+        self.server_id = _public_key(rng, b"N")
+        self.xkey = _public_key(rng, b"X")
+        self.server_name = options.server_name or self.server_id
+        self.started_at_ns = clock.now_ns()
+        self.host, self.port = options.host, options.port
+        self.lame_duck = False
+        self.jetstream: JetStreamServer | None = None
+        self.sessions: dict[int, ClientSession] = {}
+        self.closed: deque[ClosedSession] = deque(maxlen=options.max_closed_clients)
+        self.total_connections = 0
+        self.slow_consumers = self.stale_connections = self.stalled_clients = 0
+        self._closed_counters = [0, 0, 0, 0]  # in_msgs, in_bytes, out_msgs, out_bytes of closed sessions
+        self._last_cid = 4  # nats-server's own internal clients take the first ids
+        self._in_turn = False
+        self.accounts: dict[str, Account] = {}
+        self.settings = SessionSettings()
+        self.apply_options(options)
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    def apply_options(self, options: Options) -> None:
+        """Take over limits, accounts and users; called at start and by a reload."""
+        self.options = options
+        self.settings = settings_from(options)
+        for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
+            if name and name not in self.accounts:
+                seed = int.from_bytes(self.rng.randbytes(8), "little")
+                self.accounts[name] = Account(name, self.turn_state, seed)
+        for name, account_options in options.accounts.items():
+            limits = account_options.limits
+            self.accounts[name].limits = AccountLimits(
+                limits.max_connections, limits.max_subscriptions, limits.max_payload
+            )
+        self.system_account = self.accounts.get(options.system_account)
+        self.authenticator = authenticator_from(options)
+        for session in self.sessions.values():
+            session.apply_settings()
+
+    def start_jetstream(self) -> None:
+        """Open the store directory and recover every stream; only when the options enable JetStream."""
+        if not self.options.jetstream.enabled:
+            return
+        from pyjs.jetstream.engine import JetStreamServer
+
+        self.jetstream = JetStreamServer(self)
+        self.jetstream.start()
+
+    def stop(self) -> None:
+        """Close every session and store; nothing is taken afterwards."""
+        for session in list(self.sessions.values()):
+            session.close("Server Shutdown")
+        if self.jetstream is not None:
+            self.jetstream.stop()
+
+    # -- sessions ------------------------------------------------------------------------------------------
+
+    def open_session(self, peer: Peer, link: Link) -> ClientSession:
+        """Take a new connection; its INFO (or refusal) is written in the next turn."""
+        self._last_cid += 1
+        self.total_connections += 1
+        self.turn_state.now = self.clock.now_ns()
+        session = ClientSession(self, self.accounts[GLOBAL_ACCOUNT], peer, link, self._last_cid)
+        self.sessions[session.cid] = session
+        session.start()
+        return session
+
+    def session_closed(self, session: ClientSession) -> None:
+        """Forget `session` but for what monitoring shows of it."""
+        self.sessions.pop(session.cid, None)
+        self.closed.append(ClosedSession.of(session))
+        for at, count in enumerate((session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)):
+            self._closed_counters[at] += count
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Client connection closed: {session.closed_reason}")
+
+    def counters(self) -> tuple[int, int, int, int]:
+        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients since the start."""
+        sums = list(self._closed_counters)
+        for session in self.sessions.values():
+            counts = (session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)
+            sums = [total + count for total, count in zip(sums, counts, strict=True)]
+        return sums[0], sums[1], sums[2], sums[3]
+
+    def refusal(self, session: ClientSession) -> tuple[str, str] | None:
+        """Return (-ERR text, close reason) when there are max_connections already."""
+        if len(self.sessions) > max(0, self.options.max_connections):
+            return "maximum connections exceeded", "Maximum Connections Exceeded"
+        return None
+
+    def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
+        """Return (-ERR text, close reason) when the account has its max_connections already."""
+        limits = account.limits
+        if isinstance(limits, AccountLimits) and 0 <= limits.max_connections <= len(
+            account.sessions - {session}
+        ):
+            return "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
+        return None
+
+    def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
+        """Return the fields of INFO, in nats-server's order, with `pyjs_version` behind them."""
+        host, port = self.host, self.port
+        if self.options.client_advertise:
+            host, port = split_host_port(self.options.client_advertise, port)
+        fields: dict[str, object] = {
+            "server_id": self.server_id,
+            "server_name": self.server_name,
+            "version": PEER_VERSION,
+            "proto": 1,
+            "go": f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+            "host": host,
+            "port": port,
+            "headers": self.settings.headers,
+        }
+        if self.authenticator.required and self.authenticator.no_auth_user is None:
+            fields["auth_required"] = True
+        fields["max_payload"] = self.settings.max_payload
+        if self.options.jetstream.enabled:
+            fields["jetstream"] = True
+        fields["client_id"] = session.cid
+        fields["client_ip"] = session.peer.ip
+        if self.options.jetstream.enabled and self.options.jetstream.domain:
+            fields["domain"] = self.options.jetstream.domain
+        if self.lame_duck:
+            fields["ldm"] = True
+        if connected:
+            fields["connect_info"] = True
+            fields["remote_account"] = session.account.name
+            if session.account is self.system_account:
+                fields["acc_is_sys"] = True
+        if self.options.jetstream.enabled:
+            fields["api_lvl"] = API_LEVEL
+        fields["xkey"] = self.xkey
+        fields["pyjs_version"] = pyjs.__version__
+        return fields
+
+    def start_lame_duck(self) -> None:
+        """Tell every client that this server is going away."""
+        self.lame_duck = True
+        for session in self.sessions.values():
+            if session.connected and session.options.protocol >= 1:
+                session.send_info()
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def turn(self, now_ns: int) -> None:
+        """Do everything that is due, in this order."""
+        if self._in_turn:
+            return
+        self._in_turn = True
+        try:
+            state = self.turn_state
+            state.now = now_ns
+            state.pressure = False
+            self.timers.fire(now_ns)
+            for _ in range(TURN_ROUNDS):
+                if not (state.streams or state.requests or state.consumers):
+                    break
+                for stream in state.take("streams"):
+                    stream.commit()
+                for request in state.take("requests"):
+                    request.handler(request)
+                for consumer in state.take("consumers"):
+                    consumer.pump()
+            for account in self.accounts.values():
+                account.subs.trim()
+            for session in state.take("sessions"):
+                session.flush_output()
+        finally:
+            self._in_turn = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the last turn left work for the next one."""
+        return not self.turn_state.idle
+
+    def next_deadline_ns(self) -> int | None:
+        """Return when the next turn is due although nothing arrives; None: not at all."""
+        return self.timers.next_deadline_ns()
+
+
+def split_host_port(text: str, default_port: int) -> tuple[str, int]:
+    """Return the host and port of "host", "host:port" or "[v6]:port"."""
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]") or (":" in host and not host.endswith("]")):
+        host, port = text, str(default_port)
+    return host.strip("[]"), int(port)
+
+
+def settings_from(options: Options) -> SessionSettings:
+    """Return what `options` say about client connections."""
+    return SessionSettings(
+        max_payload=options.max_payload if options.max_payload >= 0 else (1 << 31) - 1,
+        max_control_line=options.max_control_line,
+        max_pending=options.max_pending,
+        max_subscriptions=options.max_subscriptions,
+        max_sub_tokens=options.max_sub_tokens,
+        ping_interval_ns=options.ping_interval_ns,
+        ping_max=options.ping_max,
+        write_deadline_ns=options.write_deadline_ns,
+        auth_timeout_ns=options.authorization.timeout_ns,
+        headers=not options.no_header_support,
+        stall_producers=not options.no_fast_producer_stall,
+    )
+
+
+def permissions_from(options: PermissionOptions | None) -> Permissions | None:
+    """Return the checks that `options` ask for, None: everything is allowed."""
+    if options is None:
+        return None
+    publish, subscribe, responses = options.publish, options.subscribe, options.allow_responses
+    return Permissions(
+        publish_allow=None if publish is None else publish.allow,
+        publish_deny=() if publish is None else publish.deny,
+        subscribe_allow=None if subscribe is None else subscribe.allow,
+        subscribe_deny=() if subscribe is None else subscribe.deny,
+        responses=None if responses is None else ResponsePermission(responses.max_msgs, responses.expires_ns),
+    )
+
+
+def authenticator_from(options: Options) -> Authenticator:
+    """Return the identities that `options` name: of the authorization block and of every account."""
+    auth = options.authorization
+    default = permissions_from(auth.default_permissions)
+    users = [
+        User(user.user, user.password, GLOBAL_ACCOUNT, permissions_from(user.permissions) or default)
+        for user in auth.users
+    ]
+    if auth.user:
+        users.append(User(auth.user, auth.password, GLOBAL_ACCOUNT, default))
+    for name, account in options.accounts.items():
+        account_default = permissions_from(account.default_permissions)
+        users.extend(
+            User(user.user, user.password, name, permissions_from(user.permissions) or account_default)
+            for user in account.users
+        )
+    return Authenticator(users, auth.token, options.no_auth_user)
+
+
+def _public_key(rng: Rng, prefix: bytes) -> str:
+    """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
+    return prefix.decode() + base64.b32encode(rng.randbytes(35)).decode()[:55]
+
+
+def consumer_name(rng: Rng) -> str:
+    """Return a name for an ephemeral consumer: eight digits."""
+    return token(rng, 8)

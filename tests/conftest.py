@@ -1,0 +1,53 @@
+"""For every test: no run on stale compiled code, and the seconds of each group at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+seconds: Counter[str] = Counter()
+counts: Counter[str] = Counter()
+
+
+def stale_modules(src: Path) -> list[str]:
+    """Return the modules below `src` that were not compiled from their source of today."""
+    spec = importlib.util.spec_from_file_location("pyjs_build", src / "pyjs_build.py")
+    assert spec
+    assert spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    stale = []
+    for pyx in build.pyx_files(src):
+        digest = build.source_hash(pyx, src).encode()
+        for built in pyx.parent.glob(f"{pyx.stem}.*.so"):
+            if digest not in built.read_bytes():
+                stale.append(build.module_name(pyx, src))
+    return stale
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to test code that was compiled from other sources."""
+    if hasattr(session.config, "workerinput"):
+        return
+    stale = stale_modules(ROOT / "src")
+    if stale:
+        pytest.exit(f"changed since they were compiled: {', '.join(stale)}; run `make build`", returncode=4)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add the report's time to its group, the folder below tests/."""
+    group = Path(report.nodeid.partition("::")[0]).parts[1]
+    seconds[group] += report.duration
+    counts[group] += report.when == "call"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds of each group, all workers together."""
+    terminalreporter.section(f"seconds per group, python {sys.version.split()[0]}")
+    for group, total in seconds.most_common():
+        terminalreporter.write_line(f"{group:14} {total:8.1f} s {counts[group]:6} tests")

@@ -1,0 +1,161 @@
+"""A source file as the guards see it: its imports, functions and blocks, alike for .py, .pyx, .pxd and .pyi.
+
+Cython files are no Python, so nothing here parses: strings and comments are blanked, lines joined over
+brackets, blocks told by indentation. That is exact for code that ruff and cython-lint let through.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+STRING_OR_COMMENT = re.compile(
+    r"""(?P<triple>\"{3}|'{3})(?:\\.|(?!(?P=triple)).)*(?P=triple)"""
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*""",
+    re.DOTALL,
+)
+DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTALL)
+FUNCTION = re.compile(r"(?:async\s+)?(?:def|cpdef|cdef)\b[^=]*?\b(\w+)\s*\(.*:$")
+NO_FUNCTION = re.compile(r"cdef\s+(?:(?:packed\s+)?struct|class|enum|union|extern|inline\s+class)\b")
+BLOCK = re.compile(r"(?:async\s+)?(?:if|for|while|try|with|match)\b.*:$")
+GIL_BLOCK = re.compile(r"with\s+(?:no)?gil(?:\(.*\))?:$")
+IMPORT_FROM = re.compile(r"from\s+([\w.]+)\s+c?import\s+([\w\s,.*()]+)$")
+IMPORT = re.compile(r"c?import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A logical line: brackets closed, strings and comments blanked."""
+
+    number: int  # of its first physical line, from 1
+    indent: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A def, cdef or cpdef with a body."""
+
+    name: str
+    number: int
+    length: int  # lines from the def to the last line of the body
+    nesting: int  # blocks around the deepest line
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module, or a name that may be one."""
+
+    module: str
+    name: str  # imported from it, "" for a plain import
+    number: int
+    indent: int  # 0: at import time
+
+
+class Source:
+    """One source file."""
+
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        self.path = path
+        self.text = path.read_text() if text is None else text
+
+    @property
+    def line_count(self) -> int:
+        """The physical lines."""
+        return len(self.text.splitlines())
+
+    @property
+    def docstring(self) -> str:
+        """The module docstring, "" if there is none."""
+        found = DOCSTRING.match(self.text)
+        return found.group(2).strip() if found else ""
+
+    @cached_property
+    def blanked(self) -> str:
+        """The text with every string and comment replaced by blanks, line for line."""
+        return STRING_OR_COMMENT.sub(_blank, self.text)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The logical lines that hold code."""
+        joined: list[Line] = []
+        depth = 0
+        continued = False
+        for number, raw in enumerate(self.blanked.splitlines(), 1):
+            text = raw.strip()
+            if depth or continued:
+                last = joined[-1]
+                joined[-1] = Line(last.number, last.indent, f"{last.text} {text}".rstrip("\\").strip())
+            elif text:
+                joined.append(Line(number, len(raw) - len(raw.lstrip()), text.rstrip("\\").strip()))
+            depth += sum(text.count(b) for b in "([{") - sum(text.count(b) for b in ")]}")
+            continued = text.endswith("\\")
+        return joined
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """Every function and method with a body, nested ones too."""
+        return [self._function(at) for at, line in enumerate(self.lines) if _starts_function(line.text)]
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        """Every module named by an import or cimport, wherever it stands."""
+        found = []
+        for line in self.lines:
+            if match := IMPORT_FROM.match(line.text):
+                names = (part.split(" as ")[0].strip(" ()") for part in match[2].split(","))
+                found.extend(Import(match[1], name, line.number, line.indent) for name in names if name)
+            elif match := IMPORT.match(line.text):
+                names = (part.split(" as ")[0].strip() for part in match[1].split(","))
+                found.extend(Import(name, "", line.number, line.indent) for name in names)
+        return found
+
+    def _function(self, at: int) -> Function:
+        start = self.lines[at]
+        match = FUNCTION.match(start.text)
+        assert match
+        body = []
+        for line in self.lines[at + 1 :]:
+            if line.indent <= start.indent:
+                break
+            body.append(line)
+        last = self._last_physical_line(at + 1 + len(body))
+        return Function(match[1], start.number, last - start.number + 1, _nesting(body))
+
+    def _last_physical_line(self, next_at: int) -> int:
+        """Return the last line with text before logical line `next_at`."""
+        end = self.lines[next_at].number - 1 if next_at < len(self.lines) else self.line_count
+        code = self.blanked.splitlines()
+        while end > 0 and not code[end - 1].strip():
+            end -= 1
+        return end
+
+
+def _blank(match: re.Match[str]) -> str:
+    token = match[0]
+    quotes = '""' if token[0] != "#" else ""
+    newlines = token.count("\n")
+    return quotes + "\n" * newlines if newlines else quotes.ljust(len(token))
+
+
+def _starts_function(text: str) -> bool:
+    return FUNCTION.match(text) is not None and NO_FUNCTION.match(text) is None
+
+
+def _nesting(body: list[Line]) -> int:
+    """Return how many blocks stand around the deepest line; a nested function starts anew."""
+    open_blocks: list[int] = []  # indents
+    deepest = 0
+    skip_below: int | None = None
+    for line in body:
+        if skip_below is not None and line.indent > skip_below:
+            continue
+        skip_below = line.indent if _starts_function(line.text) else None
+        while open_blocks and open_blocks[-1] >= line.indent:
+            open_blocks.pop()
+        if BLOCK.match(line.text) and not GIL_BLOCK.match(line.text):
+            open_blocks.append(line.indent)
+        deepest = max(deepest, len(open_blocks))
+    return deepest

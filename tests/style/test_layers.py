@@ -1,0 +1,133 @@
+"""The guard of the layers, and that it sees what it is there for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.style.layers import OUTSIDE, violations
+from tests.style.tree import ROOT
+
+Plant = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Plant:
+    """Write a source tree and return its folder."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / "pyjs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_imports_of_this_tree_point_down() -> None:
+    assert violations(ROOT / "src") == []
+
+
+@pytest.mark.parametrize("imported", ["import pyjs.cli", "import pyjs.server.server", "import pyjs.node"])
+def test_pydantic_is_not_loaded_before_the_server_is_ready(imported: str) -> None:
+    script = f"import sys; {imported}; sys.exit('pydantic' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("wire/a.py", "from pyjs.core.session import ClientSession"),
+        ("wire/a.py", "import pyjs.core.session"),
+        ("wire/a.pyx", "from pyjs.core.session cimport ClientSession"),
+        ("wire/a.pxd", "from pyjs.core cimport session"),
+        ("wire/a.py", "def f():\n    from pyjs.core import session"),
+        ("wire/a.py", "if TYPE_CHECKING:\n    from pyjs.core.session import ClientSession"),
+        ("wire/a.pyx", "from pyjs.core.session cimport (\n    ClientSession,\n    other,\n)"),
+        ("wire/a.pyx", "from pyjs.core.session \\\n    cimport ClientSession"),
+        ("store/a.py", "from pyjs.jetstream.errcodes import ApiError"),
+        ("node.py", "from pyjs import server"),
+        ("base/a.py", "from .. import wire"),
+    ],
+)
+def test_an_upward_import_is_seen(plant: Plant, file: str, line: str) -> None:
+    src = plant(
+        {
+            file: line,
+            "wire/__init__.py": "",
+            "server/__init__.py": "",
+            "core/__init__.py": "",
+            "core/session.pyx": "",
+            "jetstream/errcodes.py": "",
+        }
+    )
+
+    assert len(found := violations(src)) == 1
+    assert "stands above it" in found[0]
+
+
+def test_rooms_of_one_row_do_not_import_each_other(plant: Plant) -> None:
+    src = plant({"wire/a.py": "from pyjs.subjects.tokens import tokens", "subjects/tokens.py": ""})
+
+    assert ["stands beside it" in problem for problem in violations(src)] == [True]
+
+
+def test_the_order_inside_jetstream_holds(plant: Plant) -> None:
+    src = plant(
+        {
+            "jetstream/consumer.pyx": "from pyjs.jetstream.stream cimport Stream",
+            "jetstream/stream.pxd": "",
+            "jetstream/engine.py": "from pyjs.jetstream.api.router import route",
+            "jetstream/api/router.py": "from pyjs.jetstream.stream import Stream",
+        }
+    )
+
+    assert violations(src) == [
+        "pyjs/jetstream/consumer.pyx:1: 'consumer' imports 'stream', which stands above it",
+        "pyjs/jetstream/engine.py:1: 'engine' imports 'api', which stands above it",
+    ]
+
+
+def test_a_room_without_a_place_is_seen(plant: Plant) -> None:
+    src = plant({"attic/a.py": "", "jetstream/cellar.py": ""})
+
+    assert [problem.split(": ")[1].split(" is not")[0] for problem in violations(src)] == [
+        "the room 'attic'",
+        "the module 'cellar'",
+    ]
+
+
+def test_a_cycle_is_seen_even_inside_a_room(plant: Plant) -> None:
+    src = plant({"store/a.py": "from pyjs.store import b", "store/b.pyx": "from pyjs.store.a import x"})
+
+    assert violations(src) == ["import cycle: pyjs.store.a -> pyjs.store.b -> pyjs.store.a"]
+
+
+@pytest.mark.parametrize("module", sorted(OUTSIDE))
+def test_the_outside_world_is_closed_below_the_shell(plant: Plant, module: str) -> None:
+    src = plant({"store/a.pyx": f"from {module} cimport x", "store/b.py": f"import {module}"})
+
+    assert [f"imports {module}" in problem for problem in violations(src)] == [True, True]
+
+
+def test_a_submodule_by_its_short_name_is_no_way_around(plant: Plant) -> None:
+    src = plant({"core/a.pyx": "from libc cimport time\nfrom posix cimport unistd\nfrom os import path"})
+
+    assert [problem.partition("imports ")[2].split(",")[0] for problem in violations(src)] == [
+        "libc.time",
+        "posix.unistd",
+        "os.path",
+    ]
+
+
+def test_words_in_strings_and_comments_are_no_imports(plant: Plant) -> None:
+    src = plant({"core/a.py": '"""Never\nimport asyncio\n"""\n# import socket\nTEXT = "import ssl"\n'})
+
+    assert violations(src) == []
