@@ -34,6 +34,7 @@ cdef enum:
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t NS_PER_S = 1000000000
 cdef int64_t FIRST_PING_NS = 2 * NS_PER_S
+cdef int64_t RTT_EVERY_NS = 3600 * NS_PER_S
 cdef int64_t STALL_NS = 5 * NS_PER_MS
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -413,10 +414,9 @@ cdef class ClientSession(Sink):
                 self.send_info()
 
     def _pong(self) -> None:
-        self.pings_out = 0
-        if self.ping_sent_ns:
+        if self.pings_out:
             self.rtt_ns = max(1, self.turn.now - self.ping_sent_ns)
-            self.ping_sent_ns = 0
+        self.pings_out = 0
 
     def _sub(self, bytes line) -> None:
         args = line.split()
@@ -489,7 +489,7 @@ cdef class ClientSession(Sink):
         """Send a PING unless the client was heard lately; close it when too many went unanswered."""
         settings = self.host.settings
         now_ns = self.host.clock.now_ns()
-        if now_ns - self.last_activity_ns >= settings.ping_interval_ns or not self.rtt_ns:
+        if now_ns - self.last_activity_ns >= settings.ping_interval_ns or now_ns - self.ping_sent_ns > RTT_EVERY_NS:
             if self.pings_out + 1 > settings.ping_max:
                 self.host.stale_connections += 1
                 self.close("Stale Connection", "Stale Connection")

@@ -1,0 +1,127 @@
+"""Durations and sizes as people write them, read into integers and written back.
+
+Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
+sign, then one or more decimal numbers each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
+Results are exact integers of nanoseconds, no float is involved.
+
+Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration and #Duration.String.
+"""
+
+from __future__ import annotations
+
+INT64_MAX = (1 << 63) - 1
+
+NS_OF_UNIT = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, the micro sign
+    "μs": 1_000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+
+# Factor of each number suffix of the configuration language, lower case.
+FACTOR_OF_SUFFIX = {"": 1}
+for _power, _letter in enumerate("kmgtpe", start=1):
+    FACTOR_OF_SUFFIX[_letter] = 1000**_power
+    for _binary in ("b", "i", "ib"):
+        FACTOR_OF_SUFFIX[_letter + _binary] = 1024**_power
+
+
+def parse_duration_ns(text: str) -> int:
+    """Return the nanoseconds that `text` means, "1h30m" for instance.
+
+    Raises:
+        ValueError: the text is no duration; the message says which part.
+    """
+    sign = -1 if text.startswith("-") else 1
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0
+    if not rest:
+        raise ValueError("it is empty")
+    total_ns = 0
+    while rest:
+        part_ns, rest = _take_part(rest)
+        total_ns += part_ns
+    if total_ns > INT64_MAX:
+        raise ValueError("it is longer than 292 years")
+    return sign * total_ns
+
+
+def _take_part(text: str) -> tuple[int, str]:
+    """Split the first number with its unit off `text`; return its nanoseconds and what follows."""
+    digits, rest = _take_digits(text)
+    fraction = ""
+    if rest.startswith("."):
+        fraction, rest = _take_digits(rest[1:])
+    if not digits and not fraction:
+        raise ValueError(f"a number is missing before {text!r}")
+    unit_end = 0
+    while unit_end < len(rest) and rest[unit_end] != "." and not rest[unit_end].isdigit():
+        unit_end += 1
+    unit = rest[:unit_end]
+    if not unit:
+        raise ValueError("the unit is missing")
+    unit_ns = NS_OF_UNIT.get(unit)
+    if unit_ns is None:
+        raise ValueError(f"{unit!r} is no unit")
+    part_ns = int(digits or "0") * unit_ns
+    if fraction:
+        part_ns += int(fraction) * unit_ns // 10 ** len(fraction)
+    return part_ns, rest[unit_end:]
+
+
+def _take_digits(text: str) -> tuple[str, str]:
+    end = 0
+    while end < len(text) and "0" <= text[end] <= "9":
+        end += 1
+    return text[:end], text[end:]
+
+
+def format_duration_ns(duration_ns: int) -> str:
+    """Return `duration_ns` in the shortest exact form that parse_duration_ns reads: "1h30m0s", "1.5ms"."""
+    if duration_ns == 0:
+        return "0s"
+    sign = "-" if duration_ns < 0 else ""
+    rest_ns = abs(duration_ns)
+    for unit, unit_ns, next_ns in (("ns", 1, 1_000), ("µs", 1_000, 1_000_000), ("ms", 1_000_000, 10**9)):
+        if rest_ns < next_ns:
+            return sign + _decimal(rest_ns, unit_ns) + unit
+    minutes, seconds_ns = divmod(rest_ns, NS_OF_UNIT["m"])
+    text = _decimal(seconds_ns, NS_OF_UNIT["s"]) + "s"
+    if minutes:
+        hours, minutes = divmod(minutes, 60)
+        text = f"{minutes}m{text}"
+        if hours:
+            text = f"{hours}h{text}"
+    return sign + text
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Return value / unit with as many decimals as are needed."""
+    whole, fraction = divmod(value, unit)
+    if not fraction:
+        return str(whole)
+    return f"{whole}.{str(unit + fraction)[1:].rstrip('0')}"
+
+
+def parse_number(text: str) -> int:
+    """Return the integer that `text` means, with the suffixes of the configuration language: "64k", "1GB".
+
+    A bare letter counts in thousands (1k is 1000), with b, i or ib it counts in 1024s.
+
+    Raises:
+        ValueError: the text is no such number, or does not fit in 64 bits.
+    """
+    body = text[1:] if text.startswith("-") else text
+    digits, suffix = _take_digits(body)
+    factor = FACTOR_OF_SUFFIX.get(suffix.lower())
+    if not digits or factor is None:
+        raise ValueError("it is no whole number")
+    value = int(digits) * factor * (-1 if text.startswith("-") else 1)
+    if not -INT64_MAX - 1 <= value <= INT64_MAX:
+        raise ValueError("it does not fit in 64 bits")
+    return value

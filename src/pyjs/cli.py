@@ -1,0 +1,191 @@
+"""The command: what was typed becomes Options and a running server, or an answer and an exit code.
+
+Knows flags and files, nothing of sockets: the server is imported when it is needed. Lines that tools read
+(version, `-t`, errors) start with the name of the program that this one replaces. Exit codes: 0 done,
+1 refused or failed, 2 the command line cannot be read.
+
+Source: behaviour of nats-server 2.15.1; an unknown flag ends with 2 here, with 0 there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyjs import __version__
+from pyjs.config.errors import ConfigError
+from pyjs.config.flags import CommandLine, UsageError, parse_flags, usage
+from pyjs.config.load import load_options
+from pyjs.config.options import Options
+
+PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
+NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
+
+# Signals by the names of --signal.
+SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
+SIGNALS["ldm"] = "SIGUSR2"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    try:
+        line = parse_flags(sys.argv[1:] if argv is None else argv)
+    except UsageError as error:
+        print(f"{error}\n\n{usage('pyjs-server')}", file=sys.stderr)
+        return 2
+    answer = _answer(line)
+    if answer is not None:
+        return answer
+    try:
+        options = load_options(_config_path(line), read_file, os.environ, _option_flags(line))
+    except ConfigError as error:
+        return _fail(str(error))
+    if line.flags.get("t"):
+        return _report_check(options)
+    for warning in options.warnings:
+        print(warning, file=sys.stderr)
+    from pyjs.server.server import Server
+
+    return Server(options).run()
+
+
+def read_file(path: str) -> str:
+    """Return the text of a configuration file; bytes that are no UTF-8 are kept as they are."""
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
+def _answer(line: CommandLine) -> int | None:
+    """Do what needs no server; return None if one is to be started."""
+    word = line.words[0].lower() if line.words else ""
+    if line.flags.get("version") or (word == "version" and not line.flags.get("help")):
+        print(f"{PROGRAM}: v{NATS_VERSION}\npyjs-server: v{__version__}")
+        return 0
+    if line.flags.get("help") or word == "help":
+        print(usage("pyjs-server"))
+        return 0
+    if word:
+        return _fail(f'unrecognized command: "{line.words[0]}"')
+    if line.unsupported:
+        return _fail(f"{line.unsupported} is not supported yet")
+    if line.flags.get("signal"):
+        return _send_signal(line)
+    if line.flags.get("t") and not line.flags.get("config"):
+        return _fail("must specify [-c, --config] option to check configuration file syntax")
+    return None
+
+
+def _fail(text: str) -> int:
+    print(f"{PROGRAM}: {text}", file=sys.stderr)
+    return 1
+
+
+def _config_path(line: CommandLine) -> str | None:
+    path = line.flags.get("config")
+    return str(path) if path else None
+
+
+def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
+    """Return the flags that set options, without those that the command acts upon."""
+    acted_upon = ("config", "t", "signal", "help", "version")
+    return {name: value for name, value in line.flags.items() if name not in acted_upon}
+
+
+def _report_check(options: Options) -> int:
+    if options.warnings:
+        return _fail("\n".join(options.warnings))
+    text = f"configuration file {options.config_path} is valid ({options.config_digest})"
+    print(f"{PROGRAM}: {text}", file=sys.stderr)
+    return 0
+
+
+# Signals to a running server
+
+
+def _send_signal(line: CommandLine) -> int:
+    name, *rest = str(line.flags["signal"]).split("=")
+    if len(rest) > 1:
+        return _fail(f"invalid signal parameters: [{' '.join(rest[1:])}]; write signal=pid")
+    if name not in SIGNALS:
+        from pyjs.config.errors import suggestion
+
+        fix = suggestion(name, SIGNALS, f"the signals are {', '.join(SIGNALS)}")
+        return _fail(f'unknown signal "{name}"; {fix}')
+    try:
+        pids = _named_pids(rest[0]) if rest and rest[0] else _running_pids(line)
+    except (ConfigError, LookupError) as error:
+        return _fail(str(error.args[0]))
+    import signal
+
+    number = getattr(signal, SIGNALS[name])
+    failed = 0
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (OSError, OverflowError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            failed = _fail(f'signal "{name}" {pid}: {reason}')
+    return failed
+
+
+def _named_pids(text: str) -> list[int]:
+    """Return the pids that `text` names: a pid, the path of a pid file, or the start of pids and `*`."""
+    if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
+        pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
+        if not pids:
+            raise LookupError("no pyjs-server processes running")
+        return pids
+    try:
+        text = read_file(text).strip()
+    except OSError:
+        pass  # it is no file, so it must be the pid itself
+    if not text.isdigit() or int(text) <= 0:
+        raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
+    return [int(text)]
+
+
+def _running_pids(line: CommandLine) -> list[int]:
+    """Return the pid of the server of this configuration, or else of the only server that runs."""
+    pid_file = line.flags.get("pid")
+    path = _config_path(line)
+    if not pid_file and path:
+        pid_file = load_options(path, read_file, os.environ, {}).pid_file
+    if pid_file and os.path.exists(str(pid_file)):  # noqa: PTH110  # pathlib costs 3 ms
+        return _named_pids(str(pid_file))
+    pids = _server_pids()
+    if not pids:
+        raise LookupError("no pyjs-server processes running")
+    if len(pids) > 1:
+        listed = "\n".join(str(pid) for pid in pids)
+        raise LookupError(f"multiple pyjs-server processes running, name one as signal=pid:\n{listed}")
+    return pids
+
+
+def _server_pids() -> list[int]:
+    """Return the pids of the servers that run on this machine, but for this process."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208
+    except OSError:
+        raise LookupError("unable to resolve pid, try providing one") from None
+    pids = sorted(int(name) for name in names if name.isdigit() and int(name) != os.getpid())
+    return [pid for pid in pids if is_server_command(_command_of(pid))]
+
+
+def _command_of(pid: int) -> list[str]:
+    """Return the command line of a process; nothing if it has just ended."""
+    try:
+        return read_file(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
+def is_server_command(command: list[str]) -> bool:
+    """Return whether a process of this command line is a server of ours."""
+    if not command:
+        return False
+    names = [word.rpartition("/")[2] for word in command[:3]]
+    if names[0] == "pyjs-server":
+        return True
+    if not names[0].startswith("python") or "--signal" in command or "-sl" in command:
+        return False
+    return command[1:3] == ["-m", "pyjs"] or names[1:2] in (["pyjs-server"], ["nats-server"])

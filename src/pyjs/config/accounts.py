@@ -1,0 +1,372 @@
+"""Who may connect and what they may do: the blocks authorization, accounts, users and permissions.
+
+Knows nothing of connections. Reads the blocks into the objects of options.py and checks what concerns more
+than one key: a name is used once, a single user and a list exclude each other, default permissions reach the
+users that have none of their own. Subjects are checked here; a subscribe entry may be "subject queue".
+
+Source: nats.docs "Authorization", "Accounts"; behaviour of nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.config import unsupported
+from pyjs.config.errors import Place, Refused, suggestion
+from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, between, read_map
+from pyjs.config.options import (
+    GLOBAL_ACCOUNT,
+    AccountJetStreamOptions,
+    AccountLimits,
+    AccountOptions,
+    AuthorizationOptions,
+    Options,
+    PermissionOptions,
+    ResponsePermission,
+    SubjectPermissions,
+    UserOptions,
+)
+from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
+from pyjs.config.values import Value, describe
+
+NS_PER_S = 1_000_000_000
+
+_limit = between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
+_size_limit = between(-1, (1 << 63) - 1, "use a size, or -1 for no limit")
+
+
+# Permissions
+
+
+def is_subject(text: str) -> bool:
+    """Return whether `text` is a subject, with or without wildcards."""
+    if not text or any(char in " \t\r\n\f" for char in text):
+        return False
+    tokens = text.split(".")
+    return all(tokens) and ">" not in tokens[:-1]
+
+
+def _read_publish(reading: Reading, key: Key, value: Value, target: object) -> SubjectPermissions | None:
+    return _read_subjects(reading, key, value, with_queue=False)
+
+
+def _read_subscribe(reading: Reading, key: Key, value: Value, target: object) -> SubjectPermissions | None:
+    return _read_subjects(reading, key, value, with_queue=True)
+
+
+def _read_subjects(reading: Reading, key: Key, value: Value, with_queue: bool) -> SubjectPermissions | None:
+    data = value.data
+    kind = Kind("list of subjects", "", _read_queue_list if with_queue else _read_subject_list)
+    if isinstance(data, str | list):
+        allow = kind.read(reading, key, value, None)
+        assert isinstance(allow, tuple) or allow is None
+        return SubjectPermissions(allow=allow)
+    entries = read_map(key, value, "allow: [a, b], deny: c")
+    if not entries:
+        return None
+    permissions = SubjectPermissions()
+    keys = (Key("allow", kind, ("allow",)), Key("deny", kind, ("deny",)))
+    read_block(reading, Table("permissions.subjects", keys), entries, permissions)
+    permissions.deny = permissions.deny or ()
+    return permissions
+
+
+def _read_subject_list(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, ...] | None:
+    return _read_list(reading, key, value, with_queue=False)
+
+
+def _read_queue_list(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, ...] | None:
+    return _read_list(reading, key, value, with_queue=True)
+
+
+def _read_list(reading: Reading, key: Key, value: Value, with_queue: bool) -> tuple[str, ...] | None:
+    """Read subjects; an empty list counts as none given, as nats-server has it, and is warned about."""
+    elements = value.data if isinstance(value.data, list) else [value]
+    for element in elements:
+        _check_subject(key, element, with_queue)
+    if not elements and key.name != "deny":
+        cause = f'"{key.name}" is an empty list, which allows every subject'
+        reading.warn(value.place, cause, 'write deny: ">" to allow none, or leave it out')
+    return tuple(str(element.data) for element in elements) or None
+
+
+def _check_subject(key: Key, value: Value, with_queue: bool) -> None:
+    if not isinstance(value.data, str):
+        raise wrong_type(key, value, "a subject", "put it in quotes")
+    words = value.data.split() if with_queue else [value.data]
+    if len(words) in (1, 2) and all(is_subject(word) for word in words):
+        return
+    form = 'tokens joined by dots, as in "orders.*"'
+    fix = f'write {form}, and for a queue "orders.* queue"' if with_queue else f"write {form}"
+    raise Refused(value.place, f'"{key.name}" holds "{value.data}", which is no subject', fix)
+
+
+def _read_responses(reading: Reading, key: Key, value: Value, target: object) -> ResponsePermission | None:
+    if isinstance(value.data, bool):
+        return ResponsePermission() if value.data else None
+    responses = ResponsePermission()
+    read_block(reading, RESPONSES, read_map(key, value, 'max: 1, expires: "2m"'), responses)
+    return responses
+
+
+RESPONSES = Table(
+    "permissions.allow_responses",
+    (
+        Key("max", INT, ("max_msgs",), ("max_msgs", "max_messages", "max_responses"), zero_is_default=True),
+        Key("expires", DURATION, ("expires_ns",), ("expiration", "ttl"), zero_is_default=True),
+    ),
+)
+
+PERMISSIONS = Table(
+    "permissions",
+    (
+        Key("publish", Kind("subjects", "", _read_publish), ("publish",), ("pub", "import")),
+        Key("subscribe", Kind("subjects", "", _read_subscribe), ("subscribe",), ("sub", "export")),
+        Key(
+            "allow_responses",
+            Kind("bool or map", "", _read_responses),
+            ("allow_responses",),
+            ("publish_allow_responses",),
+        ),
+    ),
+)
+
+
+def _read_permissions(reading: Reading, key: Key, value: Value, target: object) -> PermissionOptions:
+    permissions = PermissionOptions()
+    read_block(reading, PERMISSIONS, read_map(key, value, "publish: a, subscribe: b"), permissions)
+    if permissions.allow_responses is not None:
+        # Answers are an exception from "nothing may be published", else they would allow nothing new.
+        publish = permissions.publish = permissions.publish or SubjectPermissions()
+        publish.allow = publish.allow or ()
+    return permissions
+
+
+PERMISSION_BLOCK = Kind("map", "", _read_permissions)
+
+
+# Users
+
+
+USER = Table(
+    "user",
+    (
+        Key("user", STRING, ("user",), ("username",)),
+        Key("password", STRING, ("password",), ("pass",), secret=True),
+        Key("permissions", PERMISSION_BLOCK, ("permissions",), ("permission", "authorization")),
+    ),
+    unsupported.USER,
+)
+
+
+def _read_users(reading: Reading, key: Key, value: Value, target: object) -> tuple[UserOptions, ...]:
+    if not isinstance(value.data, list):
+        fix = "write users: [ {user: alice, password: secret} ]"
+        raise wrong_type(key, value, "a list of users", fix)
+    account = target.name if isinstance(target, AccountOptions) else GLOBAL_ACCOUNT
+    return tuple(_read_user(reading, key, element, account) for element in value.data)
+
+
+def _read_user(reading: Reading, key: Key, value: Value, account: str) -> UserOptions:
+    user = UserOptions(account=account)
+    found = len(reading.problems)
+    read_block(reading, USER, read_map(key, value, "user: alice, password: secret"), user)
+    if not user.user and len(reading.problems) == found:
+        raise Refused(
+            value.place, "this entry of users has no user", "add its name, user: alice for instance"
+        )
+    seen = reading.user_places.setdefault(user.user, value.place)
+    if user.user and seen != value.place:
+        cause = f'user "{user.user}" is defined twice, first at {seen}'
+        raise Refused(value.place, cause, "rename one of them: a name belongs to one account")
+    return user
+
+
+USERS = Kind("list of users", "", _read_users)
+
+
+# The authorization block
+
+
+def _read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
+    """Read a duration, or seconds as a number; both are plain usage here."""
+    data = value.data
+    if isinstance(data, int | float) and not isinstance(data, bool):
+        timeout_ns = int(data * NS_PER_S)
+    else:
+        read = DURATION.read(reading, key, value, target)
+        assert isinstance(read, int)
+        timeout_ns = read
+    if timeout_ns < 0:
+        raise Refused(value.place, '"timeout" is negative', "use a positive duration such as 2s")
+    if timeout_ns > 60 * NS_PER_S:
+        cause = f'"timeout" is {timeout_ns // NS_PER_S} seconds, more than a client should need'
+        reading.warn(value.place, cause, 'keep it under "60s"; unquoted 1m is the number 1000000')
+    return timeout_ns
+
+
+AUTHORIZATION = Table(
+    "authorization",
+    (
+        Key("user", STRING, ("user",), ("username",), reloadable=True),
+        Key("password", STRING, ("password",), ("pass",), reloadable=True, secret=True),
+        Key("token", STRING, ("token",), reloadable=True, secret=True),
+        Key(
+            "timeout",
+            Kind("duration", "ns", _read_auth_timeout),
+            ("timeout_ns",),
+            reloadable=True,
+            zero_is_default=True,
+        ),
+        Key("users", USERS, ("users",), reloadable=True),
+        Key(
+            "default_permissions",
+            PERMISSION_BLOCK,
+            ("default_permissions",),
+            ("default_permission", "permissions"),
+            reloadable=True,
+        ),
+    ),
+    unsupported.AUTHORIZATION,
+)
+
+
+def read_authorization(reading: Reading, key: Key, value: Value, target: object) -> AuthorizationOptions:
+    """Read the authorization block."""
+    authorization = AuthorizationOptions()
+    read_block(reading, AUTHORIZATION, read_map(key, value, "user: alice, password: secret"), authorization)
+    _share_permissions(authorization.users, authorization.default_permissions)
+    _check_authorization(reading, authorization, value.place)
+    return authorization
+
+
+def _check_authorization(reading: Reading, block: AuthorizationOptions, place: Place) -> None:
+    if block.token and (block.user or block.password):
+        raise Refused(place, "authorization has a user and a token", "keep one of the two")
+    if block.password and not block.user:
+        raise Refused(place, "authorization has a password but no user", "add the user that it belongs to")
+    if block.users and (block.user or block.token):
+        single = "user" if block.user else "token"
+        raise Refused(
+            place, f"authorization has a single {single} and a list of users", "move it into the list"
+        )
+    if block.default_permissions is not None and not block.users:
+        cause = '"default_permissions" reach only the entries of users, and there are none'
+        reading.warn(place, cause, "put the single user into users: [ {user: ..., password: ...} ]")
+
+
+def _share_permissions(users: tuple[UserOptions, ...], permissions: PermissionOptions | None) -> None:
+    """Give `permissions` to the users that have none of their own."""
+    for user in users:
+        if user.permissions is None:
+            user.permissions = permissions
+
+
+# The accounts block
+
+
+ACCOUNT_LIMITS = Table(
+    "account.limits",
+    (
+        Key("max_connections", INT, ("max_connections",), ("max_conn",), _limit),
+        Key("max_subscriptions", INT, ("max_subscriptions",), ("max_subs",), _limit),
+        Key("max_payload", SIZE, ("max_payload",), ("max_pay",), _limit),
+    ),
+    unsupported.ACCOUNT_LIMITS,
+)
+
+ACCOUNT_JETSTREAM = Table(
+    "account.jetstream",
+    (
+        Key("max_mem", SIZE, ("max_memory",), ("max_memory", "mem", "memory"), _size_limit),
+        Key("max_file", SIZE, ("max_storage",), ("max_store", "max_disk", "store", "disk"), _size_limit),
+        Key("max_streams", INT, ("max_streams",), ("streams",), _limit),
+        Key("max_consumers", INT, ("max_consumers",), ("consumers",), _limit),
+        Key("max_bytes_required", BOOL, ("max_bytes_required",), ("max_stream_bytes", "max_bytes")),
+        Key(
+            "mem_max_stream_bytes",
+            SIZE,
+            ("mem_max_stream_bytes",),
+            ("memory_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key(
+            "disk_max_stream_bytes",
+            SIZE,
+            ("disk_max_stream_bytes",),
+            ("store_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key("max_ack_pending", INT, ("max_ack_pending",), (), _limit),
+    ),
+    unsupported.ACCOUNT_JETSTREAM,
+)
+
+
+def read_switch(key: Key, value: Value) -> bool:
+    """Read true, false, "enabled" or "disabled"."""
+    if isinstance(value.data, bool):
+        return value.data
+    words = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+    if not isinstance(value.data, str):
+        raise wrong_type(key, value, "true, false or a map", f"write {key.name}: enabled")
+    if value.data.lower() in words:
+        return words[value.data.lower()]
+    cause = f'"{key.name}" is {describe(value)}, which is neither enabled nor disabled'
+    raise Refused(value.place, cause, suggestion(value.data, words, f"write {key.name}: enabled"))
+
+
+def _read_account_jetstream(
+    reading: Reading, key: Key, value: Value, target: object
+) -> AccountJetStreamOptions | None:
+    if isinstance(value.data, dict):
+        limits = AccountJetStreamOptions()
+        read_block(reading, ACCOUNT_JETSTREAM, read_map(key, value, ""), limits)
+        return limits
+    return AccountJetStreamOptions() if read_switch(key, value) else None
+
+
+def _read_account_limits(reading: Reading, key: Key, value: Value, target: object) -> AccountLimits:
+    limits = AccountLimits()
+    read_block(reading, ACCOUNT_LIMITS, read_map(key, value, "max_connections: 100"), limits)
+    return limits
+
+
+ACCOUNT = Table(
+    "account",
+    (
+        Key("users", USERS, ("users",)),
+        Key("jetstream", Kind("bool or map", "", _read_account_jetstream), ("jetstream",)),
+        Key("default_permissions", PERMISSION_BLOCK, ("default_permissions",)),
+        Key("limits", Kind("map", "", _read_account_limits), ("limits",)),
+    ),
+    unsupported.ACCOUNT,
+)
+
+
+def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> dict[str, AccountOptions]:
+    """Read the accounts block: a map of accounts, or a list of names."""
+    assert isinstance(target, Options)
+    accounts: dict[str, AccountOptions] = {}
+    if isinstance(value.data, list):
+        for element in value.data:
+            if not isinstance(element.data, str):
+                raise wrong_type(key, element, "the name of an account", "put it in quotes")
+            _add_account(accounts, element.data, element.place)
+        return accounts
+    for name, entry in read_map(key, value, "A { users: [ {user: alice, password: secret} ] }").items():
+        if entry.used:
+            continue
+        account = _add_account(accounts, name, entry.place)
+        block = Key(name, key.kind, ())
+        read_block(reading, ACCOUNT, read_map(block, entry.value, "users: []"), account)
+        _share_permissions(account.users, account.default_permissions)
+    return accounts
+
+
+def _add_account(accounts: dict[str, AccountOptions], name: str, place: Place) -> AccountOptions:
+    if name == GLOBAL_ACCOUNT:
+        fix = "name users without an account in authorization { users: [] }"
+        raise Refused(place, f'"{name}" is a reserved account', fix)
+    if name in accounts or not name:
+        raise Refused(place, f'the account "{name}" is named twice', "remove one of them")
+    accounts[name] = AccountOptions(name)
+    return accounts[name]

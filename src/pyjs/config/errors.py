@@ -1,0 +1,66 @@
+"""What is wrong in a configuration: where, what, and what to do about it.
+
+Knows nothing of the language and of the options. A text reads `file:line:column: cause; fix`, so that an
+editor can jump to it; line and column count from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyjs.base.errors import PyjsError
+
+
+class Place(NamedTuple):
+    """Where something stands: line and column count from 1; line 0 is not in a file (a flag)."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong."""
+
+    place: Place
+    cause: str
+    fix: str
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place.file else ""
+        return f"{where}{self.cause}; {self.fix}"
+
+
+class ConfigError(PyjsError):
+    """The configuration cannot be used; its text has one line for each problem."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class Refused(Exception):
+    """One value was refused while it was read; the reader of the block collects it."""
+
+    def __init__(self, place: Place, cause: str, fix: str) -> None:
+        super().__init__(cause)
+        self.problem = Problem(place, cause, fix)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` is most like, or None if it is like none."""
+    import difflib  # only when something is wrong: it costs 2 ms
+
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the fix for an unknown word: the nearest known one, or `otherwise`."""
+    near = did_you_mean(word, known)
+    return f'did you mean "{near}"?' if near else otherwise

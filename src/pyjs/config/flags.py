@@ -1,0 +1,241 @@
+"""The command line flags as a table, read as Go programs read theirs.
+
+Knows nothing of files and processes. `-x` and `--x` are the same; a value follows as `-x=v` or as the next
+word, for a bool only as `-x=false`. Reading stops at the first word that is no flag, or behind `--`. Flags
+win over the file, the last of several over the others.
+
+Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pyjs.config.errors import Place, Problem, did_you_mean
+from pyjs.config.options import Options
+
+COMMAND_LINE = ""  # the file in the Place of a problem with a flag: there is none
+
+FlagValue = str | int | bool
+
+_BOOLS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True)
+_BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
+
+
+class UsageError(Exception):
+    """The command line cannot be read; the text says why."""
+
+
+class NotSupported(Exception):
+    """A flag of nats-server was given that does nothing here yet; the text is the flag as it was typed."""
+
+
+class Flag(NamedTuple):
+    """One flag under all its names, the first being the one it is kept under."""
+
+    names: tuple[str, ...]
+    type: type[str] | type[int] | type[bool]
+    attrs: tuple[str, ...]  # of Options, dotted; () for flags that the command itself acts upon
+    metavar: str
+    help: str
+    group: str = "Server"
+    port: bool = False  # the value is a port
+
+
+FLAGS = (
+    Flag(("addr", "a", "net"), str, ("host",), "<host>", "listen on this address (default 0.0.0.0)"),
+    Flag(("port", "p"), int, ("port",), "<port>", "listen on this port (default 4222, -1: any)", port=True),
+    Flag(
+        ("name", "n", "server_name"), str, ("server_name",), "<name>", "name of this server (default: its id)"
+    ),
+    Flag(("pid", "P"), str, ("pid_file",), "<file>", "write the process id to this file"),
+    Flag(("http_port", "m"), int, ("http_port",), "<port>", "serve monitoring on this port", port=True),
+    Flag(("config", "c"), str, (), "<file>", "read this configuration file"),
+    Flag(("t",), bool, (), "", "check the configuration file and exit"),
+    Flag(
+        ("signal", "sl"),
+        str,
+        (),
+        "<signal>[=<pid>]",
+        "send ldm, stop, quit, term, reopen or reload to a server (pid or pid file)",
+    ),
+    Flag(("client_advertise",), str, ("client_advertise",), "<host:port>", "address that clients are told"),
+    Flag(
+        ("ports_file_dir",),
+        str,
+        ("ports_file_dir",),
+        "<dir>",
+        "write a file with all ports into this directory",
+    ),
+    Flag(("log", "l"), str, ("log_file",), "<file>", "log to this file instead of standard error", "Logging"),
+    Flag(("logtime", "T"), bool, ("logtime",), "", "put the time before log lines (default true)", "Logging"),
+    Flag(("logtime_utc",), bool, ("logtime_utc",), "", "log in UTC instead of local time", "Logging"),
+    Flag(
+        ("log_size_limit",),
+        int,
+        ("log_size_limit",),
+        "<bytes>",
+        "rotate the log file at this size",
+        "Logging",
+    ),
+    Flag(
+        ("max_traced_msg_len",),
+        int,
+        ("max_traced_msg_len",),
+        "<bytes>",
+        "cut traced messages at this length",
+        "Logging",
+    ),
+    Flag(("debug", "D"), bool, ("debug",), "", "log what helps to understand a connection", "Logging"),
+    Flag(("trace", "V"), bool, ("trace",), "", "log the protocol", "Logging"),
+    Flag(("VV",), bool, ("trace", "trace_verbose"), "", "trace the system account as well", "Logging"),
+    Flag(("DV",), bool, ("debug", "trace"), "", "debug and trace", "Logging"),
+    Flag(("DVV",), bool, ("debug", "trace", "trace_verbose"), "", "debug and verbose trace", "Logging"),
+    Flag(("jetstream", "js"), bool, ("jetstream.enabled",), "", "turn JetStream on", "JetStream"),
+    Flag(
+        ("store_dir", "sd"),
+        str,
+        ("jetstream.store_dir",),
+        "<dir>",
+        "keep streams in this directory",
+        "JetStream",
+    ),
+    Flag(("user",), str, ("authorization.user",), "<user>", "user that clients must name", "Authorization"),
+    Flag(("pass",), str, ("authorization.password",), "<password>", "password of that user", "Authorization"),
+    Flag(
+        ("auth",), str, ("authorization.token",), "<token>", "token that clients must send", "Authorization"
+    ),
+    Flag(("help", "h"), bool, (), "", "show this text", "Common"),
+    Flag(("version", "v"), bool, (), "", "show the version", "Common"),
+)
+
+# Flags of nats-server that would do nothing here yet, with whether they take a value.
+UNSUPPORTED = {
+    **dict.fromkeys(("ms", "https_port", "r", "remote_syslog", "profile"), True),
+    **dict.fromkeys(("tlscert", "tlskey", "tlscacert", "routes", "cluster", "cluster_listen"), True),
+    **dict.fromkeys(("cluster_name", "cluster_advertise", "connect_retries"), True),
+    **dict.fromkeys(("s", "syslog", "tls", "tlsverify", "no_advertise", "help_tls"), False),
+}
+
+FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
+
+
+class CommandLine(NamedTuple):
+    """What was typed: flags under their kept names in the order given, the words behind them."""
+
+    flags: dict[str, FlagValue]
+    words: list[str]
+    unsupported: str  # the first unsupported flag as typed, or ""
+
+
+def parse_flags(argv: list[str]) -> CommandLine:
+    """Read the command line.
+
+    Raises:
+        UsageError: a flag is unknown or its value cannot be read.
+    """
+    flags: dict[str, FlagValue] = {}
+    unsupported = ""
+    words = iter(argv)
+    for word in words:
+        if not word.startswith("-") or word == "-":
+            return CommandLine(flags, [word, *words], unsupported)
+        if word == "--":
+            return CommandLine(flags, list(words), unsupported)
+        typed, has_value, text = word.partition("=")
+        name = typed[2:] if typed.startswith("--") else typed[1:]
+        if not name or name.startswith("-"):
+            raise UsageError(f"bad flag syntax: {word}")
+        if name in UNSUPPORTED:
+            unsupported = unsupported or typed
+            if UNSUPPORTED[name] and not has_value:
+                next(words, None)
+            continue
+        flag = FLAG_BY_NAME.get(name)
+        if flag is None:
+            raise UsageError(_unknown(typed, name))
+        value = _read_value(flag, name, text if has_value else None, words)
+        flags.pop(flag.names[0], None)
+        flags[flag.names[0]] = value
+    return CommandLine(flags, [], unsupported)
+
+
+def _unknown(typed: str, name: str) -> str:
+    near = did_you_mean(name, [*FLAG_BY_NAME, *UNSUPPORTED])
+    hint = f"; did you mean {'-' if typed[:2] != '--' else '--'}{near}?" if near else ""
+    return f"flag provided but not defined: -{name}{hint}"
+
+
+def _read_value(flag: Flag, name: str, text: str | None, words: Iterator[str]) -> FlagValue:
+    if flag.type is bool:
+        value = _BOOLS.get("true" if text is None else text)
+        if value is None:
+            raise UsageError(
+                f'invalid boolean value "{text}" for -{name}: write -{name}=true or -{name}=false'
+            )
+        return value
+    if text is None:
+        text = next(words, None)
+    if text is None:
+        raise UsageError(f"flag needs an argument: -{name}")
+    if flag.type is str:
+        return text
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise UsageError(f'invalid value "{text}" for flag -{name}: write a whole number') from None
+
+
+def apply_flags(
+    options: Options, flags: Mapping[str, FlagValue], places: dict[str, Place]
+) -> Iterator[Problem]:
+    """Set on `options` what the flags say; yield what is wrong with them."""
+    place = Place(COMMAND_LINE, 0, 0)
+    for name, value in flags.items():
+        flag = FLAG_BY_NAME[name]
+        if flag.port and not -1 <= int(value) <= 65535:
+            yield Problem(
+                place, f"--{name} is {value}, no port", "use a port from 1 to 65535, or -1 for any free one"
+            )
+        elif flag.type is int and int(value) < (-1 if flag.port else 0):
+            yield Problem(place, f"--{name} is {value}, less than 0", "use a number from 0")
+        for attr in flag.attrs:
+            *path, last = attr.split(".")
+            target: object = options
+            for step in path:
+                target = getattr(target, step)
+            setattr(target, last, value)
+            places[path[0] if path[:1] == ["authorization"] else attr] = place
+    options.host = options.host or Options().host
+    options.port = options.port or Options().port
+    yield from _apply_credentials(options, flags, place)
+
+
+def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
+    """Let the flags for a user or a token replace what the file says of the other."""
+    single = options.authorization
+    if "auth" in flags and ("user" in flags or "pass" in flags):
+        yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")
+    elif "auth" in flags:
+        single.user = single.password = ""
+    elif "user" in flags:
+        single.token = ""
+    if single.password and not single.user:
+        yield Problem(place, "--pass is given without a user", "add --user")
+
+
+def usage(program: str) -> str:
+    """Return the text of --help."""
+    lines = [f"Usage: {program} [options]"]
+    group = ""
+    for flag in FLAGS:
+        if flag.group != group:
+            group = flag.group
+            lines += ["", f"{group} options:"]
+        names = ", ".join(
+            f"-{name}" if len(name) <= 2 or name.isupper() else f"--{name}"
+            for name in sorted(flag.names, key=len)
+        )
+        lines.append(f"    {names + ' ' + flag.metavar:<38} {flag.help}")
+    return "\n".join(lines)

@@ -1,0 +1,194 @@
+"""How single values are read: one Kind for each type of option, and the checks that rows share.
+
+Knows nothing of single options and their blocks. Each reader returns what goes into the attribute or raises
+Refused with what was expected, what was found and how to write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyjs.base.units import INT64_MAX, format_duration_ns, parse_duration_ns, parse_number
+from pyjs.config.errors import Refused
+from pyjs.config.table import Key, Kind, Reading, wrong_type
+from pyjs.config.values import ConfigMap, Value
+
+NS_PER_S = 1_000_000_000
+INT32_MAX = (1 << 31) - 1
+
+Check = Callable[[Reading, Key, Value, object], None]
+
+
+def _is_int(data: object) -> bool:
+    return isinstance(data, int) and not isinstance(data, bool)
+
+
+def _read_bool(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if isinstance(value.data, bool):
+        return value.data
+    quoted = isinstance(value.data, str) and value.data.lower() in ("true", "false")
+    fix = "remove the quotes" if quoted else f"write {key.name}: true or {key.name}: false"
+    raise wrong_type(key, value, "true or false", fix)
+
+
+def _read_int(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if _is_int(value.data):
+        return value.data
+    raise wrong_type(key, value, "a whole number", _number_fix(key, value, "42"))
+
+
+def _read_size(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if _is_int(value.data):
+        return value.data
+    raise wrong_type(key, value, "a size in bytes", _number_fix(key, value, "64MB"))
+
+
+def _number_fix(key: Key, value: Value, example: str) -> str:
+    try:
+        parse_number(str(value.data))
+    except ValueError:
+        return f"write a number without quotes, {key.name}: {example} for instance"
+    return "remove the quotes"
+
+
+def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
+    """Read a size that may be quoted; there, and only there, a bare letter counts in 1024s."""
+    data = value.data
+    if _is_int(data):
+        return data
+    fix = f'write a number with or without suffix, {key.name}: 10GB or {key.name}: "10G" for instance'
+    if not isinstance(data, str):
+        raise wrong_type(key, value, "a size in bytes", fix)
+    if data == "":
+        return 0
+    try:
+        return parse_number(data + "b" if data[-1:] in tuple("KMGT") else data)
+    except ValueError:
+        raise wrong_type(key, value, "a size in bytes", fix) from None
+
+
+def read_string(reading: Reading, key: Key, value: Value, target: object) -> str:
+    """Read a string."""
+    if isinstance(value.data, str):
+        return value.data
+    raise wrong_type(key, value, "a string", "put it in quotes")
+
+
+def _read_duration(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if not isinstance(value.data, str):
+        raise wrong_type(key, value, "a duration", _duration_fix(value))
+    try:
+        return parse_duration_ns(value.data)
+    except ValueError as error:
+        cause = f'"{key.name}" is no duration: {error} in "{value.data}"'
+        raise Refused(value.place, cause, "the units are ns, us, ms, s, m and h: 24h, 1h30m, 500ms") from None
+
+
+def _duration_fix(value: Value) -> str:
+    if value.raw[-1:] in ("m", "M"):
+        return f'write "{value.raw.lower()}" in quotes: without them it is the number {value.data}'
+    if _is_int(value.data):
+        return f'write the unit: "{value.data}s" for seconds'
+    return 'write a duration such as "30s" or "1h30m"'
+
+
+def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
+    """Read a duration; a bare number is seconds (bare 2m: minutes), which is warned about."""
+    data = value.data
+    if not isinstance(data, int) or isinstance(data, bool):
+        return _read_duration(reading, key, value, target)
+    cause = f'"{key.name}" is a number without unit and should be converted to a duration'
+    reading.warn(value.place, cause, _duration_fix(value))
+    if value.raw[-1:] in ("m", "M"):
+        return data * 60 * NS_PER_S // 1_000_000
+    if abs(data) > INT64_MAX // NS_PER_S:
+        raise Refused(value.place, f'"{key.name}" is {data} seconds, too long', 'write "30s" for instance')
+    return data * NS_PER_S
+
+
+def _read_strings(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if isinstance(value.data, str):
+        return (value.data,)
+    if not isinstance(value.data, list):
+        raise wrong_type(key, value, "a string or a list of strings", f"write {key.name}: [a, b]")
+    return tuple(read_string(reading, key, element, target) for element in value.data)
+
+
+def _read_string_map(reading: Reading, key: Key, value: Value, target: object) -> object:
+    entries = read_map(key, value, "name: value")
+    return {name: read_string(reading, key, entry.value, target) for name, entry in entries.items()}
+
+
+def read_map(key: Key, value: Value, example: str) -> ConfigMap:
+    """Return the map that `value` must be."""
+    if isinstance(value.data, ConfigMap):
+        return value.data
+    raise wrong_type(key, value, "a map", f"write {key.name} {{ {example} }}")
+
+
+def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
+    """Read "host:port" or a port into (host, port); the host is "" if none is said."""
+    data = value.data
+    if isinstance(data, int) and not isinstance(data, bool):
+        host, port = "", data
+    elif isinstance(data, str):
+        host, port = _split_host_port(key, value, data)
+    else:
+        raise wrong_type(key, value, "host:port or a port", f"write {key.name}: 127.0.0.1:4222")
+    port_in_range(reading, key, value, port)
+    return host, port
+
+
+def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not bracketed):
+        cause = f'"{key.name}" expects host:port, found "{text}"'
+        raise Refused(value.place, cause, 'write 127.0.0.1:4222, or "[::1]:4222" for IPv6')
+    try:
+        return host[1:-1] if bracketed else host, int(port)
+    except ValueError:
+        cause = f'"{key.name}" has the port "{port}", which is no number'
+        raise Refused(value.place, cause, "use a port from 1 to 65535, or -1 for any free one") from None
+
+
+BOOL = Kind("bool", "", _read_bool)
+INT = Kind("int", "", _read_int)
+SIZE = Kind("size", "bytes", _read_size)
+STORAGE_SIZE = Kind("size", "bytes", _read_storage_size)
+STRING = Kind("string", "", read_string)
+STRINGS = Kind("list of strings", "", _read_strings)
+STRING_MAP = Kind("map of strings", "", _read_string_map)
+DURATION = Kind("duration", "ns", _read_duration)
+DURATION_OR_SECONDS = Kind("duration", "ns", _read_duration_or_seconds)
+LISTEN = Kind("host:port", "", read_listen)
+
+
+def between(lowest: int, highest: int, fix: str) -> Check:
+    """Return a check that a number is from `lowest` to `highest`."""
+
+    def check(reading: Reading, key: Key, value: Value, data: object) -> None:
+        assert isinstance(data, int)
+        if data < lowest:
+            raise Refused(value.place, f'"{key.name}" is {data}, the smallest is {lowest}', fix)
+        if data > highest:
+            raise Refused(value.place, f'"{key.name}" is {data}, the largest is {highest}', fix)
+
+    return check
+
+
+def at_least(lowest_ns: int, fix: str) -> Check:
+    """Return a check that a duration is no shorter than `lowest_ns`."""
+
+    def check(reading: Reading, key: Key, value: Value, data: object) -> None:
+        assert isinstance(data, int)
+        if data < lowest_ns:
+            found, lowest = format_duration_ns(data), format_duration_ns(lowest_ns)
+            raise Refused(value.place, f'"{key.name}" is {found}, the shortest is {lowest}', fix)
+
+    return check
+
+
+port_in_range = between(-1, 65535, "use a port from 1 to 65535, or -1 for any free one")
+count_31 = between(0, INT32_MAX, "use a number from 0 to 2147483647")
+positive_duration = at_least(0, "use a positive duration, or leave the key out for the default")

@@ -1,0 +1,179 @@
+"""The way from a file, the environment and the command line to checked Options.
+
+Never opens a file itself (`read` does) and never starts anything. Order: the defaults, then the file, then
+the flags, then what must hold between several options. All problems are gathered, so that one run shows
+them all; a syntax error ends the reading at once.
+
+`reload_options` repeats this for a running server, and `changes` says what became different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyjs.config.errors import ConfigError, Place, Problem, suggestion
+from pyjs.config.flags import COMMAND_LINE, apply_flags
+from pyjs.config.options import SYSTEM_ACCOUNT, Options
+from pyjs.config.parser import Read, parse_file
+
+
+def load_options(
+    path: str | None, read: Read, environ: Mapping[str, str], flags: Mapping[str, str | int | bool]
+) -> Options:
+    """Return the options of the file at `path` (None: no file) with `flags` over them.
+
+    What is probably not meant is in `warnings` of the result.
+
+    Raises:
+        ConfigError: something is wrong; it says where, what and what to do.
+    """
+    options = Options(config_path=path, flags=dict(flags))
+    places: dict[str, Place] = {}
+    if path is not None:
+        places = _load_file(options, path, read, environ)
+    problems = [*apply_flags(options, flags, places), *_check_together(options, places)]
+    if problems:
+        raise ConfigError(problems)
+    return options
+
+
+def _load_file(options: Options, path: str, read: Read, environ: Mapping[str, str]) -> dict[str, Place]:
+    """Set on `options` what the file says; return where each attribute was set."""
+    # Imported only with a file: a server that is started by flags alone needs no tables.
+    from pyjs.config.digest import config_digest
+    from pyjs.config.table import Reading, read_block
+    from pyjs.config.tables import TOP
+
+    entries = parse_file(path, read, environ)
+    reading = Reading()
+    if not entries:
+        reading.warn(
+            Place(path, 1, 1), "config has no values or is empty", "write a key, port: 4222 for instance"
+        )
+    read_block(reading, TOP, entries, options)
+    if reading.problems:
+        raise ConfigError([*reading.problems, *reading.warnings])
+    options.config_digest = config_digest(entries)
+    options.warnings = tuple(str(warning) for warning in reading.warnings)
+    return reading.places
+
+
+def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
+    """Return what is wrong between options that are right by themselves."""
+    unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
+
+    def at(attr: str) -> Place:
+        return places.get(attr, unknown)
+
+    problems: list[Problem] = []
+    if options.lame_duck_grace_period_ns >= options.lame_duck_duration_ns:
+        cause = "the lame duck grace period is not shorter than the lame duck duration"
+        place = places.get("lame_duck_grace_period_ns") or at("lame_duck_duration_ns")
+        problems.append(Problem(place, cause, "lower lame_duck_grace_period or raise lame_duck_duration"))
+    if options.max_payload > options.max_pending:
+        cause = f"max_payload ({options.max_payload}) is higher than max_pending ({options.max_pending})"
+        place = places.get("max_payload") or at("max_pending")
+        problems.append(Problem(place, cause, "lower max_payload or raise max_pending"))
+    problems += _check_users(options, at("authorization"), at("no_auth_user"))
+    problems += _check_system_account(options, places, at("system_account"))
+    if not problems:
+        options.system_account = "" if options.no_system_account else options.system_account
+    return problems
+
+
+def _check_users(options: Options, place: Place, no_auth_place: Place) -> list[Problem]:
+    single = options.authorization
+    listed = [*single.users, *(user for account in options.accounts.values() for user in account.users)]
+    if listed and (single.user or single.token):
+        kind = "user" if single.user else "token"
+        cause = f"a single {kind} and users in a list cannot be used together"
+        return [Problem(place, cause, f"move the {kind} into the list, or drop the list")]
+    names = [user.user for user in listed]
+    if options.no_auth_user and options.no_auth_user not in names:
+        cause = f'no_auth_user: "{options.no_auth_user}" is no user of authorization or accounts'
+        fix = suggestion(options.no_auth_user, names, "define that user in a users list")
+        return [Problem(no_auth_place, cause, fix)]
+    return []
+
+
+def _check_system_account(options: Options, places: Mapping[str, Place], place: Place) -> list[Problem]:
+    name = options.system_account
+    known = {SYSTEM_ACCOUNT, *options.accounts}
+    if options.no_system_account and "system_account" in places:
+        cause = f'no_system_account is true, and system_account is "{name}"'
+        return [Problem(place, cause, "keep one of the two")]
+    if name not in known:
+        cause = f'system_account "{name}" is no account of this file'
+        return [Problem(place, cause, suggestion(name, known, f"add accounts {{ {name}: {{}} }}"))]
+    account = options.accounts.get(name)
+    if account is not None and account.jetstream is not None:
+        cause = f'JetStream is enabled in the system account "{name}", which cannot have it'
+        return [Problem(place, cause, "remove jetstream from that account")]
+    return []
+
+
+class Change(NamedTuple):
+    """One option that differs between two configurations."""
+
+    name: str
+    old: object
+    new: object
+    reloadable: bool
+
+
+def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
+    """Return what the file of `options` says now, under the same flags.
+
+    Raises:
+        ConfigError: the file cannot be used, or there is none.
+    """
+    if options.config_path is None:
+        cause = "can only reload config when a file is provided using -c or --config"
+        raise ConfigError([Problem(Place("", 0, 0), cause, "restart with -c")])
+    return load_options(options.config_path, read, environ, options.flags)
+
+
+def changes(old: Options, new: Options) -> list[Change]:
+    """Return the options that differ, in the order of the tables; secrets are shown as stars."""
+    from pyjs.config.tables import TABLES
+
+    found: list[Change] = []
+    for path in ("", "jetstream", "jetstream.limits", "authorization"):
+        for key in TABLES[path].keys:
+            attr = f"{path}.{key.attrs[0]}".lstrip(".")
+            if attr in ("jetstream", "authorization", "jetstream.limits") or (not path and "." in attr):
+                continue
+            before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
+            if before != after and attr not in (change.name for change in found):
+                hidden = key.secret or attr in ("accounts", "authorization.users")
+                shown = ("***", "***") if hidden else (before, after)
+                found.append(Change(attr, *shown, key.reloadable and not _shrinks(attr, before, after)))
+    return found
+
+
+def _shrinks(attr: str, before: object, after: object) -> bool:
+    """Return whether a storage limit became smaller, which streams that exist may already exceed."""
+    if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
+        return False
+    assert isinstance(before, int)
+    assert isinstance(after, int)
+    return after != -1 and (before == -1 or after < before)
+
+
+def _get(options: object, attr: str) -> object:
+    for step in attr.split("."):
+        options = getattr(options, step)
+    return options
+
+
+def _plain(data: object) -> object:
+    """Return `data` in a form that compares by content."""
+    if isinstance(data, tuple):
+        return tuple(_plain(element) for element in data)
+    if isinstance(data, dict):
+        return {name: _plain(element) for name, element in data.items()}
+    names = getattr(type(data), "__dataclass_fields__", None)
+    if names is not None:
+        return {name: _plain(getattr(data, name)) for name in names}
+    return data

@@ -1,0 +1,210 @@
+"""What the server was told to do: typed values with their defaults, ready to be used.
+
+Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. A 0 that stands for "use the
+default" in a file has been replaced here; what 0 and -1 still mean is said beside each attribute. Attributes
+carry the NATS key names; keys, aliases and checks are in tables.py. Neither repr nor comparison is made, so
+that no log line can hold a password.
+
+Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the sync interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+NS_PER_S = 1_000_000_000
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SubjectPermissions:
+    """Which subjects a user may publish to, or subscribe to ("subject" or "subject queue")."""
+
+    allow: tuple[str, ...] | None = None  # None: every subject; (): none but what allow_responses opens
+    deny: tuple[str, ...] = ()  # wins over allow
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ResponsePermission:
+    """Leave to answer on the reply subject of a message that was received."""
+
+    max_msgs: int = 1  # answers to one message; negative: no limit
+    expires_ns: int = 120 * NS_PER_S  # since the message came; negative: no limit
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PermissionOptions:
+    """What a user may do; None where nothing was said, which allows all."""
+
+    publish: SubjectPermissions | None = None
+    subscribe: SubjectPermissions | None = None
+    allow_responses: ResponsePermission | None = None  # set: publish.allow is a tuple, () if none was given
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class UserOptions:
+    """One user and the account it belongs to."""
+
+    user: str = ""
+    password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
+    permissions: PermissionOptions | None = None  # its own, else the default permissions of its block
+    account: str = GLOBAL_ACCOUNT
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AuthorizationOptions:
+    """Who may connect, beside the users of accounts."""
+
+    user: str = ""  # the single user; "" if there is none
+    password: str = ""
+    token: str = ""  # plain, or a bcrypt hash
+    timeout_ns: int = 2 * NS_PER_S  # until CONNECT must have come
+    users: tuple[UserOptions, ...] = ()  # of the global account
+    default_permissions: PermissionOptions | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AccountLimits:
+    """What the connections of one account may use; -1: no limit of its own."""
+
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload: int = -1
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AccountJetStreamOptions:
+    """What the streams of one account may use; -1: no limit of its own."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_bytes_required: bool = False  # a stream must say its max_bytes
+    mem_max_stream_bytes: int = -1
+    disk_max_stream_bytes: int = -1
+    max_ack_pending: int = -1
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AccountOptions:
+    """One account."""
+
+    name: str = ""
+    users: tuple[UserOptions, ...] = ()
+    jetstream: AccountJetStreamOptions | None = None  # None: JetStream is off in this account
+    default_permissions: PermissionOptions | None = None
+    limits: AccountLimits = field(default_factory=AccountLimits)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class JetStreamLimits:
+    """Server-wide bounds on what streams and consumers may ask for; 0: no bound."""
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    duplicate_window_ns: int = 0
+    default_max_consumers: int = 1000  # of a stream that names none; -1: no bound
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class JetStreamOptions:
+    """Persistence."""
+
+    enabled: bool = False
+    store_dir: str = (
+        ""  # "/jetstream" is to be appended; "": a directory below the temporary one, with a warning
+    )
+    max_memory: int = -1  # -1: chosen by the memory of the machine; 0: no memory streams
+    max_storage: int = -1  # -1: chosen by the free disk
+    sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes
+    sync_always: bool = False  # an ack leaves only after fdatasync
+    domain: str = ""
+    strict: bool = True  # unknown fields in API requests are errors
+    unique_tag: str = ""  # lower case
+    max_buffered_msgs: int = 100_000
+    max_buffered_size: int = 128 << 20
+    limits: JetStreamLimits = field(default_factory=JetStreamLimits)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Options:
+    """All options of one server."""
+
+    host: str = "0.0.0.0"
+    port: int = 4222  # -1: any free one
+    client_advertise: str = ""  # "host" or "host:port"
+    server_name: str = ""  # "": the server id
+    server_tags: tuple[str, ...] = ()  # lower case, no duplicates
+    server_metadata: dict[str, str] = field(default_factory=dict)
+
+    debug: bool = False
+    trace: bool = False
+    trace_verbose: bool = False  # the system account as well; implies trace
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""  # "": standard error
+    log_size_limit: int = 0  # bytes until the file is rotated; 0: never
+    log_max_num: int = 0  # files kept by rotation, with the current one; 0: all
+    max_traced_msg_len: int = 0  # 0: no bound
+    pid_file: str = ""
+    ports_file_dir: str = ""
+
+    http_host: str = ""  # "": as host
+    http_port: int = 0  # 0: no monitoring; -1: any free one
+    http_base_path: str = ""  # as written; a leading slash may be missing
+
+    max_payload: int = 1 << 20  # -1: no limit
+    max_pending: int = 64 << 20
+    max_control_line: int = 4096
+    max_connections: int = 65536  # -1: every client is refused
+    max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_sub_tokens: int = 0  # 0: no limit
+    ping_interval_ns: int = 120 * NS_PER_S
+    ping_max: int = 2
+    write_deadline_ns: int = 10 * NS_PER_S
+    lame_duck_duration_ns: int = 120 * NS_PER_S
+    lame_duck_grace_period_ns: int = 10 * NS_PER_S
+    no_header_support: bool = False
+    no_fast_producer_stall: bool = False
+    max_closed_clients: int = 10_000
+    disable_sublist_cache: bool = False
+
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    no_auth_user: str = ""
+    accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
+    system_account: str = SYSTEM_ACCOUNT  # "": there is none (no_system_account)
+    no_system_account: bool = False
+
+    jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
+
+    # Where all this came from; no key sets these.
+    config_path: str | None = None  # the file of -c
+    config_digest: str = ""  # "sha256:..."; "" without a file
+    flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
+    warnings: tuple[str, ...] = ()  # file:line:column: cause; fix
+
+    def users(self) -> Iterator[UserOptions]:
+        """Yield every configured user, whichever block names it."""
+        single = self.authorization
+        if single.user:
+            yield UserOptions(single.user, single.password)
+        yield from single.users
+        for account in self.accounts.values():
+            yield from account.users
+
+    def auth_required(self) -> bool:
+        """Return whether a client must say who it is."""
+        return bool(self.authorization.token) or any(True for _ in self.users())
+
+    def has_plain_password(self) -> bool:
+        """Return whether some password or token is written in clear."""
+        secrets = [self.authorization.token, *(user.password for user in self.users())]
+        return any(secret and not is_bcrypt(secret) for secret in secrets)
+
+
+def is_bcrypt(secret: str) -> bool:
+    """Return whether `secret` is a bcrypt hash rather than the password itself."""
+    return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"

@@ -1,0 +1,259 @@
+"""The NATS configuration language: the text of a file, its includes and variables, read into one map.
+
+Never opens a file and never looks at the process environment: `read` gives the text of a path (raising
+OSError) and `environ` is a mapping. Never judges what a key means.
+
+    file    = { group | entry }                   a group is "{" file "}", so that JSON is a file as well
+    entry   = key [ "=" | ":" ] value end | "include" path end
+    value   = map | list | string | number | bool | date | "$" name
+    map     = "{" { entry } "}"
+    list    = "[" { value end } "]"
+    end     = a line end, a comma, in maps also a semicolon, or what closes the map, list or file
+
+A variable is looked up among the keys that stand before it in the enclosing maps, innermost first, then in
+the environment, where its text is read as a value of this language. Included keys join the map that includes
+them; the file is looked for beside the including one and is read by itself: it sees no variables of its
+includer.
+
+Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. Wider than it: an
+absolute include path, a list that ends in a number, a comma that leads a line, a value after a line end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from posixpath import dirname, isabs, normpath
+
+from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.lexer import Lexer, Variable
+from pyjs.config.values import ConfigMap, Entry, Value
+
+Read = Callable[[str], str]
+
+_DEPTH_MAX = 100  # of nested maps and lists; keeps hostile text from exhausting the stack
+
+
+def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
+    """Return what the file `path` and its includes say.
+
+    Raises:
+        ConfigError: the text is not in this language, or a file cannot be read.
+    """
+    try:
+        text = read(path)
+    except OSError as error:
+        fix = "give the path of a file that can be read"
+        raise ConfigError([Problem(Place("", 0, 0), f"open {path}: {reason_of(error)}", fix)]) from error
+    return Parser(Lexer(text, path), read, environ, including=(normpath(path),)).parse()
+
+
+def parse_text(text: str, environ: Mapping[str, str], file: str = "config") -> ConfigMap:
+    """Return what `text` says; it may include nothing."""
+    return Parser(Lexer(text, file), _read_nothing, environ, including=()).parse()
+
+
+def reason_of(error: OSError) -> str:
+    """Return why a file could not be read, in the words that nats-server uses."""
+    return (error.strerror or str(error)).lower()
+
+
+def _read_nothing(path: str) -> str:
+    raise FileNotFoundError(2, "No such file or directory", path)
+
+
+class Parser:
+    """Reads one file."""
+
+    __slots__ = ("_depth", "_environ", "_including", "_lexer", "_read", "_resolving", "_scopes")
+
+    def __init__(
+        self,
+        lexer: Lexer,
+        read: Read,
+        environ: Mapping[str, str],
+        including: tuple[str, ...],
+        resolving: tuple[str, ...] = (),
+    ) -> None:
+        self._lexer = lexer
+        self._read = read
+        self._environ = environ
+        self._including = including  # files whose include led here, outermost first
+        self._resolving = resolving  # environment variables whose text led here
+        self._scopes: list[ConfigMap] = []
+        self._depth = 0
+
+    def parse(self) -> ConfigMap:
+        """Return the entries of the whole file."""
+        lexer = self._lexer
+        scope = ConfigMap()
+        self._scopes.append(scope)
+        groups: list[int] = []  # where the open groups start
+        lexer.skip_gap()
+        while char := lexer.peek():
+            if char == "{":
+                groups.append(lexer.at)
+                lexer.at += 1
+            elif char == "}":
+                if not groups:
+                    lexer.fail(
+                        "this } closes nothing", "remove it, or look above for a block closed too early"
+                    )
+                groups.pop()
+                lexer.at += 1
+                lexer.skip_gap()
+                lexer.take_char(",;")
+            else:
+                self._entry(scope)
+                self._end(",;", "}")
+            lexer.skip_gap()
+        if groups:
+            lexer.fail("the { here is never closed", "add a } at the end of the file", groups[-1])
+        return scope
+
+    def _entry(self, scope: ConfigMap) -> None:
+        """Read one entry into `scope`."""
+        lexer = self._lexer
+        place = lexer.place()
+        key, quoted = lexer.take_key()
+        if key.lower() == "include" and not quoted:
+            lexer.skip_spaces()
+            lexer.take_char("=:")
+            self._include(scope, place)
+            return
+        lexer.skip_spaces(newlines=True)
+        if lexer.take_char("=:"):
+            # At the top a value stands on the line of its key; only a block may open below it.
+            before = lexer.at
+            lexer.skip_spaces(newlines=True)
+            if len(self._scopes) == 1 and lexer.peek() not in ("{", "[", "("):
+                lexer.at = before
+                lexer.skip_spaces()
+        scope.put(Entry(key, place, self._value(f'"{key}"')))
+
+    def _value(self, key: str) -> Value:
+        lexer = self._lexer
+        char = lexer.peek()
+        if char == "{" or char == "[":
+            return self._nested(char, key)
+        taken = lexer.take_scalar(key)
+        if isinstance(taken, Variable):
+            return self._resolve(taken)
+        return taken
+
+    def _nested(self, char: str, key: str) -> Value:
+        lexer = self._lexer
+        start = lexer.at
+        if self._depth == _DEPTH_MAX:
+            lexer.fail(f"maps and lists are nested more than {_DEPTH_MAX} deep", "use fewer levels")
+        self._depth += 1
+        lexer.at += 1
+        data = self._map(start, key) if char == "{" else self._list(start, key)
+        self._depth -= 1
+        return Value(data, lexer.place(start))
+
+    def _map(self, start: int, key: str) -> ConfigMap:
+        lexer = self._lexer
+        scope = ConfigMap()
+        self._scopes.append(scope)
+        lexer.skip_gap()
+        while not lexer.take_char("}"):
+            if not lexer.peek():
+                lexer.fail(f"the map of {key} is never closed", "add the missing }", start)
+            self._entry(scope)
+            self._end(",;", "}")
+            lexer.skip_gap()
+        self._scopes.pop()
+        return scope
+
+    def _list(self, start: int, key: str) -> list[Value]:
+        lexer = self._lexer
+        values: list[Value] = []
+        lexer.skip_gap()
+        while not lexer.take_char("]"):
+            if not lexer.peek():
+                lexer.fail(f"the list of {key} is never closed", "add the missing ]", start)
+            if lexer.peek() in ",;}":
+                lexer.fail(
+                    f"{key} lacks an element, found {lexer.found()}", "remove it, or close the list with ]"
+                )
+            values.append(self._value(key))
+            self._end(",", "]")
+            lexer.skip_gap()
+        return values
+
+    def _end(self, separators: str, closer: str) -> None:
+        """Step over what ends a value."""
+        lexer = self._lexer
+        line_ended = lexer.skip_gap()
+        if lexer.take_char(separators) or line_ended:
+            return
+        if lexer.peek() and lexer.peek() != closer:
+            fix = "put a text with spaces in quotes, and the next one after a comma or on a new line"
+            lexer.fail(
+                f"the value before this ends with a line end, a comma or {closer}, found {lexer.found()}", fix
+            )
+
+    def _include(self, scope: ConfigMap, place: Place) -> None:
+        lexer = self._lexer
+        at = lexer.at
+        path = lexer.take_path()
+        if not path:
+            lexer.fail("include has no path", 'write include "file.conf"', at)
+        for entry in self._included(path, place).values():
+            scope.put(entry)
+
+    def _included(self, path: str, place: Place) -> ConfigMap:
+        """Return the entries of the included file."""
+        beside = normpath(f"{dirname(self._lexer.file) or '.'}/{path}")
+        for candidate in (beside, path) if isabs(path) else (beside,):
+            if candidate in self._including:
+                cause = f'include "{path}" includes a file that is being read: ' + " -> ".join(
+                    self._including
+                )
+                raise ConfigError([Problem(place, cause, "break the cycle")])
+            try:
+                text = self._read(candidate)
+            except OSError as error:
+                reason = reason_of(error)
+                continue
+            including = (*self._including, candidate)
+            return Parser(Lexer(text, candidate), self._read, self._environ, including).parse()
+        cause = f'include "{path}": open {beside}: {reason}'
+        raise ConfigError([Problem(place, cause, "give a path relative to the file that includes")])
+
+    def _resolve(self, variable: Variable) -> Value:
+        """Return the value that `variable` stands for, at the place of the reference."""
+        for scope in reversed(self._scopes):
+            entry = scope.get(variable.name)
+            if entry is not None:
+                entry.used = True
+                return Value(entry.value.data, variable.place, entry.value.raw)
+        return self._resolve_in_environment(variable)
+
+    def _resolve_in_environment(self, variable: Variable) -> Value:
+        name, place = variable
+        if name in self._resolving:
+            cause = f"environment variable {name} refers to itself through " + " -> ".join(self._resolving)
+            raise ConfigError([Problem(place, cause, "break the cycle")])
+        text = self._environ.get(name)
+        if text is None:
+            cause = f"variable reference for '{name}' can not be found"
+            known = sorted({key for scope in self._scopes for key in scope})
+            fix = f"set {name} above this line or in the environment, or quote the text if it is no variable"
+            raise ConfigError([Problem(place, cause, _with_near(name, known, fix))])
+        lexer = Lexer(f"value={text}", f"environment variable {name}")
+        parser = Parser(lexer, _read_nothing, self._environ, (), (*self._resolving, name))
+        try:
+            entry = parser.parse().get("value")
+        except ConfigError as error:
+            cause = f"environment variable {name} cannot be read as a value: {error.problems[0].cause}"
+            raise ConfigError([Problem(place, cause, error.problems[0].fix)]) from error
+        assert entry is not None
+        return Value(entry.value.data, place, entry.value.raw)
+
+
+def _with_near(name: str, known: list[str], fix: str) -> str:
+    from pyjs.config.errors import did_you_mean
+
+    near = did_you_mean(name, known)
+    return f'did you mean "${near}"? Otherwise {fix}' if near else fix

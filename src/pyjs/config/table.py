@@ -1,0 +1,123 @@
+"""The form of an option table, and how a block of a file is read with one.
+
+Knows nothing of single options. A row says how a key is named, how its value is read, which attributes of
+the block's target it sets, what is checked and whether a running server can take a change. What exists in
+nats-server but not here yet stands in the table as well, with the reason, and is refused by name: a key is
+never accepted without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pyjs.config.errors import Place, Problem, Refused, suggestion
+from pyjs.config.values import ConfigMap, Entry, Value, describe
+
+
+class Kind(NamedTuple):
+    """How a value is read: a name and unit for people, and the function."""
+
+    name: str
+    unit: str
+    read: Callable[[Reading, Key, Value, object], object]
+
+
+class Key(NamedTuple):
+    """One row: an effective key."""
+
+    name: str
+    kind: Kind
+    attrs: tuple[str, ...]  # of the target, dotted for an attribute of an attribute; several take a tuple
+    aliases: tuple[str, ...] = ()
+    check: Callable[[Reading, Key, Value, object], None] | None = None  # gets what was read; raises Refused
+    reloadable: bool = False
+    zero_is_default: bool = False  # 0 and "" leave the default
+    secret: bool = False  # its value is never repeated in a message
+
+
+class Unsupported(NamedTuple):
+    """A key of nats-server that would change nothing here yet, under all its names."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+class Table:
+    """The rows of one block."""
+
+    def __init__(self, path: str, keys: Iterable[Key], unsupported: Iterable[Unsupported] = ()) -> None:
+        self.path = path  # the attribute of Options that the block fills, dotted; "" for the top
+        self.keys = tuple(keys)
+        self.unsupported = tuple(unsupported)
+        self.key_by_name = {name: key for key in self.keys for name in (key.name, *key.aliases)}
+        self.reason_by_name = {name: row.reason for row in self.unsupported for name in row.names}
+
+
+class Reading:
+    """What comes up while a file is read: problems, warnings, and where each attribute was set."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.places: dict[str, Place] = {}  # by dotted attribute of Options
+        self.user_places: dict[str, Place] = {}  # where each user name was given first
+
+    def warn(self, place: Place, cause: str, fix: str) -> None:
+        """Note something that works but is probably not meant."""
+        self.warnings.append(Problem(place, cause, fix))
+
+
+def read_block(reading: Reading, table: Table, entries: ConfigMap, target: object) -> None:
+    """Set on `target` what `entries` says; problems are collected, so that all are shown at once."""
+    for entry in entries.values():
+        try:
+            _read_entry(reading, table, entry, target)
+        except Refused as refused:
+            reading.problems.append(refused.problem)
+
+
+def _read_entry(reading: Reading, table: Table, entry: Entry, target: object) -> None:
+    name = entry.key.lower()
+    key = table.key_by_name.get(name)
+    if key is None:
+        if not entry.used:
+            _refuse_name(table, entry)
+        return
+    data = key.kind.read(reading, key, entry.value, target)
+    if key.check is not None:
+        key.check(reading, key, entry.value, data)
+    if key.zero_is_default and not data:
+        return
+    parts = data if len(key.attrs) > 1 else (data,)
+    assert isinstance(parts, tuple)
+    for attr, part in zip(key.attrs, parts, strict=True):
+        assign(target, attr, part)
+        reading.places[f"{table.path}.{attr}".lstrip(".")] = entry.place
+
+
+def _refuse_name(table: Table, entry: Entry) -> None:
+    name = entry.key.lower()
+    reason = table.reason_by_name.get(name)
+    if reason is not None:
+        fix = "remove it to start without it"
+        raise Refused(entry.place, f'"{entry.key}" is not supported yet: {reason}', fix)
+    cause = f'unknown field "{entry.key}"'
+    few = ", ".join(key.name for key in table.keys) if len(table.keys) < 12 else ""
+    otherwise = f"the keys here are {few}" if few else "remove it, or refer to it as a $variable"
+    # A key that works is a better guess than one that would be refused next.
+    otherwise = suggestion(entry.key, table.reason_by_name, otherwise)
+    raise Refused(entry.place, cause, suggestion(entry.key, table.key_by_name, otherwise))
+
+
+def assign(target: object, attr: str, data: object) -> None:
+    """Set the dotted attribute `attr` of `target`."""
+    *path, last = attr.split(".")
+    for step in path:
+        target = getattr(target, step)
+    setattr(target, last, data)
+
+
+def wrong_type(key: Key, value: Value, expected: str, fix: str) -> Refused:
+    """Return the refusal of a value of the wrong type."""
+    return Refused(value.place, f'"{key.name}" expects {expected}, found {describe(value, key.secret)}', fix)

@@ -1,0 +1,308 @@
+"""The option tables of the top level and of the jetstream block.
+
+Knows nothing of how the options are used. Defaults are in options.py, beside their types. Rows follow the
+order of Options. A row that is not reloadable keeps its old value when a running server reads its file again.
+
+Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
+"""
+
+from __future__ import annotations
+
+from pyjs.config import unsupported
+from pyjs.config.accounts import (
+    ACCOUNT,
+    ACCOUNT_JETSTREAM,
+    ACCOUNT_LIMITS,
+    AUTHORIZATION,
+    PERMISSIONS,
+    RESPONSES,
+    USER,
+    read_accounts,
+    read_authorization,
+    read_switch,
+)
+from pyjs.config.errors import Refused, suggestion
+from pyjs.config.kinds import (
+    BOOL,
+    DURATION,
+    DURATION_OR_SECONDS,
+    INT,
+    INT32_MAX,
+    LISTEN,
+    SIZE,
+    STORAGE_SIZE,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    at_least,
+    between,
+    count_31,
+    port_in_range,
+    positive_duration,
+    read_listen,
+    read_map,
+    read_string,
+)
+from pyjs.config.options import NS_PER_S, JetStreamLimits, JetStreamOptions, Options
+from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.values import Value
+
+_size_63 = between(0, (1 << 63) - 1, "use a positive size, 64MB for instance")
+_or_none = between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
+_dynamic = between(-1, (1 << 63) - 1, "use a size, or -1 to let the server choose")
+
+
+def _check_server_name(reading: Reading, key: Key, value: Value, data: object) -> None:
+    if " " in str(data):
+        raise Refused(value.place, "server name cannot contain spaces", "use - or _ in place of the space")
+
+
+def _check_store_dir(reading: Reading, key: Key, value: Value, data: object) -> None:
+    first = reading.places.get("jetstream.store_dir")
+    if first is not None:
+        cause = f"Duplicate 'store_dir' configuration, first at {first}"
+        raise Refused(value.place, cause, "keep one of the two")
+
+
+def _check_domain(reading: Reading, key: Key, value: Value, data: object) -> None:
+    text = str(data)
+    if any(char in ".*>" or char.isspace() for char in text):
+        cause = f'"domain" is "{text}", which is no name'
+        raise Refused(value.place, cause, "leave out spaces, dots, * and >")
+
+
+def _check_client_advertise(reading: Reading, key: Key, value: Value, data: object) -> None:
+    host, colon, port = str(data).rpartition(":")
+    if not colon or str(data).endswith("]"):
+        return
+    if not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        cause = f'"client_advertise" is "{data}", which is no host or host:port'
+        raise Refused(value.place, cause, 'write "example.com:4222", or "[::1]:4222" for IPv6')
+
+
+def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
+    host, port = read_listen(reading, key, value, target)
+    default = Options()
+    return host or default.host, port or default.port
+
+
+def _read_tags(reading: Reading, key: Key, value: Value, target: object) -> object:
+    tags = STRINGS.read(reading, key, value, target)
+    assert isinstance(tags, tuple)
+    return tuple(dict.fromkeys(tag.strip().lower() for tag in tags))
+
+
+def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
+    """Read a bool that sets two attributes alike."""
+    on = BOOL.read(reading, key, value, target)
+    return on, on
+
+
+def _read_max_connections(reading: Reading, key: Key, value: Value, target: object) -> object:
+    """Read a count; nothing and less refuse every client, which -1 stands for."""
+    count = INT.read(reading, key, value, target)
+    assert isinstance(count, int)
+    return count if count > 0 else -1
+
+
+def _read_max_subscriptions(reading: Reading, key: Key, value: Value, target: object) -> object:
+    count = INT.read(reading, key, value, target)
+    return 0 if count == -1 else count
+
+
+def _read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> JetStreamOptions:
+    assert isinstance(target, Options)
+    jetstream = target.jetstream  # a store_dir at the top may have been set before
+    if not isinstance(value.data, dict):
+        jetstream.enabled = read_switch(key, value)
+        return jetstream
+    jetstream.enabled = True
+    read_block(reading, JETSTREAM, read_map(key, value, "store_dir: ./data"), jetstream)
+    return jetstream
+
+
+def _read_sync_interval(reading: Reading, key: Key, value: Value, target: object) -> object:
+    assert isinstance(target, JetStreamOptions)
+    if str(value.data).lower() == "always":
+        return target.sync_interval_ns, True
+    if isinstance(value.data, str) and value.data.isalpha():
+        cause = f'"sync_interval" is "{value.data}", neither a duration nor always'
+        raise Refused(value.place, cause, suggestion(value.data, ["always"], 'write always or "10s"'))
+    interval_ns = DURATION_OR_SECONDS.read(reading, key, value, target)
+    positive_duration(reading, key, value, interval_ns)
+    return interval_ns or target.sync_interval_ns, target.sync_always
+
+
+def _read_unique_tag(reading: Reading, key: Key, value: Value, target: object) -> object:
+    return read_string(reading, key, value, target).strip().lower()
+
+
+def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> JetStreamLimits:
+    limits = JetStreamLimits()
+    read_block(reading, JETSTREAM_LIMITS, read_map(key, value, "max_ack_pending: 1000"), limits)
+    return limits
+
+
+JETSTREAM_LIMITS = Table(
+    "jetstream.limits",
+    (
+        Key("max_ack_pending", INT, ("max_ack_pending",), check=_or_none),
+        Key("max_request_batch", INT, ("max_request_batch",), check=_or_none),
+        Key("duplicate_window", DURATION, ("duplicate_window_ns",), check=positive_duration),
+        Key(
+            "default_max_consumers",
+            INT,
+            ("default_max_consumers",),
+            check=_or_none,
+            zero_is_default=True,
+        ),
+    ),
+    unsupported.JETSTREAM_LIMITS,
+)
+
+JETSTREAM = Table(
+    "jetstream",
+    (
+        Key("enabled", BOOL, ("enabled",), ("enable",), reloadable=True),
+        Key("store_dir", STRING, ("store_dir",), ("storedir", "store"), _check_store_dir),
+        Key(
+            "max_mem",
+            STORAGE_SIZE,
+            ("max_memory",),
+            ("max_mem_store", "max_memory_store"),
+            _dynamic,
+            reloadable=True,
+        ),
+        Key("max_file", STORAGE_SIZE, ("max_storage",), ("max_file_store",), _dynamic, reloadable=True),
+        Key(
+            "sync_interval",
+            Kind('duration or "always"', "ns", _read_sync_interval),
+            ("sync_interval_ns", "sync_always"),
+            ("sync",),
+        ),
+        Key("sync_always", BOOL, ("sync_always",)),
+        Key("domain", STRING, ("domain",), check=_check_domain),
+        Key("strict", BOOL, ("strict",)),
+        Key("unique_tag", Kind("string", "", _read_unique_tag), ("unique_tag",)),
+        Key("max_buffered_msgs", INT, ("max_buffered_msgs",), check=count_31, zero_is_default=True),
+        Key("max_buffered_size", STORAGE_SIZE, ("max_buffered_size",), check=_size_63, zero_is_default=True),
+        Key("limits", Kind("map", "", _read_limits), ("limits",)),
+    ),
+    unsupported.JETSTREAM,
+)
+
+TOP = Table(
+    "",
+    (
+        Key("listen", Kind("host:port", "", _read_listen), ("host", "port")),
+        Key("host", STRING, ("host",), ("net",), zero_is_default=True),
+        Key("port", INT, ("port",), check=port_in_range, zero_is_default=True),
+        Key(
+            "client_advertise", STRING, ("client_advertise",), check=_check_client_advertise, reloadable=True
+        ),
+        Key("server_name", STRING, ("server_name",), check=_check_server_name),
+        Key("server_tags", Kind("list of strings", "", _read_tags), ("server_tags",), reloadable=True),
+        Key("server_metadata", STRING_MAP, ("server_metadata",), reloadable=True),
+        Key("debug", BOOL, ("debug",), reloadable=True),
+        Key("trace", BOOL, ("trace",), reloadable=True),
+        Key("trace_verbose", Kind("bool", "", _read_pair), ("trace_verbose", "trace"), reloadable=True),
+        Key("logtime", BOOL, ("logtime",), reloadable=True),
+        Key("logtime_utc", BOOL, ("logtime_utc",), reloadable=True),
+        Key("log_file", STRING, ("log_file",), ("logfile",), reloadable=True),
+        Key("log_size_limit", SIZE, ("log_size_limit",), ("logfile_size_limit",), _size_63, reloadable=True),
+        Key("log_max_num", INT, ("log_max_num",), ("logfile_max_num",), count_31, reloadable=True),
+        Key("max_traced_msg_len", INT, ("max_traced_msg_len",), check=count_31, reloadable=True),
+        Key("pid_file", STRING, ("pid_file",), ("pidfile",), reloadable=True),
+        Key("ports_file_dir", STRING, ("ports_file_dir",), reloadable=True),
+        Key("http", LISTEN, ("http_host", "http_port")),
+        Key("http_port", INT, ("http_port",), ("monitor_port",), port_in_range),
+        Key("http_base_path", STRING, ("http_base_path",)),
+        Key("max_payload", SIZE, ("max_payload",), check=_or_none, reloadable=True, zero_is_default=True),
+        Key("max_pending", SIZE, ("max_pending",), check=_size_63, zero_is_default=True),
+        Key(
+            "max_control_line",
+            SIZE,
+            ("max_control_line",),
+            check=count_31,
+            reloadable=True,
+            zero_is_default=True,
+        ),
+        Key(
+            "max_connections",
+            Kind("int", "", _read_max_connections),
+            ("max_connections",),
+            ("max_conn",),
+            reloadable=True,
+        ),
+        Key(
+            "max_subscriptions",
+            Kind("int", "", _read_max_subscriptions),
+            ("max_subscriptions",),
+            ("max_subs",),
+            count_31,
+        ),
+        Key(
+            "max_sub_tokens",
+            INT,
+            ("max_sub_tokens",),
+            ("max_subscription_tokens",),
+            between(1, 255, "use a number from 1 to 255, or leave it out for no limit"),
+        ),
+        Key(
+            "ping_interval",
+            DURATION_OR_SECONDS,
+            ("ping_interval_ns",),
+            check=positive_duration,
+            reloadable=True,
+            zero_is_default=True,
+        ),
+        Key("ping_max", INT, ("ping_max",), check=count_31, reloadable=True, zero_is_default=True),
+        Key(
+            "write_deadline",
+            DURATION_OR_SECONDS,
+            ("write_deadline_ns",),
+            check=positive_duration,
+            reloadable=True,
+            zero_is_default=True,
+        ),
+        Key(
+            "lame_duck_duration",
+            DURATION,
+            ("lame_duck_duration_ns",),
+            check=at_least(30 * NS_PER_S, "use 30s or more, so that clients do not all leave at once"),
+        ),
+        Key(
+            "lame_duck_grace_period",
+            DURATION,
+            ("lame_duck_grace_period_ns",),
+            check=positive_duration,
+            zero_is_default=True,
+        ),
+        Key("no_header_support", BOOL, ("no_header_support",)),
+        Key("no_fast_producer_stall", BOOL, ("no_fast_producer_stall",), reloadable=True),
+        Key("max_closed_clients", INT, ("max_closed_clients",), check=count_31, zero_is_default=True),
+        Key("disable_sublist_cache", BOOL, ("disable_sublist_cache",), ("no_sublist_cache",)),
+        Key("authorization", Kind("map", "", read_authorization), ("authorization",), reloadable=True),
+        Key("no_auth_user", STRING, ("no_auth_user",), reloadable=True),
+        Key("accounts", Kind("map", "", read_accounts), ("accounts",), reloadable=True),
+        Key("system_account", STRING, ("system_account",), ("system",), zero_is_default=True),
+        Key("no_system_account", BOOL, ("no_system_account",), ("no_system", "no_sys_acc")),
+        Key("jetstream", Kind("bool or map", "", _read_jetstream), ("jetstream",), reloadable=True),
+        Key("store_dir", STRING, ("jetstream.store_dir",), ("storedir",), _check_store_dir),
+    ),
+    unsupported.TOP,
+)
+
+# Every table under the way to it through the keys, for documents, tests and the comparison at reload.
+TABLES: dict[str, Table] = {
+    "": TOP,
+    "jetstream": JETSTREAM,
+    "jetstream.limits": JETSTREAM_LIMITS,
+    "authorization": AUTHORIZATION,
+    "accounts.*": ACCOUNT,
+    "accounts.*.limits": ACCOUNT_LIMITS,
+    "accounts.*.jetstream": ACCOUNT_JETSTREAM,
+    "users.*": USER,
+    "permissions": PERMISSIONS,
+    "permissions.allow_responses": RESPONSES,
+}

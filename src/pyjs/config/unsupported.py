@@ -1,0 +1,98 @@
+"""Keys of nats-server 2.15 that are refused by name because they would change nothing here yet.
+
+Data only. One row for each key, with all its names and the reason that the message gives. A key moves from
+here to tables.py or accounts.py together with the code that makes it effective.
+"""
+
+from __future__ import annotations
+
+from pyjs.config.table import Unsupported
+
+_NO_TLS = "there is no TLS yet"
+_NO_CLUSTER = "the server runs alone"
+_NO_JWT = "only users with passwords and tokens are known"
+_NO_NKEY = "nkeys are not known yet"
+_NO_EXCHANGE = "accounts cannot exchange subjects yet"
+_NO_MAPPING = "subject mapping is not there yet"
+_NO_PROXY = "the PROXY protocol is not there yet"
+_NO_ENCRYPTION = "the store is not encrypted"
+_NO_META_GROUP = "there is no replicated metadata to compact"
+
+TOP = (
+    Unsupported(("cluster",), _NO_CLUSTER),
+    Unsupported(("gateway",), _NO_CLUSTER),
+    Unsupported(("leafnodes", "leaf"), "leafnode connections are not there yet"),
+    Unsupported(("websocket", "ws"), "there is no websocket listener yet"),
+    Unsupported(("mqtt",), "there is no MQTT listener yet"),
+    Unsupported(("connect_error_reports",), _NO_CLUSTER),
+    Unsupported(("reconnect_error_reports",), _NO_CLUSTER),
+    Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
+    Unsupported(("tls",), _NO_TLS),
+    Unsupported(("allow_non_tls",), _NO_TLS),
+    Unsupported(("ocsp",), _NO_TLS),
+    Unsupported(("ocsp_cache",), _NO_TLS),
+    Unsupported(("https",), f"{_NO_TLS}; http is"),
+    Unsupported(("https_port",), f"{_NO_TLS}; http_port is"),
+    Unsupported(("operator", "operators", "roots", "root", "root_operators", "root_operator"), _NO_JWT),
+    Unsupported(("trusted_keys", "trusted"), _NO_JWT),
+    Unsupported(("resolver", "account_resolver", "accounts_resolver"), _NO_JWT),
+    Unsupported(("resolver_tls",), _NO_JWT),
+    Unsupported(("resolver_preload",), _NO_JWT),
+    Unsupported(("resolver_pinned_accounts",), _NO_JWT),
+    Unsupported(("default_sentinel",), _NO_JWT),
+    Unsupported(("mappings", "maps"), _NO_MAPPING),
+    Unsupported(("proxy_protocol",), _NO_PROXY),
+    Unsupported(("proxies",), _NO_PROXY),
+    Unsupported(("syslog",), "log_file and standard error are"),
+    Unsupported(("remote_syslog",), "log_file and standard error are"),
+    Unsupported(("trace_headers",), "trace shows whole messages"),
+    Unsupported(("prof_port",), "there is no profiling port"),
+    Unsupported(("prof_block_rate",), "there is no profiling port"),
+    Unsupported(("write_timeout",), "a client past its write_deadline is always closed"),
+    Unsupported(("feature_flags",), "no feature waits behind a flag"),
+)
+
+JETSTREAM = (
+    Unsupported(("key", "ek", "encryption_key"), _NO_ENCRYPTION),
+    Unsupported(("prev_key", "prev_ek", "prev_encryption_key"), _NO_ENCRYPTION),
+    Unsupported(("cipher",), _NO_ENCRYPTION),
+    Unsupported(("tpm",), _NO_ENCRYPTION),
+    Unsupported(("extension_hint",), _NO_CLUSTER),
+    Unsupported(("max_outstanding_catchup",), _NO_CLUSTER),
+    Unsupported(("meta_compact",), _NO_META_GROUP),
+    Unsupported(("meta_compact_size",), _NO_META_GROUP),
+    Unsupported(("meta_compact_sync",), _NO_META_GROUP),
+    Unsupported(("max_concurrent_io",), "one thread syncs all files"),
+    Unsupported(("request_queue_limit",), "API requests are answered as they are read, none is queued"),
+    Unsupported(("info_queue_limit",), "API requests are answered as they are read, none is queued"),
+)
+
+JETSTREAM_LIMITS = (
+    Unsupported(("max_ha_assets",), _NO_CLUSTER),
+    Unsupported(("batch",), "atomic batch publish is not there yet"),
+)
+
+AUTHORIZATION = (
+    Unsupported(("auth_callout", "auth_hook"), "there is no authorization callout yet"),
+    Unsupported(("proxy_required",), _NO_PROXY),
+)
+
+ACCOUNT = (
+    Unsupported(("nkey",), _NO_NKEY),
+    Unsupported(("imports",), _NO_EXCHANGE),
+    Unsupported(("exports",), _NO_EXCHANGE),
+    Unsupported(("mappings", "maps"), _NO_MAPPING),
+    Unsupported(("msg_trace", "trace_dest"), "message tracing is not there yet"),
+)
+
+ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)
+
+ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
+
+USER = (
+    Unsupported(("nkey",), _NO_NKEY),
+    Unsupported(
+        ("allowed_connection_types", "connection_types", "clients"), "there are only plain connections"
+    ),
+    Unsupported(("proxy_required",), _NO_PROXY),
+)

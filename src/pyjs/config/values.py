@@ -1,0 +1,61 @@
+"""What a configuration file says, before anyone asks what it means: values that know their place.
+
+Knows nothing of option names. A map keeps its entries in the order in which they were set last, under the
+exact spelling of their keys; readers compare keys without case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from pyjs.config.errors import Place
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
+
+
+class Value(NamedTuple):
+    """One value: what it is, where it stands, and how a bare word was written ("2m" for 2000000)."""
+
+    data: Data
+    place: Place
+    raw: str = ""
+
+
+class Entry:
+    """A key with its value in a map."""
+
+    __slots__ = ("key", "place", "used", "value")
+
+    def __init__(self, key: str, place: Place, value: Value) -> None:
+        self.key = key
+        self.place = place
+        self.value = value
+        self.used = False  # a $variable referred to it, so it may bear any name
+
+
+class ConfigMap(dict[str, Entry]):
+    """Entries by key; setting a key again moves it to the end."""
+
+    def put(self, entry: Entry) -> None:
+        """Set `entry`, in place of an older one of exactly the same name."""
+        self.pop(entry.key, None)
+        self[entry.key] = entry
+
+
+def describe(value: Value, secret: bool = False) -> str:
+    """Return how a message names what was found; a secret is never repeated."""
+    data = value.data
+    if isinstance(data, ConfigMap):
+        return "a map"
+    if isinstance(data, list):
+        return "a list"
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    if isinstance(data, str):
+        return "a string" if secret else f'the string "{data}"'
+    if isinstance(data, int | float):
+        return "a number" if secret else f"the number {value.raw or data}"
+    return "a date"

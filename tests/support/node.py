@@ -1,0 +1,159 @@
+"""A Node on a virtual clock, and clients that talk to it in bytes: the vocabulary of the in-process tests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyjs.base.clock import NS_PER_MS, VirtualClock
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.base.rng import SeededRng
+from pyjs.config.options import Options
+from pyjs.core.link import Link, Peer
+from pyjs.node import Node
+
+CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}'
+
+
+class MemoryLink(Link):
+    """Collects what the session writes; takes no more after `stop_taking`."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.closed = False
+        self.aborted = False
+        self.reading = True
+        self.unsent = 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def pending_size(self) -> int:
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One MSG or HMSG as a client sees it."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+
+class Client:
+    """One client of a NodeFixture."""
+
+    def __init__(self, fixture: NodeFixture, connect: bytes | None) -> None:
+        self.fixture = fixture
+        self.link = MemoryLink()
+        self.session = fixture.node.open_session(Peer("127.0.0.1", 50000), self.link)
+        fixture.turn()
+        self.info = self.link.data
+        self.link.data = b""
+        if connect is not None:
+            self.send(b"CONNECT " + connect + b"\r\nPING\r\n")
+            self.take()
+
+    def send(self, data: bytes) -> None:
+        """Hand one read to the session and let the node turn."""
+        self.session.receive_data(data)
+        self.fixture.turn()
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        data, self.link.data = self.link.data, b""
+        return data
+
+    def frames(self) -> list[Frame]:
+        """Return the messages written since the last call; other lines are skipped."""
+        data, out = self.take(), []
+        while data:
+            line, _, data = data.partition(b"\r\n")
+            words = line.split()
+            if not words or words[0] not in (b"MSG", b"HMSG"):
+                continue
+            with_headers = words[0] == b"HMSG"
+            fixed = 5 if with_headers else 4
+            reply = words[3] if len(words) > fixed else b""
+            size = int(words[-1])
+            split = int(words[-2]) if with_headers else 0
+            body, data = data[:size], data[size + 2 :]
+            out.append(Frame(words[1], words[2], reply, body[:split], body[split:]))
+        return out
+
+    def payloads(self) -> list[bytes]:
+        """Return the payloads of frames()."""
+        return [frame.payload for frame in self.frames()]
+
+    def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
+        """Publish with an inbox and return the one answer."""
+        self.send(b"SUB _INBOX.rq.* rq\r\n")
+        self.take()
+        if headers:
+            head = b"HPUB %b _INBOX.rq.1 %d %d\r\n" % (subject, len(headers), len(headers) + len(payload))
+        else:
+            head = b"PUB %b _INBOX.rq.1 %d\r\n" % (subject, len(payload))
+        self.send(head + headers + payload + b"\r\n")
+        answers = [frame for frame in self.frames() if frame.sid == b"rq"]
+        self.send(b"UNSUB rq\r\n")
+        assert len(answers) == 1, answers
+        return answers[0]
+
+
+class NodeFixture:
+    """A node, its clock, and its log."""
+
+    def __init__(self, options: Options | None = None, seed: int = 1) -> None:
+        self.options = options or Options()
+        self.clock = VirtualClock()
+        self.log = ListLog()
+        self.node = Node(self.options, self.clock, SeededRng(seed), OsDisk(), self.log)
+
+    def client(self, connect: bytes | None = CONNECT) -> Client:
+        """Open a connection; with `connect` None it says nothing yet."""
+        return Client(self, connect)
+
+    def turn(self) -> None:
+        """Let the node do what is due, until nothing is."""
+        self.node.turn(self.clock.now_ns())
+        while self.node.has_work:
+            self.node.turn(self.clock.now_ns())
+
+    def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
+        """Move the clock, stopping at every deadline on the way as a real loop would."""
+        end_ns = self.clock.now_ns() + (milliseconds + 1000 * seconds) * NS_PER_MS
+        while (deadline := self.node.next_deadline_ns()) is not None and deadline <= end_ns:
+            self.clock.advance(max(0, deadline - self.clock.now_ns()))
+            self.turn()
+        self.clock.advance(end_ns - self.clock.now_ns())
+        self.turn()
+
+
+def options_with_store(directory: Path) -> Options:
+    """Return options with JetStream on, its files below `directory`."""
+    options = Options()
+    options.jetstream.enabled = True
+    options.jetstream.store_dir = str(directory)
+    return options
+
+
+def mask_ids(data: bytes) -> bytes:
+    """Replace server and x keys in an INFO line."""
+    return re.sub(rb'"[NX][A-Z2-7]{55}"', b'"KEY"', data)

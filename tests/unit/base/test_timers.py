@@ -1,0 +1,34 @@
+"""Deadlines: order, cancelling, what fires when."""
+
+from __future__ import annotations
+
+from pyjs.base.timers import Timers
+
+
+def test_due_timers_fire_earliest_first_and_once() -> None:
+    timers, fired = Timers(), []
+    for deadline in (30, 10, 20, 10):
+        timers.at(deadline, lambda deadline=deadline: fired.append(deadline))
+    assert timers.next_deadline_ns() == 10
+    assert timers.fire(20) == 3
+    assert fired == [10, 10, 20]
+    assert timers.fire(20) == 0
+    assert timers.next_deadline_ns() == 30
+
+
+def test_a_cancelled_timer_neither_fires_nor_is_next() -> None:
+    timers, fired = Timers(), []
+    timer = timers.at(10, lambda: fired.append(10))
+    timers.at(20, lambda: fired.append(20))
+    timer.cancel()
+    assert timers.next_deadline_ns() == 20
+    timers.fire(100)
+    assert fired == [20]
+    assert timers.next_deadline_ns() is None
+
+
+def test_a_timer_set_while_firing_fires_in_the_same_round_if_due() -> None:
+    timers, fired = Timers(), []
+    timers.at(10, lambda: timers.at(10, lambda: fired.append("second")) and None)
+    timers.fire(10)
+    assert fired == ["second"]

@@ -1,0 +1,328 @@
+"""Client sessions on a virtual clock: verbs, replies, limits, slow receivers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.support.node import CONNECT, NodeFixture
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.config.options import Options
+
+
+@pytest.fixture
+def node() -> NodeFixture:
+    return NodeFixture()
+
+
+def test_info_comes_first_and_again_after_the_first_pong(node: NodeFixture) -> None:
+    client = node.client(connect=None)
+
+    first = json.loads(client.info.removeprefix(b"INFO "))
+    client.send(b"CONNECT " + CONNECT + b"\r\nPING\r\n")
+    pong, second, rest = client.take().split(b"\r\n")
+
+    assert client.info.endswith(b" \r\n")
+    assert first["client_id"] == 5
+    assert "connect_info" not in first
+    assert pong == b"PONG"
+    assert json.loads(second.removeprefix(b"INFO "))["remote_account"] == "$G"
+    assert rest == b""
+    client.send(b"PING\r\n")
+    assert client.take() == b"PONG\r\n"
+
+
+def test_a_client_that_never_connects_is_verbose_and_pedantic(node: NodeFixture) -> None:
+    client = node.client(connect=None)
+
+    client.send(b"SUB a 1\r\nPUB a.* 2\r\nhi\r\nPUB a 2\r\nhi\r\nUNSUB 1\r\nPING\r\n")
+
+    assert client.take() == (
+        b"+OK\r\n-ERR 'Invalid Publish Subject'\r\n+OK\r\n+OK\r\nMSG a 1 2\r\nhi\r\n+OK\r\nPONG\r\n"
+    )
+
+
+def test_messages_reach_every_subscription_in_order(node: NodeFixture) -> None:
+    receiver, publisher = node.client(), node.client()
+    receiver.send(b"SUB foo.* 1\r\nSUB foo.a 2\r\n")
+
+    publisher.send(b"PUB foo.a r 1\r\nx\r\nHPUB foo.a 12 13\r\nNATS/1.0\r\n\r\ny\r\n")
+
+    assert receiver.take() == (
+        b"MSG foo.a 1 r 1\r\nx\r\nMSG foo.a 2 r 1\r\nx\r\n"
+        b"HMSG foo.a 1 12 13\r\nNATS/1.0\r\n\r\ny\r\nHMSG foo.a 2 12 13\r\nNATS/1.0\r\n\r\ny\r\n"
+    )
+
+
+def test_headers_are_stripped_for_a_client_without_them(node: NodeFixture) -> None:
+    receiver = node.client(b'{"verbose":false,"pedantic":false}')
+    receiver.send(b"SUB foo 1\r\n")
+
+    node.client().send(b"HPUB foo rep 12 15\r\nNATS/1.0\r\n\r\nabc\r\n")
+
+    assert receiver.take() == b"MSG foo 1 rep 3\r\nabc\r\n"
+
+
+def test_unusual_blanks_are_not_forwarded(node: NodeFixture) -> None:
+    receiver = node.client()
+    receiver.send(b"SUB foo 1\r\n")
+
+    node.client().send(b"PUB  foo \t rep   3\nabc\r\n")
+
+    assert receiver.take() == b"MSG foo 1 rep 3\r\nabc\r\n"
+
+
+def test_echo_false_keeps_own_messages_away(node: NodeFixture) -> None:
+    client = node.client(b'{"verbose":false,"pedantic":false,"echo":false}')
+    client.send(b"SUB foo 1\r\nPUB foo 1\r\nx\r\n")
+    assert client.take() == b""
+    node.client().send(b"PUB foo 1\r\ny\r\n")
+    assert client.take() == b"MSG foo 1 1\r\ny\r\n"
+
+
+def test_no_responders_is_told_to_the_publisher(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB _INBOX.x.* 7\r\nPUB nobody.here _INBOX.x.1 0\r\n\r\n")
+    assert client.take() == (
+        b"HMSG _INBOX.x.1 7 43 43\r\nNATS/1.0 503\r\nNats-Subject: nobody.here\r\n\r\n\r\n"
+    )
+
+
+def test_no_responders_without_headers_is_refused(node: NodeFixture) -> None:
+    client = node.client(b'{"verbose":false,"no_responders":true}')
+    assert client.link.closed
+    assert client.session.closed_reason == "No Responders Requires Headers"
+
+
+def test_unsub_max_counts_all_deliveries(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB foo 1\r\nPUB foo 1\r\na\r\nUNSUB 1 3\r\n" + b"PUB foo 1\r\nb\r\n" * 5)
+    assert client.payloads() == [b"a", b"b", b"b"]
+    assert client.session.subscriptions == {}
+
+
+def test_unsub_max_below_the_delivered_count_removes_at_once(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB foo 1\r\nPUB foo 1\r\na\r\nPUB foo 1\r\na\r\nUNSUB 1 1\r\nPUB foo 1\r\nb\r\n")
+    assert client.payloads() == [b"a", b"a"]
+
+
+def test_a_used_up_subscription_is_no_responder(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(
+        b"SUB foo 1\r\nUNSUB 1 1\r\nSUB _INBOX.x.* 7\r\nPUB foo 1\r\na\r\nPUB foo _INBOX.x.1 1\r\nb\r\n"
+    )
+    assert b" 503\r\n" in client.take()
+
+
+def test_a_second_sub_with_the_same_sid_is_ignored(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB foo 1\r\nSUB bar 1\r\nPUB foo 1\r\na\r\nPUB bar 1\r\nb\r\n")
+    assert client.payloads() == [b"a"]
+
+
+def test_a_second_connect_drops_the_subscriptions(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB foo 1\r\nCONNECT " + CONNECT + b"\r\nPUB foo 1\r\na\r\n")
+    assert client.payloads() == []
+
+
+@pytest.mark.parametrize("subject", [b"foo..bar", b".foo", b"foo.", b"foo.>.x"])
+def test_an_invalid_subscription_subject_is_told_and_the_connection_stays(
+    node: NodeFixture, subject: bytes
+) -> None:
+    client = node.client()
+    client.send(b"SUB %b 1\r\nPING\r\n" % subject)
+    assert client.take() == b"-ERR 'Invalid Subject'\r\nPONG\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "answer", "reason"),
+    [
+        (b"FOO\r\n", b"-ERR 'Unknown Protocol Operation'\r\n", "Protocol Violation"),
+        (b"PUB a b c 1\r\n", b"", "Protocol Violation"),
+        (b"SUB a b c d\r\n", b"", "Protocol Violation"),
+        (b"UNSUB a b c\r\n", b"", "Protocol Violation"),
+        (b"CONNECT nonsense\r\n", b"", "Protocol Violation"),
+        (b'CONNECT {"verbose":1}\r\n', b"", "Protocol Violation"),
+        (
+            b"SUB " + b"a" * 5000 + b" 1\r\n",
+            b"-ERR 'maximum control line exceeded'\r\n",
+            "Maximum Control Line Exceeded",
+        ),
+        (
+            b"PUB a 1048577\r\n",
+            b"-ERR 'Maximum Payload Violation'\r\n",
+            "Maximum Message Payload Exceeded",
+        ),
+        (b'CONNECT {"protocol":2}\r\n', b"-ERR 'invalid client protocol'\r\n", "Bad Client Protocol Version"),
+        (
+            b'CONNECT {"account":"A"}\r\n',
+            b"-ERR 'Authorization Violation'\r\n",
+            "Authentication Failure",
+        ),
+        (b"-ERR 'go away'\r\n", b"", "Parse Error"),
+    ],
+)
+def test_wrong_input_closes_with_the_right_words(
+    node: NodeFixture, data: bytes, answer: bytes, reason: str
+) -> None:
+    client = node.client()
+
+    client.send(data)
+
+    assert client.take() == answer
+    assert client.link.closed
+    assert client.session.closed_reason == reason
+    assert node.node.sessions == {}
+    assert node.node.closed[-1].closed_reason == reason
+
+
+def test_nothing_is_taken_after_the_close(node: NodeFixture) -> None:
+    client, other = node.client(), node.client()
+    other.send(b"SUB > 1\r\n")
+    assert client.session.receive_data(b"FOO\r\nPUB a 1\r\nx\r\n") is False
+    node.turn()
+    assert other.payloads() == []
+    assert client.session.receive_data(b"PING\r\n") is False
+
+
+@pytest.mark.parametrize("reply", [b"$JS.ACK.x", b"_R_.x", b"_GR_.x"])
+def test_reserved_replies_are_refused(node: NodeFixture, reply: bytes) -> None:
+    client = node.client()
+    client.send(b"SUB a 1\r\nPUB a %b 1\r\nx\r\nPING\r\n" % reply)
+    assert client.take() == (
+        b"-ERR 'Permissions Violation for Publish with Reply of \"%b\"'\r\nPONG\r\n" % reply
+    )
+
+
+@pytest.mark.parametrize("subject", [b"$NRG.x", b"$GNR.x", b"_GR_.x"])
+def test_reserved_subjects_are_refused(node: NodeFixture, subject: bytes) -> None:
+    client = node.client()
+    client.send(b"PUB %b 1\r\nx\r\n" % subject)
+    assert client.take() == b"-ERR 'Permissions Violation for Publish to \"%b\"'\r\n" % subject
+
+
+def test_max_subscriptions_and_sub_tokens_are_told() -> None:
+    options = Options()
+    options.max_subscriptions, options.max_sub_tokens = 2, 3
+    client = NodeFixture(options).client()
+    client.send(b"SUB a.b.c.d 1\r\nSUB a 2\r\nSUB b 3\r\nSUB c 4\r\n")
+    assert client.take() == (
+        b"-ERR 'Permissions Violation for Subscription to \"a.b.c.d\", too many tokens'\r\n"
+        b"-ERR 'maximum subscriptions exceeded'\r\n"
+    )
+
+
+def test_max_connections_refuses_one_more() -> None:
+    options = Options()
+    options.max_connections = 1
+    node = NodeFixture(options)
+    node.client()
+    refused = node.client(connect=None)
+    assert refused.info == b"-ERR 'maximum connections exceeded'\r\n"
+    assert refused.link.closed
+
+
+def test_a_silent_client_is_pinged_and_then_stale(node: NodeFixture) -> None:
+    node.options.ping_interval_ns = 10 * NS_PER_S
+    node.node.apply_options(node.options)
+    client = node.client()
+    node.advance(seconds=11)
+    assert client.take() == b"PING\r\n"
+    node.advance(seconds=10)
+    assert client.take() == b"PING\r\n"
+    node.advance(seconds=10)
+    assert client.take() == b"-ERR 'Stale Connection'\r\n"
+    assert client.session.closed_reason == "Stale Connection"
+    assert node.node.stale_connections == 1
+
+
+def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: NodeFixture) -> None:
+    node.options.ping_interval_ns = 10 * NS_PER_S
+    node.node.apply_options(node.options)
+    client = node.client()
+    for _ in range(600):
+        node.advance(milliseconds=100)
+        if b"PING" in client.take():
+            client.send(b"PONG\r\n")
+    assert not client.link.closed
+    assert 0 < client.session.rtt_ns <= 100_000_000
+
+
+def test_a_receiver_over_max_pending_is_dropped_without_a_word() -> None:
+    options = Options()
+    options.max_pending = 10_000
+    node = NodeFixture(options)
+    slow, publisher = node.client(), node.client()
+    slow.send(b"SUB a 1\r\n")
+    slow.session.output_paused()
+    for _ in range(3):
+        publisher.send(b"PUB a 4000\r\n" + b"x" * 4000 + b"\r\n")
+    assert slow.link.aborted
+    assert slow.take() == b""
+    assert slow.session.closed_reason == "Slow Consumer (Pending Bytes)"
+    assert node.node.slow_consumers == 1
+    assert not publisher.link.closed
+
+
+def test_a_receiver_that_takes_nothing_meets_the_write_deadline(node: NodeFixture) -> None:
+    slow = node.client()
+    slow.send(b"SUB a 1\r\n")
+    slow.session.output_paused()
+    node.client().send(b"PUB a 1\r\nx\r\n")
+    node.advance(seconds=9)
+    assert not slow.link.closed
+    node.advance(seconds=2)
+    assert slow.session.closed_reason == "Slow Consumer (Write Deadline)"
+
+
+def test_output_waits_while_the_transport_is_full(node: NodeFixture) -> None:
+    receiver = node.client()
+    receiver.send(b"SUB a 1\r\n")
+    receiver.session.output_paused()
+    node.client().send(b"PUB a 1\r\nx\r\n")
+    assert receiver.take() == b""
+    receiver.session.output_resumed()
+    node.turn()
+    assert receiver.take() == b"MSG a 1 1\r\nx\r\n"
+
+
+def test_a_publisher_is_stalled_while_a_receiver_is_nearly_full() -> None:
+    options = Options()
+    options.max_pending = 1 << 20
+    node = NodeFixture(options)
+    slow, publisher = node.client(), node.client()
+    slow.send(b"SUB a 1\r\n")
+    slow.session.output_paused()
+    publisher.send(b"PUB a 900000\r\n" + b"x" * 900_000 + b"\r\n")
+    assert not publisher.link.reading
+    assert publisher.session.stalls == 1
+    node.advance(milliseconds=6)
+    assert publisher.link.reading
+
+
+def test_a_lost_connection_takes_its_subscriptions_along(node: NodeFixture) -> None:
+    client = node.client()
+    client.send(b"SUB a 1\r\nSUB b q 2\r\n")
+    client.session.connection_lost()
+    assert len(node.node.accounts["$G"].subs) == 0
+    assert client.session.closed_reason == "Client Closed"
+
+
+def test_lame_duck_is_announced(node: NodeFixture) -> None:
+    client = node.client()
+    node.node.start_lame_duck()
+    node.turn()
+    assert json.loads(client.take().removeprefix(b"INFO "))["ldm"] is True
+
+
+def test_counters_survive_the_connection(node: NodeFixture) -> None:
+    receiver, publisher = node.client(), node.client()
+    receiver.send(b"SUB a 1\r\n")
+    publisher.send(b"PUB a 5\r\nhello\r\nHPUB a 12 15\r\nNATS/1.0\r\n\r\nabc\r\n")
+    assert node.node.counters() == (2, 20, 2, 20)
+    publisher.session.connection_lost()
+    receiver.session.connection_lost()
+    assert node.node.counters() == (2, 20, 2, 20)
