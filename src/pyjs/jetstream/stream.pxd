@@ -58,6 +58,9 @@ cdef class Stream(Sink):
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
     cdef bint refuse_with(self, Msg* m, object error) noexcept
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
     cdef void evict_subject(self, Msg* m) noexcept nogil

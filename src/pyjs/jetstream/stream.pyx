@@ -168,8 +168,11 @@ cdef class Stream(Sink):
         if h.expected_last_subject.n == 0:
             return self.store.last_seq_of(m.subject, m.subject_len)
         with gil:
-            found = self.store.get_last(h.expected_last_subject.p[:h.expected_last_subject.n])
-            return 0 if found is None else found.seq
+            return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
+
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept:
+        found = self.store.get_last(subject_filter)
+        return 0 if found is None else found.seq
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
@@ -179,8 +182,7 @@ cdef class Stream(Sink):
 
     cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         with gil:
-            error = rollup_error(h.rollup.p[:h.rollup.n], self.allow_rollup)
-            return error is not None and self.refuse_with(m, error)
+            return self.refuse_unless_none(m, rollup_error(h.rollup.p[:h.rollup.n], self.allow_rollup))
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:
         if self.max_msg_size >= 0 and m.size > self.max_msg_size:
@@ -266,21 +268,22 @@ cdef class Stream(Sink):
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
         """Answer with an error; `seq` is what the text names (or a reason of 10077). Always true."""
-        cdef bytes body
-        if m.reply_len == 0 or self.no_ack:
-            return True
-        with gil:
-            body = refusal_body(self.name, err_code, seq, self.last_id[:self.last_id_len])
-            self.answers.add(m, REFUSAL, 0, body, len(body))
+        if m.reply_len and not self.no_ack:
+            with gil:
+                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_id[:self.last_id_len]))
         return True
+
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept:
+        self.answers.add(m, REFUSAL, 0, body, len(body))
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
         """As refuse, with an ApiError."""
-        cdef bytes body
         if m.reply_len and not self.no_ack:
-            body = failure_body(self.name, error)
-            self.answers.add(m, REFUSAL, 0, body, len(body))
+            self.add_refusal(m, failure_body(self.name, error))
         return True
+
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:
+        return error is not None and self.refuse_with(m, error)
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
         """Take a message whose header block begins with a status, which is not stored."""
@@ -425,10 +428,8 @@ cdef class Stream(Sink):
         """Drop what consumers have settled and nobody else needs."""
         cdef uint64_t seq
         for consumer in list(self.consumers.values()):
-            settled = consumer.settled
-            if not settled:
-                continue
-            consumer.settled = []
+            settled = list(consumer.settled)
+            consumer.settled.clear()
             for seq in settled:
                 if not self.keeps_interest or not self.needed(seq):
                     self.store.drop(seq, False)
