@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import duration_text, time_text, uptime_text
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.monitor.arguments import Arguments, BadArgument
-from pyjs.monitor.closed import ClosedConnection
+from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.json_text import JsonDict, text
 from pyjs.subjects.sublist import Subscription
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
     from pyjs.monitor.state import Monitored
 
-    Connection = ClientSession | ClosedConnection
+    Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}
@@ -135,7 +135,7 @@ def _selected(monitored: Monitored, options: ConnzOptions) -> tuple[list[Connect
     if options.state != "closed":
         found += monitored.node.sessions.values()
     if options.state != "open":
-        found += monitored.closed.ring
+        found += monitored.node.closed
     if options.account:
         found = [c for c in found if c.account.name == options.account]
     total = len(found)
@@ -206,7 +206,7 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> None
         entry["name_tag"] = c.account.name
 
 
-def subscription_detail(sub: Subscription, cid: int, account: str = "") -> JsonDict:
+def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:
     """Return one subscription; with its account where the list is not of one connection."""
     detail: JsonDict = {"account": account, "account_tag": account} if account else {}
     detail["subject"] = text(sub.subject)

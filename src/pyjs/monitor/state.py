@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjs.monitor.closed import ClosedConnections
-
 if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.node import Node
@@ -16,7 +14,7 @@ class ProcessStats:
     """Figures of the process; the shell reads them from the operating system."""
 
     cores = 1  # processors that the process may use
-    command = ()  # type: tuple[str, ...]
+    command: tuple[str, ...] = ()
 
     def memory_size(self) -> int:
         """Return the resident size in bytes."""
@@ -34,10 +32,7 @@ class Monitored:
     node: Node
     options: Options  # replaced by a reload
     process: ProcessStats
-    closed: ClosedConnections
     config_loaded_at_ns: int
-    client_port: int = 0  # the port really listened on
-    ready: bool = False  # clients are accepted
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
 
     def count_request(self, path: str) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text, uptime_text
-from pyjs.core.auth import SYSTEM_ACCOUNT
-from pyjs.monitor.closed import Totals
 from pyjs.monitor.json_text import JsonDict, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
-from pyjs.version import GO_VERSION, NATS_VERSION, __version__
+from pyjs.node import PEER_VERSION, python_version
 
 if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
@@ -39,12 +37,11 @@ def _identity(monitored: Monitored) -> JsonDict:
     answer: JsonDict = {
         "server_id": node.server_id,
         "server_name": node.server_name,
-        "version": NATS_VERSION,
-        "pyjs_version": __version__,
+        "version": PEER_VERSION,
         "proto": 1,
-        "go": GO_VERSION,
+        "go": python_version(),
         "host": options.host,
-        "port": monitored.client_port,
+        "port": node.port,
     }
     if node.authenticator.required and node.authenticator.no_auth_user is None:
         answer["auth_required"] = True
@@ -59,13 +56,13 @@ def _limits(monitored: Monitored) -> JsonDict:
     return answer | {
         "ping_interval": options.ping_interval_ns,
         "ping_max": options.ping_max,
-        "http_host": options.http_host,
+        "http_host": options.http_host or options.host,
         "http_port": options.http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
-        "auth_timeout": number(options.auth_timeout_ns / NS_PER_S),
+        "auth_timeout": number(options.authorization.timeout_ns / NS_PER_S),
         "max_control_line": options.max_control_line,
-        "max_payload": options.max_payload,
+        "max_payload": monitored.node.settings.max_payload,
         "max_pending": options.max_pending,
     }
 
@@ -108,27 +105,18 @@ def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:
     }
 
 
-def message_totals(monitored: Monitored) -> Totals:
-    """Return what all connections, open and closed, sent and received."""
-    closed = monitored.closed.totals
-    totals = Totals(closed.in_msgs, closed.in_bytes, closed.out_msgs, closed.out_bytes)
-    for session in monitored.node.sessions.values():
-        totals.add(session)
-    return totals
-
-
 def _counters(monitored: Monitored) -> JsonDict:
-    node, totals = monitored.node, message_totals(monitored)
-    counts = monitored.request_counts
+    node, counts = monitored.node, monitored.request_counts
+    in_msgs, in_bytes, out_msgs, out_bytes = node.counters()
     return {
-        "in_msgs": totals.in_msgs,
-        "in_bytes": totals.in_bytes,
-        "in_client_msgs": totals.in_msgs,
-        "in_client_bytes": totals.in_bytes,
-        "out_msgs": totals.out_msgs,
-        "out_bytes": totals.out_bytes,
-        "out_client_msgs": totals.out_msgs,
-        "out_client_bytes": totals.out_bytes,
+        "in_msgs": in_msgs,
+        "in_bytes": in_bytes,
+        "in_client_msgs": in_msgs,
+        "in_client_bytes": in_bytes,
+        "out_msgs": out_msgs,
+        "out_bytes": out_bytes,
+        "out_client_msgs": out_msgs,
+        "out_client_bytes": out_bytes,
         "slow_consumers": node.slow_consumers,
         "stale_connections": node.stale_connections,
         "stalled_clients": node.stalled_clients,
@@ -147,7 +135,7 @@ def _configuration(monitored: Monitored) -> JsonDict:
         answer["tags"] = [*options.server_tags]
     if options.server_metadata:
         answer["metadata"] = dict(options.server_metadata)
-    return answer | {"system_account": SYSTEM_ACCOUNT}
+    return answer | {"system_account": options.system_account}
 
 
 def _stats(monitored: Monitored) -> JsonDict:

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from pyjs.base.log import Log
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
 
 COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
 FILE_MODE = 0o640
@@ -128,3 +132,20 @@ def is_backup(entry: str, name: str) -> bool:
         return False
     parts = entry[len(name) + 1 :].split(".")
     return [len(part) for part in parts] == STAMP_DIGITS and all(part.isdigit() for part in parts)
+
+
+def configured_logger(options: Options) -> Logger:
+    """Return the log that `options` describe.
+
+    Raises:
+        OSError: the log file cannot be opened.
+    """
+    return Logger(
+        options.log_file,
+        show_time=options.logtime,
+        utc=options.logtime_utc,
+        debug=options.debug,
+        trace=options.trace,
+        size_limit=options.log_size_limit,
+        files_max=options.log_max_num,
+    )
