@@ -4,6 +4,7 @@ from typing import Protocol
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.usage import Usage
@@ -23,6 +24,8 @@ class StreamConsumer(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def config(self) -> ConsumerConfig: ...
     @property
     def filters(self) -> tuple[bytes, ...]: ...  # empty: everything
     @property
