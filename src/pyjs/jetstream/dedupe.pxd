@@ -19,10 +19,10 @@ cdef class Dedupe:
     cdef uint64_t keys_base     # position of keys[0]
 
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: new or forgotten
-    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) except -1 nogil
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
     cdef void forget_before(self, int64_t horizon) noexcept nogil
     cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil
     cdef void put_slot(self, uint64_t e) noexcept nogil
-    cdef int grow(self) except -1 nogil
-    cdef int keep_key(self, const char* key, size_t n) except -1 nogil
+    cdef int grow(self) noexcept nogil
+    cdef int keep_key(self, const char* key, size_t n) noexcept nogil

@@ -40,11 +40,13 @@ cdef class Dedupe:
         at = self.find_slot(table_hash(key, n), key, n)
         return self.ring[(self.slots[at] - 1) & self.ring_mask].seq if self.slots[at] else 0
 
-    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) except -1 nogil:
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil:
         cdef SeenId* entry
         if self.ring == NULL or self.newest - self.oldest > self.ring_mask:
-            self.grow()
-        self.keep_key(key, n)
+            if self.grow() != 0:
+                return -1
+        if self.keep_key(key, n) != 0:
+            return -1
         entry = &self.ring[self.newest & self.ring_mask]
         entry.hash = table_hash(key, n)
         entry.seq = seq
@@ -103,7 +105,7 @@ cdef class Dedupe:
             at = (at + 1) & self.slots_mask
         self.slots[at] = e + 1
 
-    cdef int grow(self) except -1 nogil:
+    cdef int grow(self) noexcept nogil:
         """Double the ring; the hash table has twice as many slots as the ring has entries."""
         cdef uint64_t size = FIRST_ENTRIES if self.ring == NULL else (self.ring_mask + 1) * 2
         cdef SeenId* ring = <SeenId*> malloc(size * sizeof(SeenId))
@@ -112,8 +114,7 @@ cdef class Dedupe:
         if ring == NULL or slots == NULL:
             free(ring)
             free(slots)
-            with gil:
-                raise MemoryError
+            return -1
         for e in range(self.oldest, self.newest):
             ring[e & (size - 1)] = self.ring[e & self.ring_mask]
         free(self.ring)
@@ -124,7 +125,7 @@ cdef class Dedupe:
             self.put_slot(e)
         return 0
 
-    cdef int keep_key(self, const char* key, size_t n) except -1 nogil:
+    cdef int keep_key(self, const char* key, size_t n) noexcept nogil:
         cdef size_t room = self.keys_room if self.keys_room else FIRST_KEYS
         cdef char* bigger
         if self.keys_used + n > self.keys_room:
@@ -132,8 +133,7 @@ cdef class Dedupe:
                 room *= 2
             bigger = <char*> realloc(self.keys, room)
             if bigger == NULL:
-                with gil:
-                    raise MemoryError
+                return -1
             self.keys, self.keys_room = bigger, room
         memcpy(self.keys + self.keys_used, key, n)
         self.keys_used += n
@@ -150,7 +150,8 @@ cdef class Dedupe:
 
     def add(self, bytes msg_id, uint64_t seq, int64_t at_ns) -> None:
         """Remember `msg_id`, which is not known yet; times must not go backwards."""
-        self.remember(msg_id, len(msg_id), seq, at_ns)
+        if self.remember(msg_id, len(msg_id), seq, at_ns) != 0:
+            raise MemoryError
 
     def expire(self, int64_t now_ns) -> None:
         """Forget what is older than the window."""
