@@ -102,7 +102,6 @@ cdef class StateLog:
         self.end_run()
         out = <bytes> self.data[:self.len] if self.len else b""
         self.len = 0
-        self.lost = False
         return out
 
     def add(self, int change, *numbers) -> None:

@@ -294,6 +294,10 @@ cdef class PendingAcks:
 
     # -- deadlines -------------------------------------------------------------------------------------------------
 
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
+
     cdef int64_t next_due(self) noexcept nogil:
         cdef int64_t best = 0
         cdef uint32_t k, head

@@ -18,7 +18,7 @@ from pyjs.core.sink import PySink, Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.direct import DirectGet
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
-from pyjs.jetstream.api.level import needs_higher_level
+from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.errcodes import ApiError
