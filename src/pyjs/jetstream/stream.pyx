@@ -442,11 +442,12 @@ cdef class Stream(Sink):
     def settle(self) -> None:
         """Drop what consumers have settled and nobody else needs."""
         cdef uint64_t seq
+        cdef Record r
         for consumer in list(self.consumers.values()):
             settled = list(consumer.settled)
             consumer.settled.clear()
             for seq in settled:
-                if not self.keeps_interest or not self.needed(seq):
+                if not self.keeps_interest or (self.store.load(seq, &r) == 0 and not self.needed(seq)):
                     self.store.drop(seq, False)
         self.mark_dirty()
 
