@@ -95,7 +95,8 @@ class Router:
             self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
             return
         self._reply(request, endpoint, fields)
-        self._count(failed=False)
+        if endpoint.counted:
+            self._count(failed=False)
 
     def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | None:
         if needs_higher_level(request.headers):
