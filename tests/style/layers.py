@@ -28,7 +28,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("options", "config", "models", "stream_rules"),
     ("consumer_config", "consumer_models", "consumer_rules", "pull_request", "publish_errors"),
     ("waiting", "pending", "ack_token", "consumer_log"),
-    ("usage", "dedupe", "pub_headers", "answers", "expiry"),
+    ("usage", "dedupe", "pub_headers", "answers", "expiry", "stream_consumer"),
     ("consumer",),
     ("stream",),
     ("persist",),

@@ -1,7 +1,8 @@
 """The configuration of a stream: what a request may set, what is kept, what responses show.
 
-A StreamConfig is a cold value: the compiled Stream copies what it needs once, at creation and update. Knows
-nothing of limits and conflicts (stream_rules.py) or of request bodies (models.py).
+A StreamConfig is a cold value, never changed once made: the compiled Stream copies what it needs once, at
+creation and update. (Not frozen, since that would cost a millisecond of every start.) Knows nothing of limits
+and conflicts (stream_rules.py) or of request bodies (models.py).
 
 Source: nats.docs "Streams"; field order, names and what is left out when empty probed on nats-server 2.15.1.
 """
@@ -21,7 +22,7 @@ PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, repr=False)
 class Placement:
     """Where a stream should live; kept and shown, a single server has nothing to choose."""
 
@@ -41,7 +42,7 @@ class Placement:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, repr=False)
 class ConsumerLimits:
     """What consumers of the stream may ask for; 0: anything."""
 
@@ -54,7 +55,7 @@ class ConsumerLimits:
         return {name: value for name, value in out.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, repr=False)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -82,7 +83,7 @@ class StreamConfig:
     deny_delete: bool = False
     deny_purge: bool = False
     allow_rollup_hdrs: bool = False
-    consumer_limits: ConsumerLimits = ConsumerLimits()
+    consumer_limits: ConsumerLimits = field(default_factory=ConsumerLimits)
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def to_json_dict(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ _LATER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 

@@ -21,7 +21,7 @@ cdef class Stream(Sink):
     cdef readonly Turn turn
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
-    cdef readonly dict consumers            # name -> consumer, see StreamConsumer in stream.pyi
+    cdef readonly dict consumers            # name -> consumer, see stream_consumer.py
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
@@ -64,6 +64,11 @@ cdef class Stream(Sink):
     cdef bint refuse_with(self, Msg* m, object error) noexcept
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
+    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
+    cdef tell_consumers(self)
+    cdef add_interest(self, consumer)
+    cdef drop_interest(self, str name)
+    cdef bint needed(self, uint64_t seq) except *
     cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil

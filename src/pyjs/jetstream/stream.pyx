@@ -6,7 +6,7 @@ consumers. Limits on the whole stream (max_msgs, max_bytes) are enforced at the 
 append, since it needs the subject.
 
 Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
-stream.pyi. Compiled because every published message passes here (benchmarks/: JetStream async publish).
+stream_consumer.py. Compiled because every published message passes here (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -25,7 +25,6 @@ from pyjs.wire.ops cimport Msg
 
 from functools import partial
 
-from pyjs.jetstream.config import INTEREST, LIMITS, NEW
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -79,13 +78,13 @@ cdef class Stream(Sink):
         if self.max_age_ns != config.max_age_ns:
             self.expiry.cancel()
         self.max_age_ns = config.max_age_ns
-        self.discard_new = config.discard == NEW
+        self.discard_new = config.discard == "new"
         self.discard_new_per_subject = config.discard_new_per_subject
         self.no_ack = config.no_ack
         self.sealed = config.sealed
         self.allow_rollup = config.allow_rollup_hdrs and not config.deny_purge
-        self.keeps_interest = config.retention == INTEREST
-        self.settles = config.retention != LIMITS
+        self.keeps_interest = config.retention == "interest"
+        self.settles = config.retention != "limits"
         self.dedupe.window_ns = config.duplicate_window_ns
         for consumer in self.consumers.values():
             consumer.settle = self.settle if self.settles else None
@@ -325,7 +324,7 @@ cdef class Stream(Sink):
         self.account_usage.used += change
         self.server_usage.used += change
 
-    def roll_up(self, bytes subject, bytes scope, uint64_t seq) -> None:
+    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq):
         """Drop what the message `seq` replaces: everything older, on its subject or in the stream."""
         subjects = () if scope.lower() == b"all" else (subject,)
         self.store.purge(self.store.make_filter(subjects), seq)
@@ -356,7 +355,7 @@ cdef class Stream(Sink):
         while self.max_bytes > 0 and self.store.bytes > <uint64_t> self.max_bytes:
             self.store.drop(self.store.first_seq, False)
 
-    def tell_consumers(self) -> None:
+    cdef tell_consumers(self):
         """Report drops, and wake who waits when there are new messages."""
         if self.purged:
             self.purged = False
@@ -397,7 +396,7 @@ cdef class Stream(Sink):
     # -- consumers -----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer) -> None:
-        """Register `consumer` and give it the hooks that stream.pyi describes."""
+        """Register `consumer` and give it the hooks that stream_consumer.py describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
         self.add_interest(consumer)
@@ -422,12 +421,12 @@ cdef class Stream(Sink):
         if self.keeps_interest:
             self.sweep()
 
-    def add_interest(self, consumer) -> None:
+    cdef add_interest(self, consumer):
         """Let publishes find that `consumer` wants them."""
         for subject in consumer.filters or (b">",):
             self.interest.insert(Subscription(self, subject, b"", consumer.name.encode()))
 
-    def drop_interest(self, str name) -> None:
+    cdef drop_interest(self, str name):
         """Undo add_interest."""
         sid = name.encode()
         for sub in self.interest.subscriptions():
@@ -451,7 +450,7 @@ cdef class Stream(Sink):
                     self.store.drop(seq, False)
         self.mark_dirty()
 
-    def needed(self, uint64_t seq) -> bool:
+    cdef bint needed(self, uint64_t seq) except *:
         """Tell whether a consumer still wants the message."""
         for consumer in self.consumers.values():
             if consumer.needs(seq):

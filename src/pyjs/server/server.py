@@ -174,7 +174,7 @@ class Server:
     def _warm_up(self) -> None:
         """Load what the first management request needs, beside the loop."""
         if self._running and self.node.jetstream is not None:
-            threading.Thread(target=_import_models, name="pyjs-warm-up", daemon=True).start()
+            threading.Thread(target=_import_api, name="pyjs-warm-up", daemon=True).start()
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
@@ -320,5 +320,5 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _import_models() -> None:
-    import pyjs.jetstream.models
+def _import_api() -> None:
+    import pyjs.jetstream.api.table
