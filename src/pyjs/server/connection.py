@@ -8,7 +8,7 @@ output to itself, where the pending limit counts it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyjs.core.link import Link, Peer
 from pyjs.server.addresses import plain_ip
@@ -34,9 +34,8 @@ class Connection(asyncio.Protocol, Link):
     # -- called by the event loop ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; its INFO leaves in this iteration's turn."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
+        self._transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
         ip, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._connections.add(self)
         self.session = self._driver.node.open_session(Peer(plain_ip(ip), port), self)

@@ -110,6 +110,8 @@ class Server:
             await self._close_everything()
             raise
         self._running = True
+        if self.monitor_port:
+            self.monitored.ready = True
         self.write_ports_file()
         self.log.info("Server is ready")
         self.driver.wake()
@@ -141,7 +143,11 @@ class Server:
         self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
         router = Router(self.monitored, self.clock, self.log)
         self._http_listener = Listener(
-            self.loop, sock, lambda: HttpConnection(router.answer, self.http_connections), "Monitor", self.log
+            self.loop,
+            sock,
+            lambda: HttpConnection(router.answer, self.http_connections, self.log),
+            "Monitor",
+            self.log,
         )
         self._http_listener.start()
         self.log.info(f"Starting http monitor on {host_port(host, self._http_listener.port)}")
