@@ -1,0 +1,49 @@
+"""The comparison of two recordings: masks, then equality of everything, told as a list of differences.
+
+Types count (1 is not 1.0 and not true), the order of frames, of header fields and of arrays counts; the
+order of JSON object members does not.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .masks import Masker
+
+
+def differences(left: dict[str, Any], right: dict[str, Any], script_text: str) -> list[str]:
+    """Return one line per difference of two recordings of the same script; none means equal."""
+    found: list[str] = []
+    _compare("", Masker(script_text).recording(left), Masker(script_text).recording(right), found)
+    return found
+
+
+def _compare(path: str, left: Any, right: Any, found: list[str]) -> None:
+    if type(left) is not type(right):
+        found.append(f"{path}: {_shown(left)} | {_shown(right)}")
+    elif isinstance(left, dict):
+        for key in sorted(left.keys() | right.keys()):
+            _compare_member(f"{path}.{key}", key, left, right, found)
+    elif isinstance(left, list):
+        for index in range(min(len(left), len(right))):
+            _compare(f"{path}[{index}]", left[index], right[index], found)
+        for index in range(len(right), len(left)):
+            found.append(f"{path}[{index}]: {_shown(left[index])} | (nothing)")
+        for index in range(len(left), len(right)):
+            found.append(f"{path}[{index}]: (nothing) | {_shown(right[index])}")
+    elif left != right:
+        found.append(f"{path}: {_shown(left)} | {_shown(right)}")
+
+
+def _compare_member(path: str, key: str, left: dict[str, Any], right: dict[str, Any], found: list[str]) -> None:
+    if key not in left:
+        found.append(f"{path}: (nothing) | {_shown(right[key])}")
+    elif key not in right:
+        found.append(f"{path}: {_shown(left[key])} | (nothing)")
+    else:
+        _compare(path, left[key], right[key], found)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

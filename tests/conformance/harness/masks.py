@@ -1,0 +1,143 @@
+"""The values that may differ between two servers, each masked by its field and its form.
+
+A mask needs both: the name or the place of the field, and a value of the form that belongs there. A field
+of that name with any other value stays as it is and is compared. Ids become numbered placeholders in the
+order of their first appearance, so that a server must still use the same id in the same places; times,
+durations, ports and versions become their kind.
+
+Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
+names; times; durations; ports; process ids; the version of the server.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_TIME = re.compile(r"^(?!0001-01-01T)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$")
+_DURATION = re.compile(r"^(\d+(\.\d+)?(y|d|h|m|s|ms|us|µs|ns))+$")
+_VERSION = re.compile(r"^\d+\.\d+\.\d+[-+.\w]*$")
+_GO = re.compile(r"^\S+$")
+_SERVER_ID = re.compile(r"^N[A-Z2-7]{55}$")
+_XKEY = re.compile(r"^X[A-Z2-7]{55}$")
+_NONCE = re.compile(r"^[A-Za-z0-9_-]{11,24}$")
+_NUID = re.compile(r"^[A-Za-z0-9]{22}$")
+_CONSUMER = re.compile(r"^[A-Za-z0-9]{8}$")
+_FC = re.compile(r"^[A-Za-z0-9]{4}$")
+_URL = re.compile(r"^(.*:)\d{2,5}$")
+
+# field name -> (kind, form); kinds in IDS are numbered
+FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
+    "server_id": ("server id", _SERVER_ID),
+    "server_name": ("server id", _SERVER_ID),
+    "xkey": ("server key", _XKEY),
+    "nonce": ("nonce", _NONCE),
+    "id": ("nuid", _NUID),
+    "Nats-Pin-Id": ("nuid", _NUID),
+    "pinned_client_id": ("nuid", _NUID),
+    "version": ("version", _VERSION),
+    "go": ("version", _GO),
+    "git_commit": ("version", _GO),
+    **{
+        name: ("time", _TIME)
+        for name in (
+            "created first_ts last_ts last_active ts time timestamp start now last_activity stop "
+            "config_load_time Nats-Time-Stamp leader_since"
+        ).split()
+    },
+    **{name: ("duration", _DURATION) for name in "uptime idle rtt".split()},
+}
+# number fields: name -> kind
+NUMBERS: dict[str, str] = {
+    "client_id": "client id",
+    "cid": "client id",
+    "port": "port",
+    "http_port": "port",
+    "pid": "pid",
+    "rtt": "duration",
+    "pause_remaining": "duration",
+    "ack_time": "duration",
+}
+# names of consumers that the server may have made up
+CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
+# INFO fields that only one of the servers has, by design (docs/compatibility.md)
+OWN_INFO_FIELDS = frozenset({"pyjs_version"})
+IDS = frozenset({"server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control"})
+
+
+class Masker:
+    """One recording's masks; ids keep their number through the whole recording."""
+
+    def __init__(self, script_text: str) -> None:
+        self._script_words = frozenset(re.findall(r"[A-Za-z0-9_-]+", script_text))
+        self._numbers: dict[str, dict[Any, int]] = {}
+
+    def recording(self, recording: dict[str, Any]) -> dict[str, Any]:
+        """Return a masked copy of a recording."""
+        connections = sorted(recording["connections"].items())
+        return {
+            "connections": {name: [self._frame(frame) for frame in frames] for name, frames in connections},
+            "http": [self._value("", answer) for answer in recording["http"]],
+        }
+
+    def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
+        masked = {key: self._frame_field(key, value) for key, value in frame.items()}
+        if frame.get("op") == "INFO":
+            masked["info"] = {k: v for k, v in masked["info"].items() if k not in OWN_INFO_FIELDS}
+        return masked
+
+    def _frame_field(self, key: str, value: Any) -> Any:
+        if key in ("subject", "reply"):
+            return self._subject(value)
+        if key == "headers" and "fields" in value:
+            return value | {"fields": [[name, self._value(name, text)] for name, text in value["fields"]]}
+        return self._value(key, value) if isinstance(value, (dict, list)) else value
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._value(key, inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._value(name, inner) for inner in value]
+        if isinstance(value, str):
+            return self._string(name, value)
+        if isinstance(value, int) and not isinstance(value, bool) and name in NUMBERS and value > 0:
+            return self._placeholder(NUMBERS[name], value)
+        return value
+
+    def _string(self, name: str, value: str) -> str:
+        kind, form = FIELDS.get(name, ("", _GO))
+        if kind and form.match(value):
+            return self._placeholder(kind, value)
+        if name in CONSUMER_FIELDS:
+            return self._consumer(value)
+        if name == "connect_urls":
+            return _URL.sub(r"\1<port>", value)
+        if name in ("subject", "reply", "Nats-Consumer-Stalled"):
+            return self._subject(value)
+        return value
+
+    def _subject(self, subject: str) -> str:
+        tokens = subject.split(".")
+        if tokens[:2] == ["$JS", "ACK"] and len(tokens) == 9:
+            tokens[3] = self._consumer(tokens[3])
+            tokens[7] = "<time>" if re.fullmatch(r"1\d{18}", tokens[7]) else tokens[7]
+        elif tokens[:2] == ["$JS", "FC"] and len(tokens) == 5:
+            tokens[3] = self._consumer(tokens[3])
+            tokens[4] = self._matched("flow control", _FC, tokens[4])
+        elif tokens[:3] == ["$JS", "API", "CONSUMER"] or tokens[:3] == ["$JS", "EVENT", "ADVISORY"]:
+            tokens = [*tokens[:4], *map(self._consumer, tokens[4:])]
+        return ".".join(tokens)
+
+    def _consumer(self, name: str) -> str:
+        return name if name in self._script_words else self._matched("consumer", _CONSUMER, name)
+
+    def _matched(self, kind: str, form: re.Pattern[str], value: str) -> str:
+        return self._placeholder(kind, value) if form.match(value) else value
+
+    def _placeholder(self, kind: str, value: object) -> str:
+        if kind not in IDS:
+            return f"<{kind}>"
+        numbers = self._numbers.setdefault(kind, {})
+        return f"<{kind} {numbers.setdefault(value, len(numbers) + 1)}>"
+
+

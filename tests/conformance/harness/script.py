@@ -1,0 +1,125 @@
+"""A scenario file as a list of steps.
+
+Knows the line language (../README.md) and nothing of sockets or servers: a step holds the words of its
+line, and the player gives them their meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+JETSTREAM_BLOCK = 'jetstream: {store_dir: "<<store>>"}'
+
+_SEND = re.compile(r"^([a-z][a-z0-9]*)(>>|\|>|>)(?: (.*))?$")
+_FILL = re.compile(r"<<(.+?)\*(\d+)>>", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[rnt0\\])")
+_SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
+VERBS = frozenset(
+    "open connect pub req js pull ack acksync acknext sync wait until closed close keep stall http restart kill signal".split()
+)
+
+
+class ScriptError(Exception):
+    """A line that the language does not know. The text names file, line and cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement."""
+
+    line: int
+    verb: str  # a word of VERBS, or "send", "send-exact", "send-bytewise"
+    conn: str  # the connection's name; "" for steps of the whole server
+    text: str  # the rest of the line
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A parsed scenario."""
+
+    name: str  # "area/file", as docs/compatibility.md names it
+    title: str
+    config: str  # server configuration; "<<store>>" stands for the store directory
+    steps: tuple[Step, ...]
+    text: str  # the whole file: a token that stands here was not made up by the server
+
+    @property
+    def uses_http(self) -> bool:
+        """Say whether the server needs its monitoring port."""
+        return any(step.verb == "http" for step in self.steps)
+
+
+def load(path: Path, root: Path) -> Script:
+    """Read the scenario at `path`, named relative to `root`."""
+    return parse(path.read_text("utf-8"), path.relative_to(root).with_suffix("").as_posix())
+
+
+def parse(text: str, name: str) -> Script:
+    """Turn the text of a scenario into steps.
+
+    Raises:
+        ScriptError: a statement is unknown or malformed.
+    """
+    config: list[str] = []
+    steps: list[Step] = []
+    title: list[str] = []
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            if not steps and not config:
+                title.append(stripped.lstrip("# "))
+        elif re.match(r"server\b", line):
+            config += _config(line, lines)
+        elif stripped:
+            steps += _steps(name, number, line.rstrip("\n"))
+    if not title:
+        raise ScriptError(f"{name}: the first line must be a comment that says what the scenario shows")
+    return Script(name, " ".join(title), "\n".join(config), tuple(steps), text)
+
+
+def unescape(text: str) -> bytes:
+    r"""Return the bytes that `text` stands for: `\r \n \t \0 \\ \xNN` and `<<text*count>>`."""
+    filled = _FILL.sub(lambda match: match[1] * int(match[2]), text)
+    out = bytearray()
+    position = 0
+    for match in _ESCAPE.finditer(filled):
+        out += filled[position : match.start()].encode()
+        code = match[1]
+        out += bytes([int(code[1:], 16)]) if code[0] == "x" else _SIMPLE[code]
+        position = match.end()
+    return bytes(out + filled[position:].encode())
+
+
+def _config(line: str, lines: object) -> list[str]:
+    words = line.split()
+    config = [JETSTREAM_BLOCK] if "jetstream" in words else []
+    if words[-1] == "{":
+        for _, inner in lines:  # type: ignore[attr-defined]
+            if inner.rstrip() == "}":
+                return config
+            config.append(inner)
+        raise ScriptError(f"server block is not closed by a line with only '}}': {line}")
+    return config
+
+
+def _steps(name: str, number: int, line: str) -> list[Step]:
+    sent = _SEND.match(line)
+    if sent:
+        verb = {">": "send", ">>": "send-exact", "|>": "send-bytewise"}[sent[2]]
+        return [Step(number, verb, sent[1], sent[3] or "")]
+    verb, _, rest = line.partition(" ")
+    if verb == "repeat":
+        count, _, statement = rest.partition(" ")
+        each = (_steps(name, number, statement.replace("%d", str(i))) for i in range(1, int(count) + 1))
+        return [step for steps in each for step in steps]
+    if verb not in VERBS:
+        raise ScriptError(f"{name}:{number}: unknown statement {line!r}; see tests/conformance/README.md")
+    if verb in {"http", "restart", "kill", "signal"}:
+        return [Step(number, verb, "", rest)]
+    conn, _, rest = rest.partition(" ")
+    if not conn:
+        raise ScriptError(f"{name}:{number}: {verb} needs the name of a connection")
+    return [Step(number, verb, conn, rest)]
