@@ -67,7 +67,9 @@ def _bad_request(account: str, stream: str, consumer: str) -> Trouble | None:
     if stream and not account:
         return Trouble(400, "error", "BAD_REQUEST", '"account" must not be empty when checking stream health')
     if consumer and not stream:
-        return Trouble(400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health')
+        return Trouble(
+            400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
+        )
     return None
 
 
@@ -106,8 +108,6 @@ def _missing(monitored: Monitored, account: str, stream: str, consumer: str) -> 
         text = f"JetStream stream {quoted(stream)} not found on account {quoted(account)}"
         return Trouble(404, UNAVAILABLE, "STREAM", text, account, stream)
     if consumer and consumer not in found.consumers:
-        text = (
-            f"JetStream consumer {quoted(consumer)} not found for stream {quoted(stream)} on account {quoted(account)}"
-        )
+        text = f"JetStream consumer {quoted(consumer)} not found for stream {quoted(stream)} on account {quoted(account)}"
         return Trouble(404, UNAVAILABLE, "CONSUMER", text, account, stream, consumer)
     return None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
-from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
@@ -59,7 +58,12 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> JsonDict:
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     if jetstream is None:
-        return _no_stats() | head | {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}} | _no_totals()
+        return (
+            _no_stats()
+            | head
+            | {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
+            | _no_totals()
+        )
     answer = jetstream_stats(monitored) | head
     answer["config"] = jetstream_config(monitored)
     answer["limits"] = jetstream_limits(monitored)
@@ -67,7 +71,9 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> JsonDict:
     answer |= _totals(accounts, options)
     chosen = _chosen(accounts, options)
     if chosen:
-        answer["account_details"] = [account_detail(monitored, name, accounts[name], options) for name in chosen]
+        answer["account_details"] = [
+            account_detail(monitored, name, accounts[name], options) for name in chosen
+        ]
     answer["total"] = len(accounts)
     return answer
 
