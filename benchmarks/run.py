@@ -89,7 +89,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="NAME", help="a row, or the start of row names")
     parser.add_argument("--rounds", type=int, metavar="N")
     parser.add_argument("--peer", metavar="PATH", help="nats-server (default: beside this python, or PATH)")
-    parser.add_argument("--ours", metavar="CMD", help="our server (default: this tree, python -m pyjs.cli)")
+    parser.add_argument("--ours", metavar="CMD", help="our server (default: this tree, python -m pyjs)")
     parser.add_argument("--peer-only", action="store_true", help="the peer against itself: shows the noise")
     parser.add_argument("--gomaxprocs", choices=("1", "all"), default="all", help="cores of the peer")
     parser.add_argument("--json", type=Path, metavar="FILE")

@@ -43,7 +43,7 @@ def our_command(argv: list[str] | None = None) -> ServerCommand:
     if argv:
         return ServerCommand("ours", tuple(argv))
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    return ServerCommand("ours", (sys.executable, "-m", "pyjs.cli"), {"PYTHONPATH": path})
+    return ServerCommand("ours", (sys.executable, "-m", "pyjs"), {"PYTHONPATH": path})
 
 
 def find_peer(path: str | None = None) -> Path | None:
