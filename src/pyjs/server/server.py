@@ -18,12 +18,13 @@ from pyjs.base.gotext import duration_text
 from pyjs.node import Node
 from pyjs.server import files
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
-from pyjs.server.announce import announce_start
+from pyjs.server.announce import announce_jetstream, announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
+from pyjs.server.machine import effective_options
 
 if TYPE_CHECKING:
     from pyjs.base.log import Log
@@ -114,7 +115,8 @@ class Server:
         """
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(self._uncaught)
-        self.node = Node(self.options, self.clock, OsRng(), _system_disk(), self.log)
+        effective = effective_options(self.options)
+        self.node = Node(effective, self.clock, OsRng(), _system_disk(), self.log)
         self.driver = Driver(self.loop, self.node)
         announce_start(self.log, self.node, self.options)
         try:
@@ -172,8 +174,15 @@ class Server:
         started_ns = self.clock.now_ns()
         self.log.info("Starting JetStream")
         try:
+            files.make_directory(self.node.options.jetstream.store_dir)
+            announce_jetstream(self.log, self.options, self.node.options)
             self.node.start_jetstream()
-        except (PyjsError, OSError) as error:
+        except OSError as error:
+            path = error.filename or self.node.options.jetstream.store_dir
+            _fail(
+                f"Can't start JetStream: could not create storage directory - mkdir {path}: {_reason(error)}"
+            )
+        except PyjsError as error:
             _fail(f"Can't start JetStream: {error}")
         self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
 
@@ -260,7 +269,7 @@ class Server:
 
     def _apply_options(self, options: Options) -> None:
         self.options = options
-        self.node.apply_options(options)
+        self.node.apply_options(effective_options(options))
         if self.monitored is not None:
             self.monitored.options = options
             self.monitored.config_loaded_at_ns = self.clock.now_ns()
