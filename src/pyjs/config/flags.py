@@ -27,10 +27,6 @@ class UsageError(Exception):
     """The command line cannot be read; the text says why."""
 
 
-class NotSupported(Exception):
-    """A flag of nats-server was given that does nothing here yet; the text is the flag as it was typed."""
-
-
 class Flag(NamedTuple):
     """One flag under all its names, the first being the one it is kept under."""
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from posixpath import dirname, isabs, normpath
 
-from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import ConfigMap, Entry, Value
 
@@ -253,7 +253,5 @@ class Parser:
 
 
 def _with_near(name: str, known: list[str], fix: str) -> str:
-    from pyjs.config.errors import did_you_mean
-
     near = did_you_mean(name, known)
     return f'did you mean "${near}"? Otherwise {fix}' if near else fix

@@ -1,0 +1,146 @@
+"""Every key of every table: it changes the attribute that it names, or it is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.config.conftest import Load, Refusal
+
+from pyjs.config.options import Options
+from pyjs.config.table import Key, Table
+from pyjs.config.tables import TABLES
+
+# How a key of each table is written in a file, and where the table's target is then found.
+WRITE = {
+    "": "{}",
+    "jetstream": "jetstream {{ {} }}",
+    "jetstream.limits": "jetstream {{ limits {{ {} }} }}",
+    "authorization": "authorization {{ {} }}",
+    "accounts.*": "accounts {{ A {{ {} }} }}",
+    "accounts.*.limits": "accounts {{ A {{ limits {{ {} }} }} }}",
+    "accounts.*.jetstream": "accounts {{ A {{ jetstream {{ {} }} }} }}",
+    "users.*": "authorization {{ users: [ {{ user: a, {} }} ] }}",
+    "permissions": "authorization {{ users: [ {{ user: a, permissions {{ {} }} }} ] }}",
+    "permissions.allow_responses": (
+        "authorization {{ users: [ {{ user: a, permissions {{ allow_responses {{ {} }} }} }} ] }}"
+    ),
+}
+
+# A value that differs from the default, by key and then by the name of the kind.
+VALUE = {
+    "no_auth_user": 'alice\nauthorization { users: [{user: alice, password: "b"}] }',
+    "system_account": "OPS\naccounts { OPS {} }",
+    "authorization": "{ token: a }",
+    "accounts": "{ B {} }",
+    "jetstream": "enabled",
+    "password": "a\nuser: b",
+    "users": '[{user: u, password: "p"}]',
+    "default_permissions": '{ publish: a }\nusers: [{user: u, password: "p"}]',
+    "permissions": "{ publish: a }",
+    "limits": "{ max_ack_pending: 7 }",
+    "accounts.*/limits": "{ max_payload: 7 }",
+    "accounts.*/jetstream": "true",
+    "accounts.*/default_permissions": "{ publish: a }",
+    "allow_responses": "true",
+    "sync_interval": "always",
+    "max_pending": "100MB",
+    "host:port": "127.0.0.2:7422",
+    "int": "77",
+    "size": "77",
+    "string": "word",
+    "list of strings": "[x, y]",
+    "map of strings": "{a: b}",
+    "duration": '"77s"',
+    "subjects": "a",
+}
+
+
+def rows() -> Iterator[tuple[str, Table, Key, str]]:
+    for path, table in TABLES.items():
+        for key in table.keys:
+            for name in (key.name, *key.aliases):
+                yield path, table, key, name
+
+
+def unsupported_rows() -> Iterator[tuple[str, str]]:
+    for path, table in TABLES.items():
+        for name in table.reason_by_name:
+            yield path, name
+
+
+ROWS = list(rows())
+REFUSED = list(unsupported_rows())
+
+
+def value_of(path: str, key: Key, default: object) -> str:
+    """Return a value for `key` that is not its default."""
+    if key.kind.name == "bool":
+        return "false" if default is True else "true"
+    for name in (f"{path}/{key.name}", key.name, key.kind.name):
+        if name in VALUE:
+            return VALUE[name]
+    raise AssertionError(f"no sample for {key.name}")
+
+
+def target_of(options: Options, path: str) -> object:
+    """Return what the table at `path` fills."""
+    if path.startswith("accounts.*"):
+        return attribute(options.accounts["A"], path.removeprefix("accounts.*").lstrip("."))
+    if path.startswith(("users.*", "permissions")):
+        return attribute(options.authorization.users[0], path.removeprefix("users.*"))
+    return attribute(options, path)
+
+
+def attribute(target: object, attr: str) -> object:
+    for step in attr.split(".") if attr else ():
+        target = getattr(target, step)
+    return target
+
+
+def content(data: object) -> object:
+    """Return `data` in a form that compares by content."""
+    names = getattr(type(data), "__dataclass_fields__", None)
+    return {name: content(getattr(data, name)) for name in names} if names else data
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "key", "name"), ROWS, ids=[f"{path}/{name}" for path, _, _, name in ROWS]
+)
+def test_a_key_changes_the_attributes_that_it_names(
+    load: Load, path: str, table: Table, key: Key, name: str
+) -> None:
+    # given
+    empty = "user: a" if path == "authorization" else ""
+    before = target_of(load(WRITE[path].format(empty)), path)
+    defaults = [content(attribute(before, attr)) for attr in key.attrs]
+    value = value_of(path, key, defaults[0])
+    # when
+    options = load(WRITE[path].format(f"{name}: {value}"))
+    # then
+    changed = [content(attribute(target_of(options, path), attr)) for attr in key.attrs]
+    kept = {"sync_interval_ns"} if value == "always" else set()
+    for attr, old, new in zip(key.attrs, defaults, changed, strict=True):
+        assert old != new or attr in kept
+
+
+@pytest.mark.parametrize(("path", "name"), REFUSED, ids=[f"{path}/{name}" for path, name in REFUSED])
+def test_a_key_that_would_change_nothing_is_refused_by_name(refusal: Refusal, path: str, name: str) -> None:
+    assert f'"{name}" is not supported yet: ' in refusal(WRITE[path].format(f"{name}: 1"))
+
+
+def test_no_name_stands_twice_in_a_table() -> None:
+    for table in TABLES.values():
+        names = [name for key in table.keys for name in (key.name, *key.aliases)]
+        names += [name for row in table.unsupported for name in row.names]
+        assert sorted(names) == sorted(set(names))
+
+
+def test_keys_are_compared_without_case(load: Load) -> None:
+    assert load("PORT: 5\nJetStream { Store_Dir: x }").port == 5
+
+
+def test_every_attribute_of_options_is_set_by_some_key() -> None:
+    set_by_keys = {attr.split(".")[0] for key in TABLES[""].keys for attr in key.attrs}
+    not_from_keys = {"config_path", "config_digest", "flags", "warnings"}
+    assert set(Options.__dataclass_fields__) == set_by_keys | not_from_keys

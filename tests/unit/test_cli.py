@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyjs import cli
+from pyjs.config.options import Options
+
+SLEEP = "import sys; sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.read()"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Stand in for the server: keep the options that it would run with."""
+    found: list[Options] = []
+
+    class Server:
+        def __init__(self, options: Options) -> None:
+            found.append(options)
+
+        def run(self) -> int:
+            return 0
+
+    module = types.ModuleType("pyjs.server.server")
+    module.Server = Server  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyjs.server.server", module)
+    return found
+
+
+@pytest.fixture
+def fake_server(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like a server of ours and does nothing."""
+    script = tmp_path / "pyjs-server"
+    script.write_text(SLEEP)
+    process = subprocess.Popen([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.read(1)  # now it runs, under its own command line
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_version_comes_with_the_line_of_nats_server_first(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["-v"], ["--version"], ["version"], ["-p", "5", "VERSION"], ["-v", "--cluster", "x"]):
+        assert cli.main(argv) == 0
+        assert capsys.readouterr().out == "nats-server: v2.15.1\npyjs-server: v0.1.0\n"
+
+
+def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["-h"], ["--help"], ["help"]):
+        assert cli.main(argv) == 0
+        assert capsys.readouterr().out.startswith("Usage: pyjs-server [options]\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (["--bogus"], 2, "flag provided but not defined: -bogus"),
+        (["-p"], 2, "flag needs an argument: -p\n\nUsage: pyjs-server"),
+        (["foo"], 1, 'nats-server: unrecognized command: "foo"\n'),
+        (["-t"], 1, "nats-server: must specify [-c, --config] option to check configuration file syntax\n"),
+        (["-c", "missing"], 1, "nats-server: open missing: no such file or directory; "),
+        (["-t", "-c", "missing"], 1, "nats-server: open missing: no such file or directory; "),
+        (["--cluster", "nats://x:1"], 1, "nats-server: --cluster is not supported yet\n"),
+        (["-routes=x", "-js"], 1, "nats-server: -routes is not supported yet\n"),
+        (["--tls"], 1, "nats-server: --tls is not supported yet\n"),
+        (["-s"], 1, "nats-server: -s is not supported yet\n"),
+        (["-p", "99999"], 1, "nats-server: --port is 99999, no port; "),
+        (["-sl", "foo"], 1, 'nats-server: unknown signal "foo"; the signals are stop, quit'),
+        (["-sl", "reloda"], 1, 'did you mean "reload"?'),
+        (["-sl", "a=b=c"], 1, "nats-server: invalid signal parameters: [c]"),
+        (["-sl", "stop=abc"], 1, "nats-server: invalid pid: abc; "),
+        (["-sl", "stop=0"], 1, "nats-server: invalid pid: 0; "),
+        (["-sl", "stop=999999999"], 1, 'nats-server: signal "stop" 999999999: no such process'),
+        (["-sl", "stop=99999999999999999999"], 1, 'nats-server: signal "stop" 99999999999999999999: '),
+        (["-sl", "stop=0*"], 1, "nats-server: no pyjs-server processes running"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_a_code(
+    capsys: pytest.CaptureFixture[str], argv: list[str], code: int, text: str
+) -> None:
+    assert cli.main(argv) == code
+    captured = capsys.readouterr()
+    assert text in captured.err
+    assert captured.out == ""
+
+
+def test_a_valid_file_is_reported_with_its_digest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("port = 4222")
+    assert cli.main(["-t", "-c", str(path)]) == 0
+    digest = "797533ebd0dfba7d34a0f9337ecf147e442871f48ddfd07ed751575a5737267e"
+    line = f"nats-server: configuration file {path} is valid (sha256:{digest})\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_wrong_file_is_reported_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("port: 99999\nprot: 1")
+    assert cli.main(["-t", "-c", str(path)]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f'nats-server: {path}:1:7: "port" is 99999')
+    assert second.startswith(f'{path}:2:1: unknown field "prot"')
+
+
+def test_a_warning_fails_the_check_and_not_the_start(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, started: list[Options]
+) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("ping_interval: 30")
+    assert cli.main(["-t", "-c", str(path)]) == 1
+    checked = capsys.readouterr().err
+    assert cli.main(["-c", str(path)]) == 0
+    assert checked == "nats-server: " + capsys.readouterr().err
+    assert started[0].ping_interval_ns == 30_000_000_000
+
+
+def test_flags_and_file_become_the_options_of_the_server(tmp_path: Path, started: list[Options]) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("port: 1\nserver_name: file\nhttp: 127.0.0.1:2")
+    argv = ["-c", str(path), "-a", "::", "--port=-1", "-js", "-sd", "/x", "-DV", "-P", "pid", "-T=false"]
+    assert cli.main(argv) == 0
+    options = started[0]
+    assert (options.host, options.port, options.http_port, options.server_name) == ("::", -1, 2, "file")
+    assert (options.jetstream.enabled, options.jetstream.store_dir) == (True, "/x")
+    assert (options.debug, options.trace, options.logtime, options.pid_file) == (True, True, False, "pid")
+    assert options.config_path == str(path)
+    assert options.config_digest.startswith("sha256:")
+
+
+def test_the_arguments_of_the_process_are_the_default(
+    monkeypatch: pytest.MonkeyPatch, started: list[Options]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pyjs-server", "-p", "5"])
+    assert cli.main() == 0
+    assert started[0].port == 5
+    assert started[0].config_path is None
+
+
+def test_the_exit_code_of_the_server_is_ours(monkeypatch: pytest.MonkeyPatch, started: list[Options]) -> None:
+    monkeypatch.setattr(sys.modules["pyjs.server.server"].Server, "run", lambda self: 1)
+    assert cli.main([]) == 1
+
+
+def test_bytes_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "latin"
+    path.write_bytes(b"pass\xe4\r\n")
+    assert cli.read_file(str(path)).encode("utf-8", "surrogateescape") == b"pass\xe4\r\n"
+
+
+# Signals
+
+
+@pytest.mark.parametrize("how", ["pid", "pid file"])
+def test_a_signal_reaches_the_process_that_is_named(
+    tmp_path: Path, fake_server: subprocess.Popen[bytes], how: str
+) -> None:
+    pid_file = tmp_path / "pid"
+    pid_file.write_text(str(fake_server.pid))
+    target = str(pid_file) if how == "pid file" else str(fake_server.pid)
+    assert cli.main(["--signal", f"term={target}"]) == 0
+    assert fake_server.wait(timeout=30) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("how", ["flag", "config"])
+def test_without_a_pid_the_pid_file_is_looked_at(
+    tmp_path: Path, fake_server: subprocess.Popen[bytes], how: str
+) -> None:
+    pid_file = tmp_path / "pid"
+    pid_file.write_text(f"{fake_server.pid}\n")
+    config = tmp_path / "server.conf"
+    config.write_text(f"pid_file: '{pid_file}'")
+    where = ["-P", str(pid_file)] if how == "flag" else ["-c", str(config)]
+    assert cli.main(["-sl=stop", *where]) == 0
+    assert fake_server.wait(timeout=30) == -signal.SIGKILL
+
+
+def test_without_pid_file_the_only_server_that_runs_is_found(
+    monkeypatch: pytest.MonkeyPatch, fake_server: subprocess.Popen[bytes]
+) -> None:
+    assert fake_server.pid in cli._server_pids()
+    monkeypatch.setattr(cli, "_server_pids", lambda: [fake_server.pid])
+    assert cli.main(["-sl", "quit"]) == 0
+    assert fake_server.wait(timeout=30) != 0
+
+
+def test_a_star_stands_for_the_rest_of_pids(
+    monkeypatch: pytest.MonkeyPatch, fake_server: subprocess.Popen[bytes]
+) -> None:
+    monkeypatch.setattr(cli, "_server_pids", lambda: [fake_server.pid])
+    assert cli.main(["-sl", f"term={str(fake_server.pid)[:-1]}*"]) == 0
+    assert fake_server.wait(timeout=30) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("pids", "text"),
+    [([], "no pyjs-server processes running"), ([7, 9], "multiple pyjs-server processes running, name one")],
+)
+def test_no_server_or_several_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pids: list[int], text: str
+) -> None:
+    monkeypatch.setattr(cli, "_server_pids", lambda: pids)
+    assert cli.main(["-sl", "reload"]) == 1
+    assert text in capsys.readouterr().err
+
+
+def test_a_wrong_config_of_a_signal_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("prot: 1")
+    assert cli.main(["-sl", "reload", "-c", str(path)]) == 1
+    assert 'unknown field "prot"' in capsys.readouterr().err
+
+
+def test_without_proc_a_pid_must_be_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert cli.main(["-sl", "reload"]) == 1
+    assert "unable to resolve pid, try providing one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "server"),
+    [
+        ("/usr/bin/python3 /opt/bin/pyjs-server -js", True),
+        ("python3.11 -m pyjs -p 5", True),
+        ("/venv/bin/python /tmp/nats-server -c x", True),
+        ("/opt/pyjs-server", True),
+        ("/usr/bin/nats-server -js", False),
+        ("python3 -m pytest pyjs-server", False),
+        ("vim pyjs-server", False),
+        ("python3 /opt/bin/pyjs-server --signal reload", False),
+        ("", False),
+    ],
+)
+def test_a_server_is_known_by_its_command_line(command: str, server: bool) -> None:
+    assert cli.is_server_command(command.split()) is server
+
+
+def test_a_process_that_ended_has_no_command() -> None:
+    assert cli._command_of(999_999_999) == []
+
+
+def test_the_command_imports_nothing_that_is_slow() -> None:
+    code = "import sys, pyjs.cli, pyjs.config.tables; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert not loaded & {
+        "asyncio",
+        "pydantic",
+        "argparse",
+        "difflib",
+        "pathlib",
+        "json",
+        "hashlib",
+        "datetime",
+    }
+
+
+def test_the_package_runs_as_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "pyjs", "-v"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("nats-server: v2.15.1\n")
