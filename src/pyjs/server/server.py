@@ -11,8 +11,9 @@ import asyncio
 import importlib
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from pyjs.base.disk import OsDisk
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
 from pyjs.node import Node
@@ -116,7 +117,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(self._uncaught)
         effective = effective_options(self.options)
-        self.node = Node(effective, self.clock, OsRng(), _system_disk(), self.log)
+        self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
         announce_start(self.log, self.node, self.options)
         try:
@@ -377,10 +378,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def _system_disk() -> Any:
-    return None
 
 
 def _opened_log(options: Options) -> Logger:
