@@ -1,0 +1,215 @@
+"""The seam for files: the few calls that the store makes, each once per batch or file, never per message.
+
+OsDisk is the only place of the house that touches the file system below the shell; a test's subclass fails at the
+k-th call, forgets what was not synced, or counts. Every call raises OSError as the system gives it.
+
+Order of effects on a crash is the caller's business: a file's bytes are safe after `sync_file`, its name after
+`sync_dir` of its directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+
+
+class Disk:
+    """Files by path and descriptor; subclasses say where they are."""
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def open_read_only(self, path: str) -> int:
+        """Return a descriptor for reading."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def close_file(self, fd: int) -> None:
+        """Give a descriptor back."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes from `offset`; fewer only at the end of the file."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole of a small file."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def size_of(self, fd: int) -> int:
+        """Return the length of an open file."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut a file, or lengthen it with zeros."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def allocate(self, fd: int, offset: int, size: int) -> None:
+        """Reserve space for offset .. offset + size, so that a later write there cannot find the disk full."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def sync_file(self, fd: int) -> None:
+        """Return when the file's bytes are on the medium (fdatasync)."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the names in a directory are on the medium."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def map_file(self, fd: int, size: int) -> mmap.mmap:
+        """Return a read-only map of the first `size` bytes."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name, in one step; a file of that name is replaced."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory, and those above it, unless it is there."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; an absent one has none."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or directory of that name."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def lock(self, path: str) -> int:
+        """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock.
+
+        Raises:
+            BlockingIOError: another process has it.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def free_bytes(self, path: str) -> int:
+        """Return the space left for us on the file system of `path`."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+
+class OsDisk(Disk):
+    """The file system of this machine. Files are made 0600, directories 0700."""
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+
+    def open_read_only(self, path: str) -> int:
+        """Return a descriptor for reading."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close_file(self, fd: int) -> None:
+        """Give a descriptor back."""
+        os.close(fd)
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        written = os.pwrite(fd, data, offset)
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], offset + written)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes from `offset`; fewer only at the end of the file."""
+        data = os.pread(fd, size, offset)
+        while len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+            data += more
+        return data
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole of a small file."""
+        return Path(path).read_bytes()
+
+    def size_of(self, fd: int) -> int:
+        """Return the length of an open file."""
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut a file, or lengthen it with zeros."""
+        os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, offset: int, size: int) -> None:
+        """Reserve space for offset .. offset + size, so that a later write there cannot find the disk full."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, offset, size)
+        else:
+            os.ftruncate(fd, offset + size)
+
+    def sync_file(self, fd: int) -> None:
+        """Return when the file's bytes are on the medium (fdatasync)."""
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the names in a directory are on the medium."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def map_file(self, fd: int, size: int) -> mmap.mmap:
+        """Return a read-only map of the first `size` bytes."""
+        return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name, in one step; a file of that name is replaced."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory, and those above it, unless it is there."""
+        os.makedirs(path, 0o700, exist_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        for name in os.listdir(path):
+            inside = f"{path}/{name}"
+            if os.path.isdir(inside) and not os.path.islink(inside):
+                self.remove_tree(inside)
+            else:
+                os.unlink(inside)
+        os.rmdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; an absent one has none."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or directory of that name."""
+        return os.path.exists(path)
+
+    def lock(self, path: str) -> int:
+        """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock."""
+        fd = self.open_file(path, create=True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def free_bytes(self, path: str) -> int:
+        """Return the space left for us on the file system of `path`."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
