@@ -76,7 +76,7 @@ cdef class Dedupe:
 
     cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil:
         """Position of the id's slot, or of the free slot where it would go."""
-        cdef uint64_t at = h & self.slots_mask
+        cdef uint64_t at = (h >> 7) & self.slots_mask        # bit 0 of every hash is set
         cdef SeenId* entry
         while self.slots[at]:
             entry = &self.ring[(self.slots[at] - 1) & self.ring_mask]
@@ -93,14 +93,14 @@ cdef class Dedupe:
             at = (at + 1) & self.slots_mask
             if self.slots[at] == 0:
                 break
-            home = self.ring[(self.slots[at] - 1) & self.ring_mask].hash & self.slots_mask
+            home = (self.ring[(self.slots[at] - 1) & self.ring_mask].hash >> 7) & self.slots_mask
             if ((at - home) & self.slots_mask) >= ((at - hole) & self.slots_mask):
                 self.slots[hole] = self.slots[at]
                 hole = at
         self.slots[hole] = 0
 
     cdef void put_slot(self, uint64_t e) noexcept nogil:
-        cdef uint64_t at = self.ring[e & self.ring_mask].hash & self.slots_mask
+        cdef uint64_t at = (self.ring[e & self.ring_mask].hash >> 7) & self.slots_mask
         while self.slots[at]:
             at = (at + 1) & self.slots_mask
         self.slots[at] = e + 1

@@ -57,7 +57,7 @@ class Kind:
     item: Kind | None = None  # of list and map
     struct: Struct | None = None
     words: tuple[str, ...] = ()  # of enum
-    unknown_text: str = ""  # enum: the whole error text for an unknown word; "" is the common form
+    unknown_text: str = ""  # enum: the error text for an unknown word, {raw} is it; "" is the common form
 
     def title(self) -> str:
         """Return the kind's name in error texts."""
@@ -189,7 +189,7 @@ class _Reader:
             return value
         if kind.unknown_text:
             if type(value) is str:
-                raise JsonFault(kind.unknown_text)
+                raise JsonFault(kind.unknown_text.replace("{raw}", self._raw(path)))
             raise JsonFault(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
         raise JsonFault(f"can not unmarshal {_go_quoted(self._raw(path))}")
 

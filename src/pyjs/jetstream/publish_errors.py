@@ -5,11 +5,15 @@ Called by the compiled ingest when a message is refused; a refusal costs a few P
 
 from __future__ import annotations
 
+import re
+
 import orjson
 
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.times import parse_duration_ns
+from pyjs.subjects.tokens import is_valid_literal
 
 # Reasons of 10077 as stream.pyx numbers them.
 _NO_ROOM = {
@@ -17,13 +21,8 @@ _NO_ROOM = {
     2: "maximum bytes exceeded",
     3: "maximum messages per subject exceeded",
 }
-_LATER = {
-    b"Nats-TTL": errcodes.MESSAGE_TTL_DISABLED,
-    b"Nats-Incr": errcodes.MESSAGE_INCR_DISABLED,
-    b"Nats-Batch-Id": errcodes.ATOMIC_PUBLISH_DISABLED,
-    b"Nats-Schedule": errcodes.MESSAGE_SCHEDULES_DISABLED,
-    b"Nats-Stream-Source": errcodes.MESSAGE_SOURCE_HDR_NOT_ALLOWED,
-}
+_BIG_INT = re.compile(rb"[+-]?[0-9]+")
+NS_PER_S = 1_000_000_000
 
 
 def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
@@ -53,7 +52,69 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
     return errcodes.STREAM_ROLLUP_FAILED.error(err=f'rollup value invalid: "{shown}"')
 
 
-def later_feature(header_line: bytes) -> ApiError:
-    """Return the refusal of a header whose feature no stream has enabled."""
-    row = _LATER.get(header_line.partition(b":")[0], errcodes.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
-    return row.error()
+def later_refusal(point: int, headers: bytes, subject: bytes) -> ApiError | None:
+    """Return why headers of features that no stream has yet keep a message out, None: not at this point.
+
+    The points are those where the peer looks at these headers: 0 before any condition, 1 once the expected
+    stream is right, 2 once the expected sequences are right, 3 just before storing.
+    """
+    if point == 0:
+        return _refused_first(headers)
+    if point == 1:
+        return _refused_after_stream(headers)
+    return _refused_after_sequences(headers, subject) if point == 2 else _refused_last(headers)
+
+
+def _refused_first(headers: bytes) -> ApiError | None:
+    """Return what is refused before any condition: atomic batches, counters."""
+    if _value(headers, b"Nats-Batch-Id"):
+        return errcodes.ATOMIC_PUBLISH_DISABLED.error()
+    increment = _value(headers, b"Nats-Incr")
+    if increment:
+        valid = _BIG_INT.fullmatch(increment)
+        return (errcodes.MESSAGE_INCR_DISABLED if valid else errcodes.MESSAGE_INCR_INVALID).error()
+    return None
+
+
+def _refused_after_stream(headers: bytes) -> ApiError | None:
+    """Return what is refused once the expected stream is right: a time to live."""
+    ttl = _value(headers, b"Nats-TTL")
+    return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and is_valid_ttl(ttl) else None
+
+
+def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
+    """Return what is refused once the expected sequences are right: schedules, marks of sourcing."""
+    if _value(headers, b"Nats-Schedule"):
+        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
+    scheduler = _value(headers, b"Nats-Scheduler")
+    following = _value(headers, b"Nats-Schedule-Next")
+    if following == b"purge" and scheduler != subject and is_valid_literal(scheduler):
+        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
+    if following or scheduler:
+        return errcodes.MESSAGE_SCHEDULES_SCHEDULER_INVALID.error()
+    if _value(headers, b"Nats-Stream-Source"):
+        return errcodes.MESSAGE_SOURCE_HDR_NOT_ALLOWED.error()
+    return None
+
+
+def _refused_last(headers: bytes) -> ApiError | None:
+    """Return what is refused just before storing: a time to live that is none."""
+    ttl = _value(headers, b"Nats-TTL")
+    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and not is_valid_ttl(ttl) else None
+
+
+def is_valid_ttl(text: bytes) -> bool:
+    """Tell whether a Nats-TTL value is a duration of a second or more, a number of seconds, or `never`."""
+    shown = text.decode("utf-8", "replace")
+    if shown.lower() == "never":
+        return True
+    try:
+        return parse_duration_ns(shown) >= NS_PER_S
+    except ValueError:
+        return text.isdigit()
+
+
+def _value(headers: bytes, name: bytes) -> bytes:
+    """Return the value of the first header called `name`, b"": there is none."""
+    found = headers.partition(b"\r\n%b:" % name)[2]
+    return found.partition(b"\r\n")[0].lstrip(b" ")

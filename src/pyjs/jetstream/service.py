@@ -17,7 +17,7 @@ from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.jetstream.api import account as account_api
-from pyjs.jetstream.api import messages, streams
+from pyjs.jetstream.api import consumers, messages, streams
 from pyjs.jetstream.api.router import Router
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.engine import JetStream, Shared
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
 
-ENDPOINTS = (*account_api.ENDPOINTS, *streams.ENDPOINTS, *messages.ENDPOINTS)
+ENDPOINTS = (*account_api.ENDPOINTS, *streams.ENDPOINTS, *consumers.ENDPOINTS, *messages.ENDPOINTS)
 
 
 class ServiceHost(Protocol):

@@ -13,6 +13,9 @@ from pyjs.wire.ops cimport Msg
 
 cdef class Stream(Sink):
     cdef readonly str name
+    cdef bytes name_bytes
+    cdef const char* name_text              # in name_bytes
+    cdef size_t name_len
     cdef readonly object config             # config.StreamConfig
     cdef readonly Account account
     cdef readonly Turn turn
@@ -46,6 +49,7 @@ cdef class Stream(Sink):
     cdef void ingest_without_status(self, Msg* m) noexcept
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -26,7 +26,7 @@ from pyjs.wire.ops cimport Msg
 from functools import partial
 
 from pyjs.jetstream.config import INTEREST, LIMITS, NEW
-from pyjs.jetstream.publish_errors import failure_body, later_feature, refusal_body, rollup_error, store_error
+from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -35,6 +35,10 @@ cdef enum:
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     EXPIRED_PER_TURN = 50000
+    AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
+    AFTER_STREAM = 1
+    AFTER_SEQUENCES = 2
+    AT_LAST = 3
     MAX_MSGS_REACHED = 1        # what discard new refuses, see publish_errors.store_error
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
@@ -48,6 +52,9 @@ cdef class Stream(Sink):
         self.account = account
         self.turn = account.turn
         self.name = config.name
+        self.name_bytes = self.name.encode()
+        self.name_text = self.name_bytes
+        self.name_len = len(self.name_bytes)
         self.store = store
         self.created_ns = created_ns
         self.account_usage = account_usage
@@ -122,6 +129,8 @@ cdef class Stream(Sink):
             return 0
         if (h.conditional and self.headers_refused(m, &h)) or self.size_refused(m):
             return 0
+        if h.later and self.later_refused(m, AT_LAST):
+            return 0
         if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
             return 0
         seq = self.keep_or_skip(m, h.rollup.n != 0)
@@ -136,20 +145,26 @@ cdef class Stream(Sink):
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Whether a header besides Nats-Msg-Id keeps the message out; it has been answered then."""
-        if h.expected_stream.n:
-            with gil:
-                if h.expected_stream.p[:h.expected_stream.n] != self.name.encode():
-                    return self.refuse(m, 10060, 0)
+        if h.later and self.later_refused(m, AT_FIRST):
+            return True
+        if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
+            return self.refuse(m, 10060, 0)
+        if h.later and self.later_refused(m, AFTER_STREAM):
+            return True
         if self.expectations_failed(m, h):
             return True
-        if h.later.n:
-            with gil:
-                return self.refuse_with(m, later_feature(h.later.p[:h.later.n]))
+        if h.later and self.later_refused(m, AFTER_SEQUENCES):
+            return True
         if h.msg_id.n and self.answered_as_duplicate(m, h):
             return True
         if h.expected_last_msg_id.n and not value_is(h.expected_last_msg_id, self.last_id, self.last_id_len):
             return self.refuse(m, 10070, 0)
         return h.rollup.n != 0 and self.rollup_refused(m, h)
+
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
+        """Whether a header of a feature that is not there yet keeps the message out at this point."""
+        with gil:
+            return self.refuse_unless_none(m, later_refusal(point, m.body[:m.header_len], m.subject[:m.subject_len]))
 
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last
@@ -427,11 +442,12 @@ cdef class Stream(Sink):
     def settle(self) -> None:
         """Drop what consumers have settled and nobody else needs."""
         cdef uint64_t seq
+        cdef Record r
         for consumer in list(self.consumers.values()):
             settled = list(consumer.settled)
             consumer.settled.clear()
             for seq in settled:
-                if not self.keeps_interest or not self.needed(seq):
+                if not self.keeps_interest or (self.store.load(seq, &r) == 0 and not self.needed(seq)):
                     self.store.drop(seq, False)
         self.mark_dirty()
 

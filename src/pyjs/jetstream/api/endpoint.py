@@ -77,6 +77,7 @@ class Endpoint:
     min_args: int = 1  # tokens behind the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
+    counted: bool = True  # whether an answer without error counts in `api.total`
 
 
 def is_empty(body: bytes) -> bool:

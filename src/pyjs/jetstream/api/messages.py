@@ -12,7 +12,9 @@ from pyjs.base.errors import StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.json_strict import parse_time_ns
+from pyjs.jetstream.stream import Stream
 from pyjs.store.store import StoredMessage, StreamStore
 
 
@@ -68,21 +70,24 @@ def delete(call: ApiCall) -> JsonDict:
         raise errcodes.STREAM_SEALED.error()
     if stream.config.deny_delete:
         raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="message delete not permitted")
-    seq = given.get("seq", 0)
+    # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/test_api.py.
+    failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
+    return {"success": True} if failure is None else {"error": failure.as_json()}
+
+
+def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
     if seq == 0:
-        raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="no message found")
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="no message found")
     if seq > stream.store.last_seq:
-        raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="stream store EOF")
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="stream store EOF")
     try:
-        removed = stream.delete_msg(seq, not given.get("no_erase", False))
+        removed = stream.delete_msg(seq, erase)
     except StoreFailed as error:
-        raise errcodes.STREAM_MSG_DELETE_FAILED.error(err=error) from error
-    if not removed:
-        raise errcodes.SEQUENCE_NOT_FOUND.error(seq=seq)
-    return {"success": True}
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err=error)
+    return None if removed else errcodes.SEQUENCE_NOT_FOUND.error(seq=seq)
 
 
 ENDPOINTS = (
-    Endpoint("STREAM.MSG.GET", "stream_msg_get_response", get),
+    Endpoint("STREAM.MSG.GET", "stream_msg_get_response", get, counted=False),  # nor does the peer
     Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", delete),
 )

@@ -18,7 +18,7 @@ from pyjs.core.sink import PySink, Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.direct import DirectGet
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
-from pyjs.jetstream.api.level import needs_higher_level
+from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.errcodes import ApiError
@@ -95,7 +95,8 @@ class Router:
             self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
             return
         self._reply(request, endpoint, fields)
-        self._count(failed=False)
+        if endpoint.counted:
+            self._count(failed=False)
 
     def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | None:
         if needs_higher_level(request.headers):
