@@ -41,10 +41,10 @@ asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
-	$(PY) -m benchmarks $(ARGS)
+	$(PY) benchmarks/run.py $(ARGS)
 
 startup: build ## exec to PONG beside bare Python and nats-server
-	$(PY) -m benchmarks.startup $(ARGS)
+	$(PY) benchmarks/startup.py $(ARGS)
 
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
