@@ -24,12 +24,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same inside jetstream, module by module; here modules that share a row may import each other.
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes",),
-    ("models", "limits"),
-    ("cursor", "waiting", "pending", "ack_token", "dedupe", "expectations", "retention", "advisories"),
+    ("json_scan", "json_strict", "times"),
+    ("options", "config", "models", "stream_rules"),
+    ("consumer_config", "consumer_models", "consumer_rules", "pull_request", "publish_errors"),
+    ("waiting", "pending", "ack_token", "consumer_log"),
+    ("usage", "dedupe", "pub_headers", "answers", "expiry", "stream_consumer"),
     ("consumer",),
     ("stream",),
+    ("persist",),
     ("engine",),
+    ("stream_info",),
     ("api",),
+    ("service",),
 )
 SHELL = ("server", "cli", "testing", "__main__")  # rooms that may touch the outside world
 SEAM = ("base.disk",)
