@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.style.tree import ROOT, project_files
 
 from pyjs.cli import main
-from tests.style.tree import ROOT, project_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
 
