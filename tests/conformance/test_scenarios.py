@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness.compare import differences
-from harness.player import Recording, play
-from harness.process import REPOSITORY, our_command, peer_command
-from harness.script import Script, load
+from tests.conformance.harness.compare import differences
+from tests.conformance.harness.player import Recording, play
+from tests.conformance.harness.process import REPOSITORY, our_command, peer_command
+from tests.conformance.harness.script import Script, load
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 COMPATIBILITY = REPOSITORY / "docs" / "compatibility.md"
