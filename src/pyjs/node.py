@@ -159,7 +159,7 @@ class Node(Host):
             "server_name": self.server_name,
             "version": PEER_VERSION,
             "proto": 1,
-            "go": f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+            "go": python_version(),
             "host": host,
             "port": port,
             "headers": self.settings.headers,
@@ -229,6 +229,11 @@ class Node(Host):
     def next_deadline_ns(self) -> int | None:
         """Return when the next turn is due although nothing arrives; None: not at all."""
         return self.timers.next_deadline_ns()
+
+
+def python_version() -> str:
+    """Return what stands where nats-server names the Go it was built with."""
+    return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:

@@ -16,6 +16,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedSubscription:
+    """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max: int
+
+    @classmethod
+    def of(cls, sub: Subscription) -> ClosedSubscription:
+        """Return what is kept of `sub`."""
+        return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
+
+
+@dataclass(frozen=True, slots=True)
 class ClosedSession:
     """The attributes of a ClientSession at the moment it ended; same names."""
 
@@ -34,12 +50,16 @@ class ClosedSession:
     out_msgs: int
     out_bytes: int
     stalls: int
-    subscriptions: dict[bytes, Subscription]
+    subscriptions: dict[bytes, ClosedSubscription]
 
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
-        return cls(**{name: getattr(session, name) for name in cls.__slots__})
+        values = {name: getattr(session, name) for name in cls.__slots__}
+        values["subscriptions"] = {
+            sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()
+        }
+        return cls(**values)
 
     def pending_size(self) -> int:
         """Return 0: nothing waits for a closed connection."""

@@ -34,6 +34,7 @@ cdef enum:
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t NS_PER_S = 1000000000
 cdef int64_t FIRST_PING_NS = 2 * NS_PER_S
+cdef int64_t RTT_EVERY_NS = 3600 * NS_PER_S
 cdef int64_t STALL_NS = 5 * NS_PER_MS
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -149,7 +150,8 @@ cdef class ClientSession(Sink):
         self.closing = True
         self.closed_at_ns = self.host.clock.now_ns()
         self.cancel_timers()
-        self.drop_subscriptions()
+        for sub in self.subscriptions.values():
+            self.account.unsubscribe(sub)
         self.account.sessions.discard(self)
         if self.out.overflow or reason == "Slow Consumer (Write Deadline)":
             self.link.abort()
@@ -157,7 +159,8 @@ cdef class ClientSession(Sink):
             if self.out.len:
                 self.link.write(self.out.take())
             self.link.close()
-        self.host.session_closed(self)
+        self.host.session_closed(self)      # monitoring remembers what it was subscribed to
+        self.subscriptions.clear()
 
     def connection_lost(self) -> None:
         """Take note that the transport is gone."""
@@ -369,13 +372,44 @@ cdef class ClientSession(Sink):
         self.account.sessions.discard(self)
         self.account = account
         self.account.sessions.add(self)
-        self.user = user
         self.awaiting_auth = False
+        self.take_permissions(user)
+        self.apply_settings()
+        self.schedule_first_ping()
+
+    def reauthorize(self) -> None:
+        """Apply changed users: the end for a client that may not be here any more, new permissions for the others."""
+        authenticator = self.host.authenticator
+        if not self.connected:
+            if self.user is None:
+                self.awaiting_auth = authenticator.required
+            return
+        user = authenticator.users.get(self.user.name) if self.user is not None else None
+        if user is None or user.secret != self.user.secret:
+            user = authenticator.authenticate(self.options)
+        if user is None or user.account != self.account.name:
+            self.close("Authentication Failure", "Authorization Violation")
+            return
+        self.take_permissions(user)
+        self.drop_forbidden()
+
+    def drop_forbidden(self) -> None:
+        """Take out the subscriptions that the permissions of now do not allow, and say so."""
+        if self.permissions is None:
+            return
+        for sub in list(self.subscriptions.values()):
+            if not self.permissions.may_subscribe(sub.subject, sub.queue):
+                del self.subscriptions[sub.sid]
+                self.account.unsubscribe(sub)
+                self.send_error(f"Permissions Violation for Subscription to {quoted(sub.subject)}"
+                                f" (sid {quoted(sub.sid)})")
+
+    def take_permissions(self, object user) -> None:
+        """Be `user` from now on."""
+        self.user = user
         self.permissions = user.permissions
         self.guarded = user.permissions is not None and user.permissions.limits_publishing
         self.tracks_replies = user.permissions is not None and user.permissions.responses is not None
-        self.apply_settings()
-        self.schedule_first_ping()
 
     def _connect(self, bytes line) -> None:
         try:
@@ -413,10 +447,9 @@ cdef class ClientSession(Sink):
                 self.send_info()
 
     def _pong(self) -> None:
-        self.pings_out = 0
-        if self.ping_sent_ns:
+        if self.pings_out:
             self.rtt_ns = max(1, self.turn.now - self.ping_sent_ns)
-            self.ping_sent_ns = 0
+        self.pings_out = 0
 
     def _sub(self, bytes line) -> None:
         args = line.split()
@@ -489,7 +522,7 @@ cdef class ClientSession(Sink):
         """Send a PING unless the client was heard lately; close it when too many went unanswered."""
         settings = self.host.settings
         now_ns = self.host.clock.now_ns()
-        if now_ns - self.last_activity_ns >= settings.ping_interval_ns or not self.rtt_ns:
+        if now_ns - self.last_activity_ns >= settings.ping_interval_ns or now_ns - self.ping_sent_ns > RTT_EVERY_NS:
             if self.pings_out + 1 > settings.ping_max:
                 self.host.stale_connections += 1
                 self.close("Stale Connection", "Stale Connection")

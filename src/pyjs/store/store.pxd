@@ -1,6 +1,8 @@
 """What the engine asks of a store, file or memory: messages by sequence."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.index cimport Entry, Segment, SeqIndex
+from pyjs.store.subjects cimport Subject, SubjectTable
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit
@@ -19,6 +21,23 @@ cdef class StoreFilter:
     """
     cdef readonly tuple subjects        # bytes, wildcards allowed
     cdef readonly bint all
+    cdef bint literal                   # one subject without wildcards
+    cdef const char** patterns          # borrowed from `subjects`
+    cdef size_t* lengths
+    cdef size_t n
+    cdef uint32_t* verdicts             # per subject id: generation * 2 + yes; 0: not asked yet
+    cdef uint32_t n_verdicts
+
+    cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil
+    cdef bint decide(self, Subject* s) noexcept nogil
+
+cdef class StoredMessage:
+    """One message copied out of a store."""
+    cdef readonly uint64_t seq
+    cdef readonly int64_t ts
+    cdef readonly bytes subject
+    cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
+    cdef readonly bytes payload
 
 cdef class StreamStore:
     """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
@@ -42,3 +61,38 @@ cdef class StreamStore:
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
+
+    # -- for the stores below, and for the searches of this class ------------------------------------------------
+    cdef SeqIndex index
+    cdef SubjectTable subject_table
+    cdef uint32_t overhead              # counted per message in `bytes`
+    cdef uint32_t header_overhead       # counted per message with headers
+    cdef char* drop_log                 # (seq, length, subject) of each drop since take_drops
+    cdef size_t drop_log_len, drop_log_cap
+
+    # Hooks: what a store does with bytes.
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
+    cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
+    cdef void clear_segments(self) noexcept nogil               # every message is gone
+    cdef Segment* tail(self) noexcept nogil                     # where the next entry goes; NULL: refused
+
+    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
+                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
+    cdef int add_gap(self, Segment* s) noexcept nogil
+    cdef uint64_t stored_size(self, Entry* e) noexcept nogil
+    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
+    cdef void move_first(self, uint64_t from_seq) noexcept nogil
+    cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil
+    cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
+    cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
+    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t next_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
+    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
+    cdef void settle_first(self, Subject* s) noexcept nogil
+    cdef void settle_last(self, Subject* s) noexcept nogil
+    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil
+    cdef StoredMessage copy_out(self, uint64_t seq)

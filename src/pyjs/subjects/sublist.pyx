@@ -533,3 +533,16 @@ cdef class Sublist:
     def num_cached(self) -> int:
         """Return how many routes are held."""
         return self.cache.used + self.prefixes.used
+
+    def cached_fanout(self) -> tuple:
+        """Return (receivers of the widest route, receivers of all routes together) of the routes held."""
+        cdef size_t at = table_next(&self.cache, 0)
+        cdef size_t widest = 0, total = 0, receivers
+        cdef Route* r
+        while at <= self.cache.mask:
+            r = <Route*> self.cache.slots[at].value
+            receivers = r.n + r.n_groups
+            total += receivers
+            widest = max(widest, receivers)
+            at = table_next(&self.cache, at + 1)
+        return widest, total

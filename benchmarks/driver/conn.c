@@ -1,0 +1,212 @@
+/* Connections to the server and the one epoll loop that drives them. */
+#include "conn.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define READ_SIZE (256 * 1024)
+
+static int epoll_fd = -1;
+static int timeout_ms;
+
+static int dial(const struct options *o) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
+    int on = 1;
+    if (inet_pton(AF_INET, o->host, &address.sin_addr) != 1)
+        fail("--host %s: an IPv4 address is needed", o->host);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        fail("connect to %s:%d: %s", o->host, o->port, strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+struct conn *conn_open(const struct options *o, const struct role *role, void *state) {
+    struct conn *conn = must_alloc(sizeof *conn);
+    timeout_ms = o->timeout_s * 1000;
+    if (epoll_fd < 0)
+        epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    conn->fd = dial(o);
+    conn->role = role;
+    conn->state = state;
+    conn->in_size = READ_SIZE;
+    conn->in = must_alloc(conn->in_size);
+    inbox_make(conn->inbox);
+    conn->events = EPOLLIN;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) != 0)
+        fail("epoll_ctl: %s", strerror(errno));
+    conn_print(conn, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,"
+                     "\"protocol\":1,\"lang\":\"c\",\"name\":\"natsload\",\"version\":\"1\"}\r\n");
+    conn_fence(conn);
+    return conn;
+}
+
+char *conn_room(struct conn *conn, size_t size) {
+    if (conn->out_start == conn->out_end)
+        conn->out_start = conn->out_end = 0;
+    if (conn->out_end + size > conn->out_size) {
+        conn->out_size = (conn->out_end + size) * 2;
+        conn->out = realloc(conn->out, conn->out_size);
+        if (!conn->out)
+            fail("no memory for %zu bytes of output", conn->out_size);
+    }
+    return conn->out + conn->out_end;
+}
+
+void conn_add(struct conn *conn, size_t size) { conn->out_end += size; }
+
+void conn_print(struct conn *conn, const char *format, ...) {
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (len < 0 || (size_t)len >= sizeof text)
+        fail("a control message of %d bytes", len);
+    memcpy(conn_room(conn, (size_t)len), text, (size_t)len);
+    conn_add(conn, (size_t)len);
+}
+
+void conn_lend(struct conn *conn, const char *data, size_t size) {
+    conn->loan = data;
+    conn->loan_len = size;
+}
+
+bool conn_idle(const struct conn *conn) { return conn->out_start == conn->out_end && !conn->loan_len; }
+
+void conn_subscribe_inbox(struct conn *conn) { conn_print(conn, "SUB %s.* 1\r\n", conn->inbox); }
+
+uint64_t conn_token(const struct conn *conn, const struct frame *f) {
+    if (f->subject_len <= INBOX_LEN + 1 || memcmp(f->subject, conn->inbox, INBOX_LEN) != 0)
+        return UINT64_MAX;
+    return token_read(f->subject + INBOX_LEN + 1, f->subject_len - INBOX_LEN - 1);
+}
+
+/* Send a piece; return how much left, 0 when the socket is full. */
+static size_t send_some(struct conn *conn, const char *data, size_t size) {
+    ssize_t n = send(conn->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0)
+        return (size_t)n;
+    if (errno != EAGAIN && errno != EINTR)
+        fail("send: %s", strerror(errno));
+    return 0;
+}
+
+static void flush(struct conn *conn) {
+    if (conn->out_start < conn->out_end) {
+        conn->out_start += send_some(conn, conn->out + conn->out_start, conn->out_end - conn->out_start);
+        if (conn->out_start < conn->out_end)
+            return;
+    }
+    if (conn->loan_len) {
+        size_t sent = send_some(conn, conn->loan, conn->loan_len);
+        conn->loan += sent;
+        conn->loan_len -= sent;
+    }
+}
+
+static void watch(struct conn *conn) {
+    uint32_t events = EPOLLIN | (conn->hungry || !conn_idle(conn) ? (uint32_t)EPOLLOUT : 0);
+    if (events == conn->events)
+        return;
+    struct epoll_event event = {.events = events, .data.ptr = conn};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_MOD, conn->fd, &event) != 0)
+        fail("epoll_ctl: %s", strerror(errno));
+    conn->events = events;
+}
+
+void conn_turn(struct conn *conn) {
+    if (conn->active && conn->role->on_turn) {
+        conn->hungry = false;
+        conn->role->on_turn(conn);
+    }
+    flush(conn);
+    watch(conn);
+}
+
+static void handle(struct conn *conn, const struct frame *f) {
+    if (f->op == OP_MSG && conn->role->on_msg)
+        conn->role->on_msg(conn, f);
+    else if (f->op == OP_MSG)
+        fail("a message for nobody: %.*s", (int)f->line_len, f->line);
+    else if (f->op == OP_PING)
+        conn_print(conn, "PONG\r\n");
+    else if (f->op == OP_PONG)
+        conn->pong = true;
+    else if (f->op == OP_ERR)
+        fail("the server said %.*s", (int)f->line_len, f->line);
+}
+
+static void cut_up(struct conn *conn) {
+    struct frame frame;
+    for (;;) {
+        size_t n = frame_cut(conn->in + conn->in_start, conn->in_end - conn->in_start, &frame);
+        if (frame.op == OP_BAD)
+            fail("not an operation of the protocol: %.*s", (int)(frame.line_len > 200 ? 200 : frame.line_len),
+                 frame.line);
+        if (frame.op == OP_MORE)
+            return;
+        handle(conn, &frame);
+        conn->in_start += n;
+    }
+}
+
+/* Make room behind what is still uncut; an operation larger than the buffer doubles it. */
+static void make_room(struct conn *conn) {
+    size_t left = conn->in_end - conn->in_start;
+    memmove(conn->in, conn->in + conn->in_start, left);
+    conn->in_start = 0;
+    conn->in_end = left;
+    if (left < conn->in_size / 2)
+        return;
+    conn->in_size *= 2;
+    conn->in = realloc(conn->in, conn->in_size);
+    if (!conn->in)
+        fail("no memory for %zu bytes of input", conn->in_size);
+}
+
+static void read_some(struct conn *conn) {
+    make_room(conn);
+    ssize_t n = recv(conn->fd, conn->in + conn->in_end, conn->in_size - conn->in_end, MSG_DONTWAIT);
+    if (n == 0)
+        fail("the server closed the connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        fail("recv: %s", strerror(errno));
+    if (n > 0) {
+        conn->in_end += (size_t)n;
+        cut_up(conn);
+    }
+}
+
+void loop_until(const bool *done) {
+    struct epoll_event events[64];
+    while (!*done) {
+        int n = epoll_wait(epoll_fd, events, 64, timeout_ms);
+        if (n < 0 && errno != EINTR)
+            fail("epoll_wait: %s", strerror(errno));
+        if (n == 0)
+            fail("nothing came for %d s: something was lost", timeout_ms / 1000);
+        for (int i = 0; i < n && !*done; i++) {
+            struct conn *conn = events[i].data.ptr;
+            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+                read_some(conn);
+            conn_turn(conn);
+        }
+    }
+}
+
+void conn_fence(struct conn *conn) {
+    conn->pong = false;
+    conn_print(conn, "PING\r\n");
+    conn_turn(conn);
+    loop_until(&conn->pong);
+}

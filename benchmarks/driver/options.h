@@ -1,0 +1,32 @@
+/* The command line: one set of flags for all subcommands, each uses what it needs. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+    const char *command;
+    const char *host;
+    int port;
+    uint64_t msgs;           /* what is counted: see each subcommand */
+    uint32_t size;           /* payload bytes */
+    int publishers;
+    int subscribers;
+    int connections;
+    uint64_t window;         /* outstanding per connection; pubsub: messages in flight, 0 = 4 MiB of them */
+    uint32_t subjects;       /* distinct subjects */
+    uint32_t batch;          /* of a pull request */
+    bool ack;                /* pull: explicit acks */
+    const char *storage;     /* file or memory */
+    bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
+    bool keep;               /* leave the stream behind */
+    int timeout_s;           /* without a byte from the server */
+    int server_pid;          /* its CPU and peak RSS are reported; 0: not measured */
+    char **rest;             /* what follows "--" */
+};
+
+/* Parse the command line, or print what is wrong and leave with status 2. */
+void options_parse(struct options *options, int argc, char **argv);
+
+#endif

@@ -1,0 +1,72 @@
+"""The load driver as a program: built from `driver/*.c` when a source is newer, run as a child process.
+
+Source: benchmarks/driver/main.c.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "driver"
+BINARY = HERE.parent / "build" / "benchmarks" / "natsload"
+FLAGS = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-D_GNU_SOURCE"]
+
+
+class DriverFailed(Exception):
+    """The driver could not verify its run, or did not end; the text is its reason."""
+
+
+def build_driver(binary: Path = BINARY) -> Path:
+    """Compile the driver unless it is newer than its sources; return its path.
+
+    Raises:
+        SystemExit: no compiler, or it refuses a file; the compiler's words are in the message.
+    """
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    if binary.exists() and binary.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return binary
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    # A private name first: two builds at once must not run each other's half-written file.
+    part = binary.with_suffix(f".{os.getpid()}")
+    command = [os.environ.get("CC", "gcc"), *FLAGS, "-o", str(part)]
+    command += [str(path) for path in sources if path.suffix == ".c"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit(f"benchmarks: no C compiler {command[0]!r}: install gcc or set CC") from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"benchmarks: {command[0]} refused the driver:\n{error.stderr}") from None
+    part.rename(binary)
+    return binary
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A built driver."""
+
+    binary: Path
+
+    def run(self, arguments: list[str], *, timeout_s: float = 600) -> dict[str, Any]:
+        """Run one subcommand and return its result line.
+
+        Raises:
+            DriverFailed: a reply was wrong, missing or repeated, or the run did not end in time.
+        """
+        try:
+            done = subprocess.run(
+                [str(self.binary), *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise DriverFailed(f"{arguments[0]}: not finished after {timeout_s:.0f} s") from None
+        if not done.stdout.strip():
+            raise DriverFailed(f"{arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
+        result: dict[str, Any] = json.loads(done.stdout)
+        if done.returncode != 0 or not result["verified"]:
+            raise DriverFailed(f"{arguments[0]}: {result.get('failure', 'not verified')}")
+        return result

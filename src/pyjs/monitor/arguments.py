@@ -1,0 +1,82 @@
+"""The query string of a monitoring request, with Go's words for what is wrong in it."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_plus
+
+TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+INT64_MAX = (1 << 63) - 1
+UINT64_MAX = (1 << 64) - 1
+
+
+class BadArgument(Exception):
+    """An argument that cannot be read; its text is the body of the 400 answer."""
+
+
+class Arguments:
+    """The arguments of one request; the first of several with the same name counts."""
+
+    def __init__(self, query: str) -> None:
+        self._values: dict[str, str] = {}
+        for part in query.split("&"):
+            name, _, value = part.partition("=")
+            if name and ";" not in part:
+                self._values.setdefault(unquote_plus(name), unquote_plus(value))
+
+    def text(self, name: str) -> str:
+        """Return the argument, "" when it is absent."""
+        return self._values.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """Return the argument as a boolean; absent is False.
+
+        Raises:
+            BadArgument: it is not one of Go's booleans.
+        """
+        value = self.text(name)
+        if not value or value in FALSE:
+            return False
+        if value in TRUE:
+            return True
+        raise BadArgument(
+            f"Error decoding boolean for '{name}': strconv.ParseBool: parsing {_quoted(value)}: invalid syntax"
+        )
+
+    def integer(self, name: str) -> int:
+        """Return the argument as a signed 64-bit integer; absent is 0.
+
+        Raises:
+            BadArgument: it is not a number or does not fit.
+        """
+        value = self.text(name)
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        return self._number(name, value, digits, "int", "Atoi", INT64_MAX)
+
+    def unsigned(self, name: str) -> int:
+        """Return the argument as an unsigned 64-bit integer; absent is 0.
+
+        Raises:
+            BadArgument: it is not a number or does not fit.
+        """
+        value = self.text(name)
+        return self._number(name, value, value, "uint64", "ParseUint", UINT64_MAX)
+
+    @staticmethod
+    def _number(name: str, value: str, digits: str, kind: str, function: str, limit: int) -> int:
+        if not value:
+            return 0
+        problem = ""
+        if not (digits.isascii() and digits.isdigit()):
+            problem = "invalid syntax"
+        elif int(digits) > limit:
+            problem = "value out of range"
+        if problem:
+            raise BadArgument(f"Error decoding {kind} for '{name}': strconv.{function}: parsing {_quoted(value)}: {problem}")
+        return int(value)
+
+
+def _quoted(value: str) -> str:
+    from pyjs.base.gotext import quoted
+
+    return quoted(value)

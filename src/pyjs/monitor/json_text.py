@@ -1,0 +1,34 @@
+"""JSON as Go's encoding/json writes it: indented by two, `<`, `>` and `&` escaped, whole floats without a point."""
+
+from __future__ import annotations
+
+JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
+JsonDict = dict[str, JsonValue]
+
+
+def pretty_json(value: object) -> bytes:
+    """Return `value` indented."""
+    import orjson
+
+    return _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def compact_json(value: object) -> bytes:
+    """Return `value` in one line without spaces."""
+    import orjson
+
+    return _escaped(orjson.dumps(value))
+
+
+def _escaped(text: bytes) -> bytes:
+    return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+
+
+def number(value: float) -> int | float:
+    """Return a whole float as an int, because Go writes it so."""
+    return int(value) if value == int(value) else value
+
+
+def text(raw: bytes) -> str:
+    """Return wire bytes as text; what is not UTF-8 is replaced, as Go does."""
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,23 @@
+"""An answer of the monitoring port: status, headers and body, before HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JSON_HEADERS = (("Access-Control-Allow-Origin", "*"), ("Content-Type", "application/json"))
+TEXT_HEADERS = (("Content-Type", "text/plain; charset=utf-8"),)
+HTML_HEADERS = (("Content-Type", "text/html; charset=utf-8"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is sent back."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = JSON_HEADERS
+
+
+def text_response(status: int, text: str) -> Response:
+    """Return plain text, as errors are answered."""
+    return Response(status, text.encode(), TEXT_HEADERS)

@@ -1,0 +1,37 @@
+"""The page at `/`: links to everything that the monitoring port answers."""
+
+from __future__ import annotations
+
+from pyjs import __version__
+
+LINKS = (
+    ("varz", "General"),
+    ("jsz", "JetStream"),
+    ("connz", "Connections"),
+    ("accountz", "Accounts"),
+    ("accstatz", "Account Stats"),
+    ("subsz", "Subscriptions"),
+    ("routez", "Routes"),
+    ("leafz", "LeafNodes"),
+    ("gatewayz", "Gateways"),
+    ("raftz", "Raft Groups"),
+    ("healthz", "Health Probe"),
+)
+PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>pyjs-server</title>
+<style>body {{ font: 16px system-ui, sans-serif; margin: 2em }} li {{ margin: .4em }}</style></head>
+<body>
+<h1>pyjs-server {version}</h1>
+<ul>
+{items}
+</ul>
+</body>
+</html>
+"""
+
+
+def root_page(base_path: str) -> bytes:
+    """Return the page for a server whose paths are below `base_path`."""
+    items = "\n".join(f'<li><a href="{base_path}/{path}">{text}</a> /{path}</li>' for path, text in LINKS)
+    return PAGE.format(version=__version__, items=items).encode()

@@ -1,0 +1,118 @@
+"""The paths of the monitoring port, and what each answers.
+
+Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a request target in, a Response out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import quoted, time_text
+from pyjs.monitor.accountz import accountz, accstatz
+from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.connz import connz, connz_options
+from pyjs.monitor.healthz import healthz
+from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json
+from pyjs.monitor.jsz import jsz, jsz_options
+from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
+from pyjs.monitor.root import root_page
+from pyjs.monitor.subsz import subsz
+from pyjs.monitor.varz import varz
+
+if TYPE_CHECKING:
+    from pyjs.base.clock import Clock
+    from pyjs.base.log import Log
+    from pyjs.monitor.state import Monitored
+
+NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
+UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # not in http_req_stats
+
+
+class Router:
+    """Answers requests about one server."""
+
+    def __init__(self, monitored: Monitored, clock: Clock, log: Log) -> None:
+        self._monitored = monitored
+        self._clock = clock
+        self._log = log
+        base = monitored.options.http_base_path.strip("/")
+        self._base = f"/{base}" if base else ""
+        self._views: dict[str, Callable[[Arguments], Response]] = {
+            "/": self._root,
+            "/varz": lambda arguments: _json(varz(monitored, clock.now_ns())),
+            "/connz": lambda arguments: _json(connz(monitored, connz_options(arguments), clock.now_ns())),
+            "/subsz": lambda arguments: _json(subsz(monitored, arguments, clock.now_ns())),
+            "/jsz": lambda arguments: _json(jsz(monitored, jsz_options(arguments), clock.now_ns())),
+            "/healthz": self._healthz,
+            "/accountz": lambda arguments: _json(accountz(monitored, arguments, clock.now_ns())),
+            "/accstatz": lambda arguments: _json(accstatz(monitored, arguments, clock.now_ns())),
+            "/routez": self._routez,
+            "/gatewayz": self._gatewayz,
+            "/leafz": self._leafz,
+            "/ipqueuesz": lambda arguments: _json({}),
+            "/raftz": lambda arguments: text_response(404, "No Raft nodes registered"),
+            "/debug/vars": lambda arguments: text_response(404, "not supported yet"),
+            "/stacksz": lambda arguments: text_response(404, "not supported yet"),
+        }
+        self._views["/subscriptionsz"] = self._views["/subsz"]
+
+    def answer(self, target: str) -> Response:
+        """Return the answer to a request for `target`."""
+        path, _, query = target.partition("?")
+        if "//" in path:
+            return _redirect(path)
+        if self._base:
+            if path != self._base and not path.startswith(self._base + "/"):
+                return NOT_FOUND
+            path = path[len(self._base) :] or "/"
+        view = self._views.get(path)
+        if view is None:
+            return NOT_FOUND
+        if path not in UNCOUNTED:
+            self._monitored.count_request("/subsz" if path == "/subscriptionsz" else path)
+        try:
+            return view(Arguments(query))
+        except BadArgument as error:
+            return text_response(400, str(error))
+
+    def _root(self, arguments: Arguments) -> Response:
+        return Response(200, root_page(self._base), HTML_HEADERS)
+
+    def _healthz(self, arguments: Arguments) -> Response:
+        status, body = healthz(self._monitored, arguments)
+        if "error" in body:
+            self._log.warn(f"Healthcheck failed: {quoted(str(body['error']))}")
+        elif status != 200:
+            self._log.warn("Healthcheck failed: 1 errors")
+        return Response(status, compact_json(body))
+
+    def _head(self) -> JsonDict:
+        return {"server_id": self._monitored.node.server_id}
+
+    def _now(self) -> JsonDict:
+        return {"now": time_text(self._clock.now_ns())}
+
+    def _routez(self, arguments: Arguments) -> Response:
+        if arguments.text("subs").lower() != "detail":
+            arguments.flag("subs")
+        name: JsonDict = {"server_name": self._monitored.node.server_name}
+        return _json(self._head() | name | self._now() | {"num_routes": 0, "routes": []})
+
+    def _gatewayz(self, arguments: Arguments) -> Response:
+        arguments.flag("accs")
+        return _json(self._head() | self._now() | {"outbound_gateways": {}, "inbound_gateways": {}})
+
+    def _leafz(self, arguments: Arguments) -> Response:
+        arguments.flag("subs")
+        return _json(self._head() | self._now() | {"leafnodes": 0, "leafs": []})
+
+
+def _json(value: JsonDict) -> Response:
+    return Response(200, pretty_json(value))
+
+
+def _redirect(path: str) -> Response:
+    clean = "/" + "/".join(part for part in path.split("/") if part)
+    body = f'<a href="{clean}">Temporary Redirect</a>.\n\n'.encode()
+    return Response(307, body, (*HTML_HEADERS, ("Location", clean)))

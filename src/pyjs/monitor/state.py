@@ -1,0 +1,40 @@
+"""What the monitoring views look at: the node, its options, and what only the shell knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
+    from pyjs.node import Node
+
+
+class ProcessStats:
+    """Figures of the process; the shell reads them from the operating system."""
+
+    cores = 1  # processors that the process may use
+    command: tuple[str, ...] = ()
+
+    def memory_size(self) -> int:
+        """Return the resident size in bytes."""
+        return 0
+
+    def cpu_percent(self, now_ns: int) -> float:
+        """Return the processor time used lately, in percent of one core."""
+        return 0.0
+
+
+@dataclass(slots=True)
+class Monitored:
+    """One server, as the views see it."""
+
+    node: Node
+    options: Options  # replaced by a reload
+    process: ProcessStats
+    config_loaded_at_ns: int
+    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
+
+    def count_request(self, path: str) -> None:
+        """Count one request for `path`."""
+        self.request_counts[path] = self.request_counts.get(path, 0) + 1

@@ -1,0 +1,68 @@
+"""/subsz: the subscription lists of all accounts, in numbers and, on demand, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.connz import subscription_detail
+from pyjs.monitor.json_text import JsonDict, number
+from pyjs.subjects.tokens import is_valid_literal, subject_matches
+
+if TYPE_CHECKING:
+    from pyjs.core.account import Account
+    from pyjs.monitor.state import Monitored
+
+LIMIT = 1024
+
+
+def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
+    """Return the numbers, and the list when `subs` is set.
+
+    Raises:
+        BadArgument: in the words of nats-server.
+    """
+    subs = arguments.flag("subs")
+    offset = max(arguments.integer("offset"), 0)
+    limit = arguments.integer("limit")
+    limit = limit if limit > 0 else LIMIT
+    test = arguments.text("test")
+    if test and not is_valid_literal(test.encode()):
+        raise BadArgument(f"invalid test subject, must be valid publish subject: {test}")
+    wanted = arguments.text("acc")
+    accounts = [a for a in monitored.node.accounts.values() if wanted in ("", a.name)]
+    answer: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
+    answer |= sublist_stats(accounts)
+    details = _details(accounts, test.encode()) if subs else []
+    answer |= {"total": len(details), "offset": offset, "limit": limit}
+    if page := details[offset : offset + limit]:
+        answer["subscriptions_list"] = [*page]
+    return answer
+
+
+def sublist_stats(accounts: list[Account]) -> JsonDict:
+    """Return the counters of the accounts' subscription lists, added up."""
+    finds = sum(a.subs.finds for a in accounts)
+    hits = finds - sum(a.subs.misses for a in accounts)
+    cached = sum(a.subs.num_cached() for a in accounts)
+    fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, of all routes)
+    return {
+        "num_subscriptions": sum(len(a.subs) for a in accounts),
+        "num_cache": cached,
+        "num_inserts": sum(a.subs.inserts for a in accounts),
+        "num_removes": sum(a.subs.removes for a in accounts),
+        "num_matches": finds,
+        "cache_hit_rate": number(hits / finds if finds else 0.0),
+        "max_fanout": max((widest for widest, _ in fanouts), default=0),
+        "avg_fanout": number(sum(total for _, total in fanouts) / cached if cached else 0.0),
+    }
+
+
+def _details(accounts: list[Account], test: bytes) -> list[JsonDict]:
+    return [
+        subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name)
+        for account in accounts
+        for sub in account.subs.subscriptions()
+        if not test or subject_matches(test, sub.subject)
+    ]

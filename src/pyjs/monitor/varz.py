@@ -1,0 +1,148 @@
+"""/varz: the server as a whole, its limits and its counters.
+
+Field order and which fields are left out as seen on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text, uptime_text
+from pyjs.monitor.json_text import JsonDict, number
+from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
+from pyjs.node import PEER_VERSION, python_version
+
+if TYPE_CHECKING:
+    from pyjs.monitor.state import Monitored
+
+NS_PER_S = 1_000_000_000
+NO_STATS = ("clients", "routes", "gateways", "leafs")
+
+
+def varz(monitored: Monitored, now_ns: int) -> JsonDict:
+    """Return everything about the server in one object."""
+    return (
+        _identity(monitored)
+        | _limits(monitored)
+        | _blocks(monitored)
+        | _runtime(monitored, now_ns)
+        | _counters(monitored)
+        | _configuration(monitored)
+        | _stats(monitored)
+    )
+
+
+def _identity(monitored: Monitored) -> JsonDict:
+    node, options = monitored.node, monitored.options
+    answer: JsonDict = {
+        "server_id": node.server_id,
+        "server_name": node.server_name,
+        "version": PEER_VERSION,
+        "proto": 1,
+        "go": python_version(),
+        "host": options.host,
+        "port": node.port,
+    }
+    if node.authenticator.required and node.authenticator.no_auth_user is None:
+        answer["auth_required"] = True
+    return answer
+
+
+def _limits(monitored: Monitored) -> JsonDict:
+    options = monitored.options
+    answer: JsonDict = {"max_connections": options.max_connections}
+    if options.max_subscriptions:
+        answer["max_subscriptions"] = options.max_subscriptions
+    return answer | {
+        "ping_interval": options.ping_interval_ns,
+        "ping_max": options.ping_max,
+        "http_host": options.http_host or options.host,
+        "http_port": options.http_port,
+        "http_base_path": options.http_base_path,
+        "https_port": 0,
+        "auth_timeout": number(options.authorization.timeout_ns / NS_PER_S),
+        "max_control_line": options.max_control_line,
+        "max_payload": monitored.node.settings.max_payload,
+        "max_pending": options.max_pending,
+    }
+
+
+def _blocks(monitored: Monitored) -> JsonDict:
+    jetstream: JsonDict = {}
+    if monitored.node.jetstream is not None:
+        jetstream = {
+            "config": jetstream_config(monitored),
+            "stats": jetstream_stats(monitored),
+            "limits": jetstream_limits(monitored),
+        }
+    return {
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": jetstream,
+        "tls_timeout": 2,
+        "write_deadline": monitored.options.write_deadline_ns,
+    }
+
+
+def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:
+    node, process = monitored.node, monitored.process
+    return {
+        "start": time_text(node.started_at_ns),
+        "now": time_text(now_ns),
+        "uptime": uptime_text(now_ns - node.started_at_ns),
+        "mem": process.memory_size(),
+        "cores": process.cores,
+        "gomaxprocs": 1,  # threads that run messages: one event loop
+        "cpu": number(process.cpu_percent(now_ns)),
+        "connections": len(node.sessions),
+        "total_connections": node.total_connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+    }
+
+
+def _counters(monitored: Monitored) -> JsonDict:
+    node, counts = monitored.node, monitored.request_counts
+    in_msgs, in_bytes, out_msgs, out_bytes = node.counters()
+    return {
+        "in_msgs": in_msgs,
+        "in_bytes": in_bytes,
+        "in_client_msgs": in_msgs,
+        "in_client_bytes": in_bytes,
+        "out_msgs": out_msgs,
+        "out_bytes": out_bytes,
+        "out_client_msgs": out_msgs,
+        "out_client_bytes": out_bytes,
+        "slow_consumers": node.slow_consumers,
+        "stale_connections": node.stale_connections,
+        "stalled_clients": node.stalled_clients,
+        "subscriptions": sum(len(account.subs) for account in node.accounts.values()),
+        "http_req_stats": {path: counts[path] for path in sorted(counts)},
+    }
+
+
+def _configuration(monitored: Monitored) -> JsonDict:
+    options = monitored.options
+    answer: JsonDict = {
+        "config_load_time": time_text(monitored.config_loaded_at_ns),
+        "config_digest": options.config_digest,
+    }
+    if options.server_tags:
+        answer["tags"] = [*options.server_tags]
+    if options.server_metadata:
+        answer["metadata"] = dict(options.server_metadata)
+    return answer | {"system_account": options.system_account}
+
+
+def _stats(monitored: Monitored) -> JsonDict:
+    node = monitored.node
+    nothing: JsonDict = dict.fromkeys(NO_STATS, 0)
+    return {
+        "slow_consumer_stats": nothing | {"clients": node.slow_consumers},
+        "stale_connection_stats": nothing | {"clients": node.stale_connections},
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }

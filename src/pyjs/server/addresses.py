@@ -1,0 +1,121 @@
+"""Addresses: where to listen, how an address is written, which addresses this machine has.
+
+`0.0.0.0` and `::` both listen on IPv6 and IPv4 at once where the machine has IPv6, as nats-server does.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+BACKLOG = 4096
+WILDCARDS = ("", "0.0.0.0", "::")
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+IF_INET6 = "/proc/net/if_inet6"
+
+
+class ListenFailed(Exception):
+    """A port cannot be listened on; the text has Go's wording, which operators search for."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket listening on `host` and `port` (-1 or 0: any free port).
+
+    Raises:
+        ListenFailed: with the reason.
+    """
+    port = max(port, 0)
+    if port > 65535:
+        raise ListenFailed(f"listen tcp: address {port}: invalid port")
+    try:
+        return _listen_any(port) if host in WILDCARDS else _listen_at(host, port)
+    except socket.gaierror as error:
+        reason = "no such host" if error.errno == socket.EAI_NONAME else str(error.strerror)
+        raise ListenFailed(f"listen tcp: lookup {host}: {reason}") from None
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}") from None
+
+
+def _listen_any(port: int) -> socket.socket:
+    if socket.has_ipv6:
+        try:
+            return _bound(socket.AF_INET6, ("::", port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):  # the same would happen on IPv4
+                raise
+    return _bound(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _listen_at(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    return _bound(family, address)
+
+
+def _bound(family: int, address: tuple[str | int, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and address[0] == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def host_port(host: str, port: int) -> str:
+    """Return `host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def plain_ip(ip: str) -> str:
+    """Return `ip` without the IPv6 clothes of an IPv4 address and without a zone."""
+    return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
+
+
+def urls(scheme: str, host: str, port: int) -> list[str]:
+    """Return the URLs under which a listener on `host` is reached: on a wildcard one per local address."""
+    hosts = local_ips() if host in WILDCARDS else [host]
+    return [f"{scheme}://{host_port(each, port)}" for each in hosts]
+
+
+def local_ips() -> list[str]:
+    """Return this machine's addresses, interface by interface, IPv4 first."""
+    v6 = _ipv6_by_interface()
+    ips: list[str] = []
+    for _, name in socket.if_nameindex():
+        ipv4 = _ipv4_of(name)
+        if ipv4:
+            ips.append(ipv4)
+        ips += v6.get(name, [])
+    return ips or ["127.0.0.1"]
+
+
+def _ipv4_of(interface: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            reply = fcntl.ioctl(sock, SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(reply[20:24])
+
+
+def _ipv6_by_interface() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    try:
+        with open(IF_INET6) as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        digits, _, _, _, _, name = line.split()
+        found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found

@@ -1,0 +1,70 @@
+"""What the server says of itself while it starts: the lines that operators and test suites look for.
+
+Texts, order and blanks as nats-server 2.15.1, whose place in scripts this server takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs import __version__
+from pyjs.base.gotext import size_text
+from pyjs.node import API_LEVEL, PEER_VERSION
+
+if TYPE_CHECKING:
+    from pyjs.base.log import Log
+    from pyjs.config.options import Options
+    from pyjs.node import Node
+
+PAYLOAD_SIZE_ADVISED = 8 * 1024 * 1024
+RULE = "-" * 43
+BANNER = (
+    r"  ___ _   _    _ ____",
+    r" | _ \ |_| |_ | / ___|   JetStream",
+    r" |  _/\__, | || \___ \   in Python",
+    r" |_|  |___/ \__/|____/",
+    "",
+    "         https://docs.nats.io/jetstream",
+    "",
+)
+
+
+def announce_start(log: Log, node: Node, options: Options) -> None:
+    """Say which server starts, with which configuration."""
+    log.info("Starting nats-server")
+    log.info(f"  Version:  {PEER_VERSION}")
+    log.info(f"  Git:      [pyjs-server {__version__}]")
+    log.info(f"  Name:     {node.server_name}")
+    if options.jetstream.enabled:
+        log.info(f"  Node:     {node_name(node.server_id)}")
+    log.info(f"  ID:       {node.server_id}")
+    if options.max_payload > PAYLOAD_SIZE_ADVISED:
+        text = f"Maximum payloads over {size_text(PAYLOAD_SIZE_ADVISED)} are generally discouraged"
+        log.warn(f"{text} and could lead to poor performance")
+    if options.has_plain_password():
+        log.warn("Plaintext passwords detected, use nkeys or bcrypt")
+    if options.config_path is not None:
+        log.info(f"Using configuration file: {options.config_path} ({options.config_digest})")
+
+
+def node_name(server_id: str) -> str:
+    """Return the eight characters by which JetStream names a server: of its id, so that they stay the same."""
+    return server_id[1:9]
+
+
+def announce_jetstream(log: Log, store_dir: str, max_memory: int, max_storage: int, options: Options) -> None:
+    """Say how JetStream is set up, before anything is recovered."""
+    jetstream = options.jetstream
+    if not jetstream.store_dir:
+        log.warn("Temporary storage directory used, data could be lost on system reboot")
+    for line in BANNER:
+        log.info(line)
+    log.info("---------------- JETSTREAM ----------------")
+    log.info(f"  Strict:          {str(jetstream.strict).lower()}")
+    log.info(f"  Max Memory:      {size_text(max_memory)}")
+    log.info(f"  Max Storage:     {size_text(max_storage)}")
+    log.info(f'  Store Directory: "{store_dir}"')
+    if jetstream.domain:
+        log.info(f"  Domain:          {jetstream.domain}")
+    log.info(f"  API Level:       {API_LEVEL}")
+    log.info(RULE)

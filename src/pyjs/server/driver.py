@@ -1,0 +1,74 @@
+"""The turn of the node on the event loop: one per loop iteration in which something happened.
+
+Whatever needs a turn calls `wake`; all reads of one iteration share the turn at its end. The node's next deadline
+arms one timer. Knows nothing of sockets and nothing of what a turn does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.node import Node
+
+NS_PER_MS = 1_000_000
+
+
+class Driver:
+    """Runs the turns of one node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
+        self.loop = loop
+        self.node = node
+        self.after_turn: Callable[[], None] | None = None  # what the I/O thread has to be given
+        self._waked = False  # a turn is scheduled
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ns = 0  # deadline of `_timer`
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Run a turn at the end of this iteration of the loop."""
+        if not self._waked:
+            self._waked = True
+            self.loop.call_soon(self._turn)
+
+    def turn_now(self) -> None:
+        """Run a turn at once; for the last words of a server that ends."""
+        self.node.turn(self.node.clock.now_ns())
+        if self.after_turn is not None:
+            self.after_turn()
+
+    def stop(self) -> None:
+        """Run no more turns."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _turn(self) -> None:
+        self._waked = False
+        if self._stopped:
+            return
+        self.turn_now()
+        if self.node.has_work:
+            self.wake()
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_ns = self.node.next_deadline_ns()
+        if self._timer is not None:
+            if deadline_ns == self._armed_ns:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ns is None:
+            return
+        # Loop timers count in milliseconds: rounded up, so that the deadline has passed when the timer fires.
+        wait_ms = max(0, -(-(deadline_ns - self.node.clock.now_ns()) // NS_PER_MS))
+        self._timer = self.loop.call_later(wait_ms / 1000, self._timer_fired)
+        self._armed_ns = deadline_ns
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self.wake()

@@ -1,0 +1,36 @@
+"""The files that tell others of this process: the pid file and the ports file."""
+
+from __future__ import annotations
+
+import os
+
+import orjson
+
+PORTS_NAME = "nats-server"  # whatever the program is called: test suites look for this name
+
+
+def write_pid_file(path: str) -> None:
+    """Write the process id, without a line end."""
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+
+
+def ports_path(directory: str) -> str:
+    """Return where the ports file of this process is."""
+    return os.path.join(directory, f"{PORTS_NAME}_{os.getpid()}.ports")
+
+
+def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
+    """Write `urls` (service -> URLs) for whoever waits for the file; it appears complete or not at all."""
+    path = ports_path(directory)
+    with open(path + ".new", "wb") as file:
+        file.write(orjson.dumps(urls))
+    os.replace(path + ".new", path)
+
+
+def remove_ports_file(directory: str) -> None:
+    """Take the ports file away; one that is gone already is fine."""
+    try:
+        os.unlink(ports_path(directory))
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,54 @@
+"""One thread for what would stop the event loop: fdatasync, above all.
+
+Jobs run one after another in the order given, without the GIL while the kernel works; results come back on the
+loop. Knows nothing of stores: it gets callables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Job = Callable[[], Exception | None]  # runs in the thread; an exception it returns is a result, not a crash
+Done = Callable[[Exception | None], None]  # runs on the loop
+
+
+class IoThread:
+    """Runs jobs beside the event loop; started with the first one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.pending = 0  # jobs given whose `done` has not run
+
+    def submit(self, job: Job, done: Done) -> None:
+        """Run `job` in the thread, then `done(result)` on the loop."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="pyjs-io", daemon=True)
+            self._thread.start()
+        self.pending += 1
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """Finish the jobs given and end the thread; their `done` is not waited for."""
+        if self._thread is None:
+            return
+        self._jobs.put(None)
+        self._thread.join()
+        self._thread = None
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            result = job()
+            try:
+                self._loop.call_soon_threadsafe(self._finish, done, result)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                return
+
+    def _finish(self, done: Done, result: Exception | None) -> None:
+        self.pending -= 1
+        done(result)

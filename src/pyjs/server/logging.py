@@ -1,0 +1,151 @@
+"""The operator's log: one line per event, to stderr or to a file.
+
+Line form, as nats-server writes it and log shippers parse it:
+
+    [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
+
+A file that grows over `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn` and begun anew; of the
+renamed ones `files_max - 1` are kept. A line that cannot be written is lost: a full disk must not end the server.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from pyjs.base.log import Log
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
+
+COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
+FILE_MODE = 0o640
+STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's stamp
+
+
+class Logger(Log):
+    """Writes lines at once, without a buffer, so that the last line before a crash is there."""
+
+    def __init__(
+        self,
+        path: str = "",
+        *,
+        show_time: bool = True,
+        utc: bool = False,
+        debug: bool = False,
+        trace: bool = False,
+        size_limit: int = 0,
+        files_max: int = 0,
+        fd: int = 2,
+    ) -> None:
+        self.path = path  # "": `fd`, stderr unless told otherwise
+        self.show_time = show_time
+        self.utc = utc
+        self.debug_on = debug
+        self.trace_on = trace
+        self.size_limit = size_limit  # bytes; 0: never rotate
+        self.files_max = files_max  # 0: keep every rotated file
+        self._prefix = f"[{os.getpid()}] "
+        self._fd = self._open() if path else fd
+        self._size = os.fstat(self._fd).st_size if path else 0
+        self._colored = not path and os.isatty(fd)
+        self._second = -1  # second of `_stamp`
+        self._stamp = ""
+
+    def write(self, level: str, text: str) -> None:
+        """Write one line."""
+        self._put(self._line(level, text))
+        if self.path and self.size_limit and self._size > self.size_limit:
+            self._rotate()
+
+    def reopen(self) -> bool:
+        """Open the file again after someone moved it away; False when the log is not a file."""
+        if not self.path:
+            return False
+        fd = self._open()
+        os.close(self._fd)
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        return True
+
+    def close(self) -> None:
+        """Close the file; lines written later go to stderr."""
+        if self.path:
+            os.close(self._fd)
+            self._fd, self.path = 2, ""
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+
+    def _line(self, level: str, text: str) -> bytes:
+        if self._colored:
+            level = f"\x1b[{COLORS[level]}m{level}\x1b[0m"
+        stamp = self._time_text() if self.show_time else ""
+        return f"{self._prefix}{stamp}[{level}] {text}\n".encode(errors="replace")
+
+    def _time_text(self) -> str:
+        now_ns = time.time_ns()
+        second, rest_ns = divmod(now_ns, 1_000_000_000)
+        if second != self._second:
+            parts = time.gmtime(second) if self.utc else time.localtime(second)
+            self._stamp = time.strftime("%Y/%m/%d %H:%M:%S", parts)
+            self._second = second
+        return f"{self._stamp}.{rest_ns // 1000:06d} "
+
+    def _put(self, line: bytes) -> None:
+        try:
+            self._size += os.write(self._fd, line)
+        except OSError:
+            pass  # nowhere left to say it
+
+    def _rotate(self) -> None:
+        second, rest_ns = divmod(time.time_ns(), 1_000_000_000)
+        stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(second))
+        backup = f"{self.path}.{stamp}.{rest_ns:09d}"
+        try:
+            os.rename(self.path, backup)
+            self.reopen()
+        except OSError as error:
+            self.size_limit *= 2
+            self._put(self._line("ERR", f"Unable to rotate {self.path} ({error}), next try at {self.size_limit}"))
+            return
+        self._put(self._line("INF", f'Rotated log, backup saved as "{backup}"'))
+        if self.files_max > 0:
+            self._purge()
+
+    def _purge(self) -> None:
+        directory, name = os.path.split(os.path.abspath(self.path))
+        backups = sorted(entry for entry in os.listdir(directory) if is_backup(entry, name))
+        for entry in backups[: max(0, len(backups) - (self.files_max - 1))]:
+            try:
+                os.unlink(os.path.join(directory, entry))
+            except OSError as error:
+                self._put(self._line("ERR", f'Unable to remove backup log file "{entry}" ({error})'))
+                return
+            self._put(self._line("INF", f'Purged log file "{entry}"'))
+
+
+def is_backup(entry: str, name: str) -> bool:
+    """Return whether directory entry `entry` is a rotated file of the log `name`."""
+    if not entry.startswith(name + "."):
+        return False
+    parts = entry[len(name) + 1 :].split(".")
+    return [len(part) for part in parts] == STAMP_DIGITS and all(part.isdigit() for part in parts)
+
+
+def configured_logger(options: Options) -> Logger:
+    """Return the log that `options` describe.
+
+    Raises:
+        OSError: the log file cannot be opened.
+    """
+    return Logger(
+        options.log_file,
+        show_time=options.logtime,
+        utc=options.logtime_utc,
+        debug=options.debug,
+        trace=options.trace,
+        size_limit=options.log_size_limit,
+        files_max=options.log_max_num,
+    )

@@ -1,0 +1,52 @@
+"""What this machine has: memory and disk, from which JetStream's limits follow where none are set."""
+
+from __future__ import annotations
+
+import os
+
+SHARE_PERCENT = 75
+MEMORY_FALLBACK = 256 * 1024 * 1024
+STORAGE_FALLBACK = 1024**4
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_for_streams() -> int:
+    """Return three quarters of the memory that this process may use."""
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return MEMORY_FALLBACK
+    return min([size, *_cgroup_limits()]) * SHARE_PERCENT // 100
+
+
+def _cgroup_limits() -> list[int]:
+    limits = []
+    for path in CGROUP_LIMITS:
+        try:
+            with open(path) as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdigit():  # else "max"
+            limits.append(int(text))
+    return limits
+
+
+def storage_for_streams(directory: str) -> int:
+    """Return three quarters of the free disk below `directory` or, while it does not exist, its parents."""
+    while not os.path.isdir(directory):
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return STORAGE_FALLBACK
+        directory = parent
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return STORAGE_FALLBACK
+    return disk.f_bavail * disk.f_frsize * SHARE_PERCENT // 100
+
+
+def store_directory(configured: str) -> str:
+    """Return where streams are kept: `jetstream` below the configured, or a temporary, directory."""
+    base = configured or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
+    return os.path.join(base, "jetstream")

@@ -1,0 +1,324 @@
+"""The server: the node, its listening ports, and the order in which they start and end.
+
+`run` is the command; `start` and `stop` are the same server inside another program, without signal handlers and
+allocator settings. The order of starting is that of the log lines, which test suites wait for: identity,
+configuration, monitoring, JetStream, clients, `Server is ready`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyjs.base.errors import PyjsError
+from pyjs.base.gotext import duration_text
+from pyjs.node import Node
+from pyjs.server import files
+from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.announce import announce_jetstream, announce_start
+from pyjs.server.clock import OsRng, SystemClock
+from pyjs.server.connection import Connection
+from pyjs.server.driver import Driver
+from pyjs.server.lame_duck import LameDuck
+from pyjs.server.listener import Listener
+from pyjs.server.logging import Logger, configured_logger
+
+if TYPE_CHECKING:
+    from pyjs.base.log import Log
+    from pyjs.config.options import Options
+    from pyjs.monitor.state import Monitored
+    from pyjs.server.http import HttpConnection
+
+CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
+WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its PONG
+
+
+class StartFailed(PyjsError):
+    """The server cannot start; the text is that of the fatal log line."""
+
+
+class Server:
+    """One server on the running event loop."""
+
+    def __init__(self, options: Options, log: Log | None = None) -> None:
+        self.options = options
+        self.log: Log = log if log is not None else _opened_log(options)
+        self.clock = SystemClock()
+        self.node: Node
+        self.driver: Driver
+        self.loop: asyncio.AbstractEventLoop
+        self.monitored: Monitored
+        self.lame_duck = LameDuck(self)
+        self.connections: set[Connection] = set()
+        self.http_connections: set[HttpConnection] = set()
+        self._client_listener: Listener | None = None
+        self._http_listener: Listener | None = None
+        self._stop_requested: asyncio.Future[None] | None = None
+        self._running = False
+
+    # -- the command -------------------------------------------------------------------------------------------
+    def run(self) -> int:
+        """Serve until a signal ends it; return the exit code of the command."""
+        from pyjs.server.process import tune_allocator
+
+        tune_allocator()
+        loop = new_event_loop()
+        try:
+            return loop.run_until_complete(self._serve())
+        finally:
+            loop.close()
+
+    async def _serve(self) -> int:
+        from pyjs.server import signals
+
+        loop = asyncio.get_running_loop()
+        self._stop_requested = loop.create_future()
+        signals.install(loop, self)
+        try:
+            await self.start()
+        except StartFailed as error:
+            self.log.fatal(str(error))
+            return 1
+        await self._stop_requested
+        await self.stop()
+        return 0
+
+    def request_stop(self) -> None:
+        """Let `run` end."""
+        if self._stop_requested is not None and not self._stop_requested.done():
+            self._stop_requested.set_result(None)
+
+    # -- starting ----------------------------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Start to serve; clients are accepted when it returns.
+
+        Raises:
+            StartFailed: a port, a file or the store directory cannot be used.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(self._uncaught)
+        self.node = Node(self.options, self.clock, OsRng(), _system_disk(), self.log)
+        self.driver = Driver(self.loop, self.node)
+        announce_start(self.log, self.node, self.options)
+        try:
+            self._write_pid_file()
+            self._start_monitoring()
+            self._start_jetstream()
+            self._start_clients()
+        except StartFailed:
+            await self._close_everything()
+            raise
+        self._running = True
+        self.write_ports_file()
+        self.log.info("Server is ready")
+        self.driver.wake()
+        self.loop.call_later(WARM_UP_AFTER_S, self._warm_up)
+
+    def _write_pid_file(self) -> None:
+        if not self.options.pid_file:
+            return
+        try:
+            files.write_pid_file(self.options.pid_file)
+        except OSError as error:
+            _fail(f"Could not write pidfile: open {self.options.pid_file}: {_reason(error)}")
+
+    def _start_monitoring(self) -> None:
+        options = self.options
+        if not options.http_port:
+            return
+        from pyjs.monitor.router import Router
+        from pyjs.monitor.state import Monitored
+        from pyjs.server.http import HttpConnection
+        from pyjs.server.process import SystemProcess
+
+        now_ns = self.clock.now_ns()
+        host = options.http_host or options.host
+        try:
+            sock = listen(host, options.http_port)
+        except ListenFailed as error:
+            _fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
+        self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
+        router = Router(self.monitored, self.clock, self.log)
+        self._http_listener = Listener(
+            self.loop, sock, lambda: HttpConnection(router.answer, self.http_connections), "Monitor", self.log
+        )
+        self._http_listener.start()
+        self.log.info(f"Starting http monitor on {host_port(host, self._http_listener.port)}")
+
+    def _start_jetstream(self) -> None:
+        if not self.options.jetstream.enabled:
+            return
+        started_ns = self.clock.now_ns()
+        self.log.info("Starting JetStream")
+        try:
+            self.node.start_jetstream()
+        except (PyjsError, OSError) as error:
+            _fail(f"Can't start JetStream: {error}")
+        self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
+
+    def _start_clients(self) -> None:
+        options = self.options
+        try:
+            sock = listen(options.host, options.port)
+        except ListenFailed as error:
+            where = host_port(options.host, max(options.port, 0))
+            _fail(f'Error listening on port: {where}, "{error}"')
+        self._client_listener = Listener(
+            self.loop, sock, lambda: Connection(self.driver, self.connections), "Client", self.log
+        )
+        self.node.port = self._client_listener.port
+        self._client_listener.start()
+        self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
+
+    def _warm_up(self) -> None:
+        """Load what the first management request needs, beside the loop."""
+        if self._running and self.node.jetstream is not None:
+            threading.Thread(target=_import_models, name="pyjs-warm-up", daemon=True).start()
+
+    # -- what others ask ---------------------------------------------------------------------------------------
+    @property
+    def client_port(self) -> int:
+        """Return the port that clients connect to."""
+        return self.node.port
+
+    @property
+    def monitor_port(self) -> int:
+        """Return the port of the monitoring endpoints, 0: there is none."""
+        return self._http_listener.port if self._http_listener is not None else 0
+
+    @property
+    def client_url(self) -> str:
+        """Return a URL that a client on this machine can use."""
+        return urls("nats", self.options.host, self.client_port)[0]
+
+    def write_ports_file(self) -> None:
+        """Write the ports file, if one is wanted."""
+        options = self.options
+        if not options.ports_file_dir:
+            return
+        listed = {"nats": urls("nats", options.host, self.client_port)}
+        if self.monitor_port:
+            listed["monitoring"] = urls("http", options.http_host or options.host, self.monitor_port)
+        try:
+            files.write_ports_file(options.ports_file_dir, listed)
+        except OSError as error:
+            path = files.ports_path(options.ports_file_dir)
+            self.log.error(f"Error writing ports file ({path}): {_reason(error)}")
+
+    def reload(self) -> None:
+        """Apply the configuration file as it is now."""
+        from pyjs.server.reload import reload
+
+        reload(self)
+
+    def apply_options(self, options: Options) -> None:
+        """Take over options that a reload has found good."""
+        self.options = options
+        self.node.apply_options(options)
+        if self.monitor_port:
+            self.monitored.options = options
+            self.monitored.config_loaded_at_ns = self.clock.now_ns()
+
+    def reopen_log(self) -> None:
+        """Open the log file again, after someone moved it away."""
+        if isinstance(self.log, Logger) and self.log.reopen():
+            self.log.info("File log re-opened")
+        else:
+            self.log.info("File log re-open ignored, not a file logger")
+
+    def change_log(self, log: Log) -> None:
+        """Log to `log` from now on."""
+        old, self.log, self.node.log = self.log, log, log
+        if isinstance(old, Logger):
+            old.close()
+
+    # -- ending ------------------------------------------------------------------------------------------------
+    def start_lame_duck(self) -> None:
+        """Send the clients elsewhere, then end."""
+        if self._running:
+            self.lame_duck.start()
+
+    def close_client_listener(self) -> None:
+        """Take no more clients."""
+        if self._client_listener is not None:
+            self._client_listener.close()
+
+    def stop_jetstream(self) -> None:
+        """Close the streams; what they hold is on disk."""
+        if self.node.jetstream is None:
+            return
+        self.log.info("Initiating JetStream Shutdown...")
+        self.node.jetstream.stop()
+        self.node.jetstream = None
+        self.log.info("JetStream Shutdown")
+
+    async def stop(self) -> None:
+        """Close the connections and the streams; the server can not be started again."""
+        if not self._running:
+            return
+        self._running = False
+        self.log.info("Initiating Shutdown...")
+        self.lame_duck.cancel()
+        await self._close_everything()
+        if self.options.ports_file_dir:
+            files.remove_ports_file(self.options.ports_file_dir)
+        self.log.info("Server Exiting..")
+
+    async def _close_everything(self) -> None:
+        self.close_client_listener()
+        if self._http_listener is not None:
+            self._http_listener.close()
+        self.driver.turn_now()
+        self.stop_jetstream()
+        self.node.stop()
+        self.driver.stop()
+        for http_connection in list(self.http_connections):
+            http_connection.close()
+        deadline = self.loop.time() + CLOSING_S
+        while (self.connections or self.http_connections) and self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """Log an exception that nothing else caught: the one edge where every exception is."""
+        import traceback
+
+        error = context.get("exception")
+        if isinstance(error, ConnectionError):
+            return  # a peer that went away in the middle of something
+        lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
+        self.log.error(f"{context.get('message')}\n{''.join(lines)}".rstrip())
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop, or the standard library's where uvloop is missing."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _system_disk() -> Any:
+    return None
+
+
+def _opened_log(options: Options) -> Logger:
+    try:
+        return configured_logger(options)
+    except OSError as error:
+        raise SystemExit(f"error opening file: open {options.log_file}: {_reason(error)}") from None
+
+
+def _fail(text: str) -> NoReturn:
+    raise StartFailed(text) from None
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _import_models() -> None:
+    import pyjs.jetstream.models

@@ -1,0 +1,70 @@
+"""Sequences of one store: dense segments of fixed-width entries, with a bit for each that is gone."""
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    PRESENCE_WORDS = 64
+    PRESENCE_MASK = 4095
+
+cdef struct Entry:              # 40 bytes, as in an .idx file
+    uint64_t seq
+    int64_t ts
+    uint32_t offset             # of the record in its segment file
+    uint32_t size               # headers + payload
+    uint32_t header_len
+    uint16_t subject_len
+    uint16_t flags              # ENTRY_...
+    uint32_t subject_id
+    uint32_t prev               # seq - sequence of the subject's message before; 0: none, or too far
+
+cdef enum:
+    ENTRY_MSG = 1               # 0: a sequence without a message
+    ENTRY_EXTENDED = 2          # the record carries term and index before the subject
+
+cdef struct Segment:
+    uint64_t base               # sequence of entries[0]
+    uint32_t n                  # entries
+    uint32_t cap
+    uint32_t live
+    uint32_t number             # of the file
+    uint64_t live_bytes         # nats-server's arithmetic
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t end                # file: where the next record goes
+    Entry* entries
+    uint64_t* dead              # one bit per entry; NULL only while n is 0
+    char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
+    const char* data            # file: the map, NULL until something is read
+    bint mapped                 # `entries` belongs to a map of the .idx file
+    bint sealed
+    bint in_memory              # `bodies` grows along
+    uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
+
+cdef struct SeqIndex:
+    Segment** segments          # ascending bases, no overlap
+    size_t n
+    size_t cap
+    size_t hot                  # where the last search ended
+
+cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
+    return (s.dead[i >> 6] >> (i & 63)) & 1
+
+cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
+    return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
+
+cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
+cdef void segment_free(Segment* s, bint bodies) noexcept nogil
+cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
+cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
+cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
+cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i
+
+cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
+cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # the segment itself stays the caller's
+cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil
+cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil      # first segment that ends after seq; n: none
+cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none
+cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil    # NULL: absent or dead
+cdef uint64_t index_next_live(SeqIndex* x, uint64_t seq) noexcept nogil     # >= seq; 0: none
+cdef uint64_t index_prev_live(SeqIndex* x, uint64_t seq) noexcept nogil     # <= seq; 0: none
+cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil
+cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil  # first live with a time >= ts; 0: none

@@ -1,0 +1,237 @@
+"""Sequences of one store: where each message is, and which are gone.
+
+Knows nothing of subjects' names, files or memory of bodies. A segment covers the sequences base .. base + n - 1
+without a hole: a sequence that never held a message is an entry that is dead from the start. Segments ascend
+and may leave holes between them. Removing a message sets one bit; entries of sealed segments never change, so
+that they may live in a read-only map.
+
+Compiled because every append, load and search of a consumer comes through here (benchmarks/store_micro.py).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memmove, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef extern from *:
+    int ctz "__builtin_ctzll"(unsigned long long) nogil
+    int clz "__builtin_clzll"(unsigned long long) nogil
+    int popcount "__builtin_popcountll"(unsigned long long) nogil
+
+
+cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil:
+    cdef Segment* s = <Segment*> calloc(1, sizeof(Segment))
+    if s != NULL:
+        s.base = base
+        s.number = number
+    return s
+
+
+cdef void segment_free(Segment* s, bint bodies) noexcept nogil:
+    cdef uint32_t i
+    if bodies and s.bodies != NULL:
+        for i in range(s.n):
+            free(s.bodies[i])
+    free(s.bodies)
+    if not s.mapped:
+        free(s.entries)
+    free(s.dead)
+    free(s)
+
+
+cdef bint segment_grow(Segment* s) noexcept nogil:
+    cdef uint32_t cap = s.cap * 2 if s.cap else 64
+    cdef void* entries = realloc(s.entries, cap * sizeof(Entry))
+    if entries == NULL:
+        return 0
+    s.entries = <Entry*> entries
+    cdef void* dead = realloc(s.dead, cap >> 3)
+    cdef void* bodies
+    if dead == NULL:
+        return 0
+    s.dead = <uint64_t*> dead
+    memset(<char*> dead + (s.cap >> 3), 0, (cap - s.cap) >> 3)
+    if s.in_memory:
+        bodies = realloc(s.bodies, cap * sizeof(char*))
+        if bodies == NULL:
+            return 0
+        s.bodies = <char**> bodies
+        memset(s.bodies + s.cap, 0, (cap - s.cap) * sizeof(char*))
+    s.cap = cap
+    return 1
+
+
+cdef Entry* segment_add(Segment* s) noexcept nogil:
+    if s.n == s.cap and not segment_grow(s):
+        return NULL
+    s.n += 1
+    return &s.entries[s.n - 1]
+
+
+cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil:
+    s.dead[i >> 6] |= <uint64_t> 1 << (i & 63)
+
+
+cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil:
+    cdef uint32_t word = i >> 6
+    cdef uint64_t bits
+    if i >= s.n:
+        return s.n
+    bits = ~s.dead[word] & (~<uint64_t> 0 << (i & 63))
+    while bits == 0:
+        word += 1
+        if word << 6 >= s.n:
+            return s.n
+        bits = ~s.dead[word]
+    i = (word << 6) + ctz(bits)
+    return i if i < s.n else s.n
+
+
+cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil:
+    cdef uint64_t count = 0
+    cdef uint32_t word, words = (s.n + 63) >> 6
+    if i >= s.n:
+        return 0
+    if i == 0:
+        return s.live
+    for word in range(i >> 6, words):
+        count += popcount(s.dead[word])
+    # Bits below i in its word were counted too.
+    count -= popcount(s.dead[i >> 6] & ~(~<uint64_t> 0 << (i & 63)))
+    return s.n - i - count
+
+
+cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil:
+    cdef size_t cap
+    cdef void* segments
+    if x.n == x.cap:
+        cap = x.cap * 2 if x.cap else 4
+        segments = realloc(x.segments, cap * sizeof(Segment*))
+        if segments == NULL:
+            return -1
+        x.segments = <Segment**> segments
+        x.cap = cap
+    x.segments[x.n] = s
+    x.n += 1
+    return 0
+
+
+cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil:
+    memmove(x.segments + at, x.segments + at + 1, (x.n - at - 1) * sizeof(Segment*))
+    x.n -= 1
+    x.hot = 0
+
+
+cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil:
+    cdef size_t i
+    for i in range(x.n):
+        segment_free(x.segments[i], bodies)
+    free(x.segments)
+    memset(x, 0, sizeof(SeqIndex))
+
+
+cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef size_t low = 0, high = x.n, mid
+    cdef Segment* s
+    if x.hot < x.n:
+        s = x.segments[x.hot]
+        if seq >= s.base and seq < s.base + s.n:
+            return x.hot
+    while low < high:
+        mid = (low + high) >> 1
+        s = x.segments[mid]
+        if s.base + s.n <= seq:
+            low = mid + 1
+        else:
+            high = mid
+    x.hot = low
+    return low
+
+
+cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef size_t at = index_at(x, seq)
+    if at == x.n or x.segments[at].base > seq:
+        return NULL
+    return x.segments[at]
+
+
+cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef Segment* s = index_find(x, seq)
+    if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+        return NULL
+    return &s.entries[seq - s.base]
+
+
+cdef uint64_t index_next_live(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef size_t at = index_at(x, seq)
+    cdef uint32_t i
+    cdef Segment* s
+    while at < x.n:
+        s = x.segments[at]
+        if s.live:
+            i = segment_next_live(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
+            if i < s.n:
+                return s.base + i
+        at += 1
+    return 0
+
+
+cdef uint64_t index_prev_live(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef size_t at = index_at(x, seq)
+    cdef uint32_t i, word
+    cdef uint64_t bits
+    cdef Segment* s
+    if at == x.n or x.segments[at].base > seq:
+        if at == 0:
+            return 0
+        at -= 1
+    while True:
+        s = x.segments[at]
+        if s.live:
+            i = s.n - 1 if seq - s.base >= s.n else <uint32_t> (seq - s.base)
+            word = i >> 6
+            bits = ~s.dead[word] & (~<uint64_t> 0 >> (63 - (i & 63)))
+            while bits == 0 and word > 0:
+                word -= 1
+                bits = ~s.dead[word]
+            if bits:
+                return s.base + (word << 6) + (63 - clz(bits))
+        if at == 0:
+            return 0
+        at -= 1
+
+
+cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil:
+    cdef size_t at = index_at(x, seq)
+    cdef uint64_t count = 0
+    cdef Segment* s
+    while at < x.n:
+        s = x.segments[at]
+        count += segment_count_from(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
+        at += 1
+    return count
+
+
+cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil:
+    cdef size_t low = 0, high = x.n, mid
+    cdef uint32_t first, last, i
+    cdef Segment* s
+    while low < high:
+        mid = (low + high) >> 1
+        if x.segments[mid].last_ts < ts:
+            low = mid + 1
+        else:
+            high = mid
+    if low == x.n:
+        return 0
+    s = x.segments[low]
+    first, last = 0, s.n
+    while first < last:
+        i = (first + last) >> 1
+        if s.entries[i].ts < ts:
+            first = i + 1
+        else:
+            last = i
+    return index_next_live(x, s.base + first)

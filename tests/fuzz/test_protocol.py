@@ -1,0 +1,56 @@
+"""Mutated protocol sequences: nothing crashes, no session, subscription or memory stays behind.
+
+PYJS_FUZZ_CASES and PYJS_FUZZ_SEED choose how many and which; `make fuzz` runs a million.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+from tests.fuzz.mutate import case, cases
+from tests.support.node import NodeFixture, options_with_store
+
+CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000"))
+SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
+GROWTH_MAX = 48 << 20  # bytes over the warm state; one leaked kilobyte per case would be twice that
+
+
+def run_case(node: NodeFixture, reads: list[bytes]) -> bytes:
+    """Play one connection and return what it was sent."""
+    client = node.client(connect=None)
+    for read in reads:
+        if not client.session.receive_data(read):
+            break
+        node.turn()
+    client.session.connection_lost()
+    node.turn()
+    return client.take()
+
+
+def test_mutated_sequences_leave_nothing_behind(tmp_path: Path) -> None:
+    options = options_with_store(tmp_path)
+    options.max_closed_clients = 10
+    node = NodeFixture(options)
+    node.node.start_jetstream()
+    subscriptions = len(node.node.accounts["$G"].subs)
+    warm = 0
+    for number, reads in cases(SEED, CASES):
+        run_case(node, reads)
+        if number == CASES // 10:
+            warm = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            subscriptions = len(node.node.accounts["$G"].subs)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - warm
+    assert node.node.sessions == {}
+    assert len(node.node.accounts["$G"].subs) <= subscriptions + 8
+    assert grown < GROWTH_MAX
+    errors = [text for level, text in node.log.lines if "Traceback" in text or "unexpected" in text]
+    assert errors == []
+
+
+def test_the_reply_does_not_depend_on_how_the_bytes_were_cut() -> None:
+    for number in range(500):
+        reads = case(SEED + 1, number)
+        whole, cut = NodeFixture(), NodeFixture()
+        assert run_case(whole, [b"".join(reads)]) == run_case(cut, reads), number

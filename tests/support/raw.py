@@ -1,0 +1,80 @@
+"""A blocking NATS client in as few lines as the tests need: bytes out, frames in."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
+
+
+class RawClient:
+    """One connection; every wait has a deadline."""
+
+    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._data = b""
+        self._inbox = 0
+        self.send(CONNECT + b"PING\r\n")
+        self.read_until(b"PONG\r\n")
+        self.send(b"SUB _INBOX.raw.> 1\r\n")
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def fence(self) -> None:
+        """Wait until the server has taken everything sent so far."""
+        self.send(b"PING\r\n")
+        self.read_until(b"PONG\r\n")
+
+    def read_until(self, mark: bytes) -> bytes:
+        """Return what comes before `mark`; what comes behind stays."""
+        while mark not in self._data:
+            self._more()
+        head, _, self._data = self._data.partition(mark)
+        return head
+
+    def frames(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
+        """Yield (subject, reply, headers, payload) of message after message."""
+        while True:
+            line = self.read_until(b"\r\n")
+            words = line.split()
+            if not words or words[0] not in (b"MSG", b"HMSG"):
+                continue
+            size = int(words[-1])
+            head = int(words[-2]) if words[0] == b"HMSG" else 0
+            reply = words[3] if len(words) > (5 if words[0] == b"HMSG" else 4) else b""
+            while len(self._data) < size + 2:
+                self._more()
+            body, self._data = self._data[:size], self._data[size + 2 :]
+            yield words[1], reply, body[:head], body[head:]
+
+    def request(self, subject: bytes, payload: bytes = b"") -> bytes:
+        """Publish with an inbox and return the payload of the answer."""
+        self._inbox += 1
+        inbox = b"_INBOX.raw.rq%d" % self._inbox
+        self.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(payload), payload))
+        for answered, _, _, body in self.frames():
+            if answered == inbox:
+                return body
+        raise AssertionError("unreachable: frames() ends with an error")
+
+    def api(self, name: str, **body: Any) -> dict[str, Any]:
+        """Call $JS.API.<name> and return the answer, which must not be an error."""
+        answer: dict[str, Any] = json.loads(
+            self.request(b"$JS.API." + name.encode(), json.dumps(body).encode() if body else b"")
+        )
+        assert "error" not in answer, answer
+        return answer
+
+    def _more(self) -> None:
+        data = self._socket.recv(1 << 20)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._data += data

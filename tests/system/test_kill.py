@@ -1,0 +1,92 @@
+"""kill -9 in the middle of a burst: every acknowledged message is there, in order, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+from tests.conformance.harness.process import ServerProcess
+from tests.support.raw import RawClient
+
+StartServer = Callable[..., ServerProcess]
+MESSAGES = 100_000
+CYCLES = int(os.environ.get("PYJS_KILL_CYCLES", "20"))
+KILL_AFTER_ACKS = [500, 20_000, 45_000, 70_000, 90_000]
+
+
+def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> dict[int, int]:
+    """Publish MESSAGES numbered from `first`; kill after so many acks. Returns {number: acknowledged seq}."""
+    client = RawClient(server.port)
+    pad = b"x" * 112
+    burst = b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in range(first, first + MESSAGES))
+
+    def send() -> None:
+        try:
+            client.send(burst)
+        except OSError:
+            return  # the server is gone, as intended
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    acks: dict[int, int] = {}
+    try:
+        for subject, _, _, body in client.frames():
+            acks[int(subject.rpartition(b".")[2])] = json.loads(body)["seq"]
+            if len(acks) == kill_after:
+                server.kill()
+    except OSError:
+        sender.join()
+    client.close()
+    return acks
+
+
+def stored(server: ServerProcess) -> list[tuple[int, int]]:
+    """Return (seq, number) of every message of the stream, read through a pull consumer."""
+    client = RawClient(server.port)
+    state = client.api("STREAM.INFO.BURST")["state"]
+    name = client.api(
+        "CONSUMER.CREATE.BURST", stream_name="BURST", config={"ack_policy": "none", "deliver_policy": "all"}
+    )["name"]
+    found: list[tuple[int, int]] = []
+    frames = client.frames()
+    while len(found) < state["messages"]:
+        batch = min(10_000, state["messages"] - len(found))
+        client.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.BURST.%b _INBOX.raw.n %d\r\n%d\r\n" % (
+            name.encode(), len(str(batch)), batch))
+        for _ in range(batch):
+            _, reply, _, payload = next(frames)
+            found.append((int(reply.split(b".")[5]), int(payload[:16])))
+    client.close()
+    assert found[-1][0] == state["last_seq"]
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("storage", ["file"])
+def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, storage: str) -> None:
+    server = start_server()
+    client = RawClient(server.port)
+    client.api("STREAM.CREATE.BURST", name="BURST", subjects=["burst"], storage=storage)
+    client.close()
+    acknowledged: dict[int, int] = {}
+    for cycle in range(CYCLES):
+        if cycle % 5 == 0 and cycle:
+            client = RawClient(server.port)
+            client.api("STREAM.PURGE.BURST")
+            client.close()
+            acknowledged.clear()
+        kill_after = KILL_AFTER_ACKS[cycle % len(KILL_AFTER_ACKS)]
+
+        acknowledged |= publish_until_killed(server, cycle * MESSAGES, kill_after)
+        server.start()
+
+        messages = stored(server)
+        seqs = [seq for seq, _ in messages]
+        numbers = [number for _, number in messages]
+        by_number = {number: seq for seq, number in messages}
+        assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+        assert numbers == sorted(set(numbers))
+        assert {n: by_number.get(n) for n in acknowledged} == acknowledged
