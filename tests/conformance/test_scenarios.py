@@ -52,6 +52,7 @@ if PEER is not None:
         peer, ours = _both(script, tmp_path)
         # when
         timeouts = [f for frames in peer["connections"].values() for f in frames if f["op"] == "timeout"]
+        timeouts += [answer for answer in peer["http"] if "failed" in answer]
         found = differences(peer, ours, script.text)
         # then
         assert not timeouts, f"the script waits for what the peer does not send: {timeouts}"

@@ -15,7 +15,7 @@ from .compare import differences
 from .masks import Masker
 from .player import play
 from .process import ServerFailed, our_command, peer_command
-from .script import Script, load
+from .script import Script, ScriptError, load
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
@@ -71,8 +71,8 @@ def _timeouts(recording: dict[str, Any]) -> list[str]:
 def _against_ours(script: Script, recording: dict[str, Any]) -> list[str]:
     try:
         return differences(recording, _run(script, our_command()), script.text)
-    except ServerFailed as error:
-        return [str(error)[-300:]]
+    except (ServerFailed, ScriptError, OSError) as error:
+        return [f"{type(error).__name__}: {str(error)[-300:]}"]
 
 
 def _run(script: Script, command: list[str]) -> dict[str, Any]:

@@ -41,7 +41,6 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "pinned_client_id": ("nuid", _NUID),
     "version": ("version", _VERSION),
     "go": ("version", _TOKEN),
-    "git_commit": ("version", _TOKEN),
     **dict.fromkeys(_TIMES + _MORE_TIMES, ("time", _TIME)),
     **dict.fromkeys(_DURATIONS, ("duration", _DURATION)),
 }
@@ -58,8 +57,9 @@ NUMBERS: dict[str, str] = {
 }
 # names of consumers that the server may have made up
 CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
-# INFO fields that only one of the servers has, by design (docs/compatibility.md)
-OWN_INFO_FIELDS = frozenset({"pyjs_version"})
+# parts of the version that a server may have or not, where it introduces itself (INFO, /varz): the commit
+# it was built from, and our own version beside the one we are compatible with
+BUILD_FIELDS = frozenset({"git_commit", "pyjs_version"})
 IDS = frozenset({"server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control"})
 
 
@@ -79,10 +79,7 @@ class Masker:
         }
 
     def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
-        masked = {key: self._frame_field(key, value) for key, value in frame.items()}
-        if frame.get("op") == "INFO" and isinstance(masked.get("info"), dict):
-            masked["info"] = {k: v for k, v in masked["info"].items() if k not in OWN_INFO_FIELDS}
-        return masked
+        return {key: self._frame_field(key, value) for key, value in frame.items()}
 
     def _frame_field(self, key: str, value: Any) -> Any:
         if key in ("subject", "reply") and isinstance(value, str):
@@ -97,7 +94,8 @@ class Masker:
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._value(key, inner) for key, inner in value.items()}
+            left_out = BUILD_FIELDS if "server_id" in value else ()
+            return {key: self._value(key, inner) for key, inner in value.items() if key not in left_out}
         if isinstance(value, list):
             return [self._value(name, inner) for inner in value]
         if isinstance(value, str):
