@@ -350,7 +350,10 @@ def shape(value: Any, kept: frozenset[str], path: str) -> Any:
         return {key: shape(inner, kept, f"{path}.{key}".lstrip(".")) for key, inner in value.items()}
     if isinstance(value, list):
         return [shape(inner, kept, path) for inner in value]
-    return f"({'number' if isinstance(value, float) else type(value).__name__})"
+    kind = (
+        "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+    )
+    return f"({kind})"
 
 
 def _publication(text: str, inbox: str | None) -> bytes:
