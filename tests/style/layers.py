@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes",),
     ("json_scan", "json_strict", "times"),
-    ("options", "config", "models", "stream_rules"),
+    ("options", "config", "models", "stream_rules", "message_ttl"),
     ("consumer_config", "consumer_models", "consumer_rules", "pull_request", "publish_errors"),
     ("waiting", "pending", "ack_token", "consumer_log"),
     ("usage", "dedupe", "pub_headers", "answers", "expiry", "stream_consumer"),
