@@ -67,7 +67,13 @@ CONSUMER_CONFIG = Struct(
         "metadata": STRING_MAP,
         "pause_until": TIME,
         "priority_groups": STRINGS,
-        "priority_policy": enum("none", "overflow", "pinned_client", "prioritized"),
+        "priority_policy": enum(
+            "none",
+            "overflow",
+            "pinned_client",
+            "prioritized",
+            unknown_text="unknown priority policy: {raw}",
+        ),
         "priority_timeout": DURATION,
     },
 )
@@ -77,7 +83,7 @@ CREATE_REQUEST = Struct(
     {
         "stream_name": STRING,
         "config": struct(CONSUMER_CONFIG),
-        "action": enum("", "create", "update"),
+        "action": enum("", "create", "update", unknown_text="unknown consumer action: {raw}"),
         "pedantic": BOOL,
     },
 )

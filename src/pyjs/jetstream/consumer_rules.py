@@ -80,7 +80,7 @@ def normalised(
     if config.max_ack_pending == 0:
         changes["max_ack_pending"] = _max_ack_pending(config, stream, limits, pedantic)
     if config.inactive_threshold_ns == 0:
-        changes["inactive_threshold_ns"] = _inactive_threshold(config, stream, pedantic)
+        changes["inactive_threshold_ns"] = _inactive_threshold(stream, pedantic)
     if not config.push and config.max_batch == 0 and limits.server_max_request_batch > 0:
         if pedantic:
             raise errcodes.PEDANTIC.error(
@@ -134,14 +134,22 @@ def _max_ack_pending(
     return min([ACK_PENDING_DEFAULT, *(limit for limit in allowed if limit > 0)])
 
 
-def _inactive_threshold(config: ConsumerConfig, stream: StreamTraits, pedantic: bool) -> int:
-    if stream.limit_inactive_threshold_ns > 0:
-        if pedantic:
-            raise errcodes.PEDANTIC.error(
-                err="inactive_threshold must be set if it's configured in stream limits"
-            )
-        return stream.limit_inactive_threshold_ns
-    return 0 if config.durable else INACTIVE_THRESHOLD_DEFAULT_NS
+def _inactive_threshold(stream: StreamTraits, pedantic: bool) -> int:
+    if stream.limit_inactive_threshold_ns > 0 and pedantic:
+        raise errcodes.PEDANTIC.error(
+            err="inactive_threshold must be set if it's configured in stream limits"
+        )
+    return max(stream.limit_inactive_threshold_ns, 0)
+
+
+def mortal(config: ConsumerConfig) -> ConsumerConfig:
+    """Return `config` with the threshold that every ephemeral consumer has.
+
+    Not part of `normalised`: the peer compares a repeated request with what it keeps before filling this in.
+    """
+    if config.durable or config.inactive_threshold_ns:
+        return config
+    return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
 
 
 def check(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:

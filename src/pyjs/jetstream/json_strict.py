@@ -202,7 +202,7 @@ class _Reader:
             return value
         if kind.unknown_text:
             if type(value) is str:
-                raise JsonFault(kind.unknown_text)
+                raise JsonFault(kind.unknown_text.replace("{raw}", self._raw(path)))
             raise JsonFault(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
         raise JsonFault(f"can not unmarshal {_go_quoted(self._raw(path))}")
 

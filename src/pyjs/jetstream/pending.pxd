@@ -36,6 +36,7 @@ cdef class PendingAcks:
     cdef int64_t* waits         # ns per backoff step
     cdef uint32_t n_waits
 
+    cdef int reserve(self) noexcept nogil       # room for one more, so that track can not fail; -1: no memory
     cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: not pending
     cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
@@ -43,6 +44,7 @@ cdef class PendingAcks:
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
     cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
     cdef void clear(self) noexcept nogil

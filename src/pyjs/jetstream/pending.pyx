@@ -116,8 +116,6 @@ cdef class PendingAcks:
         if i:
             self.free = self.entries[i].after
             return i
-        if self.used == self.capacity and self.grow() < 0:
-            return 0
         self.used += 1
         return self.used - 1
 
@@ -184,16 +182,21 @@ cdef class PendingAcks:
 
     # -- deliveries and acks ---------------------------------------------------------------------------------------
 
+    cdef int reserve(self) noexcept nogil:
+        if (self.count + 1) * 2 > self.bucket_mask and self.rehash((self.bucket_mask + 1) * 2) < 0:
+            return -1
+        if self.free == 0 and self.used == self.capacity:
+            return self.grow()
+        return 0
+
     cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
         """Note the first delivery of `seq`, which is above all others."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* e
-        if (self.count + 1) * 2 > self.bucket_mask and self.rehash((self.bucket_mask + 1) * 2) < 0:
+        if self.reserve() < 0:
             return 0
         i = self.allocate()
-        if i == 0:
-            return 0
         e = &self.entries[i]
         e.seq = seq
         e.cseq = cseq
@@ -290,6 +293,10 @@ cdef class PendingAcks:
             ends.head = i
 
     # -- deadlines -------------------------------------------------------------------------------------------------
+
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
     cdef int64_t next_due(self) noexcept nogil:
         cdef int64_t best = 0

@@ -17,10 +17,10 @@ from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.direct_seat import DirectSeat
-from pyjs.jetstream.api.level import needs_higher_level
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.stream import Stream
 from pyjs.subjects.sublist import Subscription
 

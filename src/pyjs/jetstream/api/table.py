@@ -6,7 +6,9 @@ take publishes: a start need not wait for it.
 
 from __future__ import annotations
 
-from pyjs.jetstream.api import account, messages, streams
+from pyjs.jetstream.api import account, consumers, messages, streams
 from pyjs.jetstream.api.endpoint import Endpoint
 
-ENDPOINTS: tuple[Endpoint, ...] = (*account.ENDPOINTS, *streams.ENDPOINTS, *messages.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *account.ENDPOINTS, *streams.ENDPOINTS, *consumers.ENDPOINTS, *messages.ENDPOINTS,
+)
