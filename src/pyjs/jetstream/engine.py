@@ -185,12 +185,8 @@ class JetStream:
         """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
         for config, created_ns, store in self.files.recover():
             stream = self._open(config, store, created_ns)
-<<<<<<< HEAD
             stream.relearn(self.shared.clock.now_ns())
-=======
-            stream.rebuild_dedupe(self.shared.clock.now_ns())
             consumers.recover(self, stream)
->>>>>>> main
             if self.observer is not None:
                 self.observer.stream_opened(stream, recovered=True)
 
@@ -213,6 +209,7 @@ class JetStream:
         head = _ack_head(config.name, self.options.domain)
         expiry = Expiry(self.shared.timers)
         stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry)
+        stream.sync_always = self.options.sync_always and config.storage == FILE
         self.streams[config.name] = stream
         self._reserve(config, 1)
         self._subscribe(stream, config.subjects)
