@@ -3,6 +3,7 @@ from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.store_sync import StoreSync
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
 from pyjs.store.store import StreamStore
@@ -31,6 +32,7 @@ class Stream(Sink):
         server_usage: Usage,
         ack_head: bytes,
         expiry: Expiry,
+        sync: StoreSync | None = None,
     ) -> None: ...
     def configure(self, config: StreamConfig) -> None: ...
     def commit(self) -> None: ...
