@@ -307,12 +307,12 @@ cdef class Consumer(ConsumerCore):
         self.mark_dirty()
 
     def check_interest(self) -> None:
-        """Find out whether anybody listens on the deliver subject."""
+        """Find out whether anybody listens on the deliver subject: a wildcard that matches it does not count."""
         self.interest_changed = False
         group = self.config.deliver_group.encode()
         was, self.bound = self.bound, False
         for subscription in self.account.subs.match(self.deliver_subject):
-            if subscription.queue == group:
+            if subscription.subject == self.deliver_subject and subscription.queue == group:
                 self.bound = True
         if was and not self.bound:
             self.unbound_at = self.turn.now
