@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup peer-suite fuzz asan clean
+.PHONY: help serve test check build dev bench startup peer-suite fuzz soak asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -37,16 +37,20 @@ check: dev format lint types stubtest layers tidy share ## format, lint, types, 
 fuzz: dev ## a million mutated protocol sequences
 	PYJS_FUZZ_CASES=$(or $(CASES),1000000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
 
+soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
+	PYJS_FUZZ_CASES=10000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
+
 asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
-	$(PY) -m benchmarks $(ARGS)
+	$(PY) benchmarks/run.py $(ARGS)
 
 startup: build ## exec to PONG beside bare Python and nats-server
-	$(PY) -m benchmarks.startup $(ARGS)
+	$(PY) benchmarks/startup.py $(ARGS)
 
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
+	$(PIP) aiohttp nkeys
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
 # -- the parts of check ------------------------------------------------------------------------------------------

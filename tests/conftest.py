@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,13 +15,19 @@ seconds: Counter[str] = Counter()
 counts: Counter[str] = Counter()
 
 
-def stale_modules(src: Path) -> list[str]:
-    """Return the modules below `src` that were not compiled from their source of today."""
+def load_build(src: Path) -> ModuleType:
+    """Return pyjs_build as a module; it is not installed."""
     spec = importlib.util.spec_from_file_location("pyjs_build", src / "pyjs_build.py")
     assert spec
     assert spec.loader
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
+    return build
+
+
+def stale_modules(src: Path) -> list[str]:
+    """Return the modules below `src` that were not compiled from their source of today."""
+    build = load_build(src)
     stale = []
     for pyx in build.pyx_files(src):
         digest = build.source_hash(pyx, src).encode()
@@ -41,7 +48,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add the report's time to its group, the folder below tests/."""
-    group = Path(report.nodeid.partition("::")[0]).parts[1]
+    group = report.nodeid.partition("::")[0].split("/")[1]
     seconds[group] += report.duration
     counts[group] += report.when == "call"
 

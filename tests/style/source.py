@@ -7,6 +7,7 @@ brackets, blocks told by indentation. That is exact for code that ruff and cytho
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,8 @@ BLOCK = re.compile(r"(?:async\s+)?(?:if|for|while|try|with|match)\b.*:$")
 GIL_BLOCK = re.compile(r"with\s+(?:no)?gil(?:\(.*\))?:$")
 IMPORT_FROM = re.compile(r"from\s+([\w.]+)\s+c?import\s+([\w\s,.*()]+)$")
 IMPORT = re.compile(r"c?import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*)$")
+
+TYPING = re.compile(r"if\s+(?:typing\.)?TYPE_CHECKING:$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Import:
     name: str  # imported from it, "" for a plain import
     number: int
     indent: int  # 0: at import time
+    typing_only: bool = False  # under `if TYPE_CHECKING:`
 
 
 class Source:
@@ -102,14 +106,15 @@ class Source:
     @cached_property
     def imports(self) -> list[Import]:
         """Every module named by an import or cimport, wherever it stands."""
-        found = []
+        found: list[Import] = []
+        typing_indent: int | None = None
         for line in self.lines:
-            if match := IMPORT_FROM.match(line.text):
-                names = (part.split(" as ")[0].strip(" ()") for part in match[2].split(","))
-                found.extend(Import(match[1], name, line.number, line.indent) for name in names if name)
-            elif match := IMPORT.match(line.text):
-                names = (part.split(" as ")[0].strip() for part in match[1].split(","))
-                found.extend(Import(name, "", line.number, line.indent) for name in names)
+            if typing_indent is not None and line.indent <= typing_indent:
+                typing_indent = None
+            if TYPING.match(line.text):
+                typing_indent = line.indent
+            place = (line.number, line.indent, typing_indent is not None)
+            found.extend(Import(module, name, *place) for module, name in _imported(line.text))
         return found
 
     def _function(self, at: int) -> Function:
@@ -138,6 +143,14 @@ def _blank(match: re.Match[str]) -> str:
     quotes = '""' if token[0] != "#" else ""
     newlines = token.count("\n")
     return quotes + "\n" * newlines if newlines else quotes.ljust(len(token))
+
+
+def _imported(text: str) -> Iterator[tuple[str, str]]:
+    if match := IMPORT_FROM.match(text):
+        names = (part.split(" as ")[0].strip(" ()") for part in match[2].split(","))
+        yield from ((match[1], name) for name in names if name)
+    elif match := IMPORT.match(text):
+        yield from ((part.split(" as ")[0].strip(), "") for part in match[1].split(","))
 
 
 def _starts_function(text: str) -> bool:

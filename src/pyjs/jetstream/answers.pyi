@@ -1,4 +1,6 @@
+from typing import Self
+
 SOURCE_HASH: bytes
 
 class Answers:
-    def __init__(self, head: bytes) -> None: ...
+    def __new__(cls, head: bytes) -> Self: ...

@@ -9,8 +9,6 @@ Source: the error table of nats-server 2.15 (`server/errors.json`), texts compar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 
 class ApiError(Exception):
     """A request that is refused; becomes the `error` object of a response or of a PubAck."""
@@ -26,13 +24,15 @@ class ApiError(Exception):
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
-@dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """One row of the table; `error` fills its text."""
+    """One row of the table; `error` fills its text. No dataclass: 227 of them are made at every start."""
 
-    err_code: int
-    code: int
-    template: str  # str.format fields for what varies
+    __slots__ = ("code", "err_code", "template")
+
+    def __init__(self, err_code: int, code: int, template: str) -> None:
+        self.err_code = err_code
+        self.code = code
+        self.template = template  # str.format fields for what varies
 
     def error(self, **values: object) -> ApiError:
         """Return the error to raise; `values` are the fields of the template."""

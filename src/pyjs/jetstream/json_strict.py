@@ -14,7 +14,6 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -36,15 +35,16 @@ _INT_RANGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Struct:
     """An object with named fields; `name` is how error texts call it."""
 
-    name: str
-    fields: dict[str, Kind]
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str, fields: dict[str, Kind]) -> None:
+        self.name = name
+        self.fields = fields
 
 
-@dataclass(frozen=True, slots=True)
 class Kind:
     """What a field holds.
 
@@ -52,12 +52,25 @@ class Kind:
     or "map"; `shown` is its name in error texts where that differs.
     """
 
-    name: str
-    shown: str = ""
-    item: Kind | None = None  # of list and map
-    struct: Struct | None = None
-    words: tuple[str, ...] = ()  # of enum
-    unknown_text: str = ""  # enum: the error text for an unknown word, {raw} is it; "" is the common form
+    __slots__ = ("item", "name", "shown", "struct", "unknown_text", "words")
+
+    def __init__(
+        self,
+        name: str,
+        shown: str = "",
+        item: Kind | None = None,
+        struct: Struct | None = None,
+        words: tuple[str, ...] = (),
+        unknown_text: str = "",
+    ) -> None:
+        self.name = name
+        self.shown = shown
+        self.item = item  # of list and map
+        self.struct = struct
+        self.words = words  # of enum
+        self.unknown_text = (
+            unknown_text  # enum: the whole error text for an unknown word; "" is the common form
+        )
 
     def title(self) -> str:
         """Return the kind's name in error texts."""

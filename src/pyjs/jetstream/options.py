@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream that sets no limit of its own
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class AccountLimits:
     """JetStream limits of one account."""
 
@@ -29,7 +29,7 @@ class AccountLimits:
     max_bytes_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class JetStreamOptions:
     """The `jetstream` block."""
 

@@ -16,8 +16,6 @@ from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT
-from pyjs.jetstream.api import account as account_api
-from pyjs.jetstream.api import consumers, messages, streams
 from pyjs.jetstream.api.router import Router
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.engine import JetStream, Shared
@@ -28,8 +26,6 @@ from pyjs.jetstream.usage import Usage
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
-
-ENDPOINTS = (*account_api.ENDPOINTS, *streams.ENDPOINTS, *consumers.ENDPOINTS, *messages.ENDPOINTS)
 
 
 class ServiceHost(Protocol):
@@ -70,7 +66,7 @@ class JetStreamServer:
         for name, account in self._host.accounts.items():
             limits = self._limits_of(name)
             engine = None if limits is None else self._start_account(account, limits)
-            self._routers.append(Router(account, self.shared, engine, ENDPOINTS))
+            self._routers.append(Router(account, self.shared, engine))
             if engine is not None:
                 engine.recover()
 

@@ -1,7 +1,9 @@
+from typing import Self
+
 SOURCE_HASH: bytes
 
 class Usage:
     used: int
     reserved: int
     max: int
-    def __init__(self, limit: int = -1) -> None: ...
+    def __new__(cls, limit: int = -1) -> Self: ...

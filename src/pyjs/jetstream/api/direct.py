@@ -1,7 +1,6 @@
 """$JS.API.DIRECT.GET.*: stored messages as they are, without an envelope.
 
-One handler per stream that allows it; a stream that does not has no subscription, so that the client hears 503
-no responders.
+Loaded with the first request; direct_seat.py has the subscriptions.
 
 Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 """
@@ -20,7 +19,6 @@ from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.models import GET_MSG_REQUEST
 from pyjs.jetstream.stream import Stream
 from pyjs.store.store import StoredMessage, StoreFilter
-from pyjs.subjects.sublist import Subscription
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
@@ -30,23 +28,13 @@ REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
 class DirectGet:
     """Direct gets of one stream."""
 
-    def __init__(self, account: Account, stream: Stream, domain: str) -> None:
+    def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account
         self._stream = stream
-        prefixes = ["$JS.API", f"$JS.{domain}.API"] if domain else ["$JS.API"]
-        self._prefixes = tuple(f"{prefix}.DIRECT.GET.{stream.name}.".encode() for prefix in prefixes)
-        self._subscriptions: list[Subscription] = []
-        for prefix in prefixes:
-            subject = f"{prefix}.DIRECT.GET.{stream.name}".encode()
-            self._subscriptions.append(account.subscribe_handler(subject, self._get))
-            self._subscriptions.append(account.subscribe_handler(subject + b".>", self._get_last))
+        self._prefixes = prefixes  # of subjects that end with the subject asked for
 
-    def close(self) -> None:
-        """Answer no more."""
-        for subscription in self._subscriptions:
-            self._account.unsubscribe(subscription)
-
-    def _get(self, request: Request) -> None:
+    def get(self, request: Request) -> None:
+        """Answer a request whose body says which message."""
         given = self._read(request)
         if given is None:
             return
@@ -61,7 +49,8 @@ class DirectGet:
         else:
             self._reply_one(request, find(self._stream.store, given), given.get("no_hdr", False))
 
-    def _get_last(self, request: Request) -> None:
+    def get_last(self, request: Request) -> None:
+        """Answer with the last message of the subject that the request's subject ends with."""
         given = {} if is_empty(request.payload) else self._read(request)
         if given is None:
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 JsonDict = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ApiCall:
     """One request: the account's engine, what the subject says behind the endpoint's words, and the message."""
 
@@ -67,7 +67,7 @@ class ApiCall:
         return self.body if looks_like_json(self.body) else b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Endpoint:
     """One kind of request."""
 

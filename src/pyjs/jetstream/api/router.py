@@ -9,21 +9,23 @@ Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import orjson
 
 from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.direct import DirectGet
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
-from pyjs.jetstream.level import needs_higher_level
+from pyjs.jetstream.api.direct_seat import DirectSeat
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.stream import Stream
 from pyjs.subjects.sublist import Subscription
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.api.endpoint import Endpoint, JsonDict
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams, or by nobody
@@ -43,14 +45,12 @@ class ApiSink(PySink):
 class Router:
     """The API of one account."""
 
-    def __init__(
-        self, account: Account, shared: Shared, js: JetStream | None, endpoints: Iterable[Endpoint]
-    ) -> None:
+    def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
         self._account = account
         self._shared = shared
         self._js = js  # None: JetStream is off for the account
-        self._endpoints = {tuple(each.words.split(".")): each for each in endpoints}
-        self._direct: dict[str, DirectGet] = {}
+        self._endpoints: dict[tuple[str, ...], Endpoint] = {}  # by words; filled by the first request
+        self._direct: dict[str, DirectSeat] = {}
         self._subscriptions: list[Subscription] = []
         domain = shared.options.domain
         for prefix in ["$JS.API.", f"$JS.{domain}.API."] if domain else ["$JS.API."]:
@@ -76,6 +76,8 @@ class Router:
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Return the endpoint of a subject (its tokens behind the prefix) and its arguments."""
+        if not self._endpoints:
+            self._endpoints = load_endpoints()
         for length in range(min(3, len(tokens)), 0, -1):
             endpoint = self._endpoints.get(tokens[:length])
             if endpoint is not None and endpoint.min_args <= len(tokens) - length <= endpoint.max_args:
@@ -103,6 +105,8 @@ class Router:
             raise errcodes.REQUIRED_API_LEVEL.error()
         if self._js is None:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
+        from pyjs.jetstream.api.endpoint import ApiCall
+
         return endpoint.handle(ApiCall(self._js, args, request))
 
     def _reply(self, request: Request, endpoint: Endpoint, fields: JsonDict | None) -> None:
@@ -135,9 +139,16 @@ class Router:
         if not stream.config.allow_direct:
             self._withdraw_direct(stream.name)
         elif stream.name not in self._direct:
-            self._direct[stream.name] = DirectGet(self._account, stream, self._shared.options.domain)
+            self._direct[stream.name] = DirectSeat(self._account, stream, self._shared.options.domain)
 
     def _withdraw_direct(self, name: str) -> None:
         direct = self._direct.pop(name, None)
         if direct is not None:
             direct.close()
+
+
+def load_endpoints() -> dict[tuple[str, ...], Endpoint]:
+    """Return every endpoint by its words; the first call loads what reads requests."""
+    from pyjs.jetstream.api.table import ENDPOINTS
+
+    return {tuple(each.words.split(".")): each for each in ENDPOINTS}

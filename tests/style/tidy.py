@@ -1,0 +1,158 @@
+"""Size, shape and manners of single files: the fences, and the check of a tree against them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.style.source import Source
+
+FILE_LINES = 800
+FILE_LINES_EXPLAINED = 600  # longer files say "Long because ..." in their header
+FUNCTION_LINES = 70
+NESTING = 4
+
+# What stands outside a fence, with the reason. (file, what) -> why; `what` is "file" or a function's name.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+# Calls that reach for time, chance or disk past the seams; closed below the shell except in the file named.
+SEAM_CALLS = re.compile(
+    r"(?<![\w.])(open|input|print|breakpoint|exec|eval)\("
+    r"|\b(io\.open|os\.\w+|time\.\w+|random\.\w+|secrets\.\w+)\("
+    r"|\b(?:datetime|date)\.(?:now|today|utcnow)\("
+)
+C_WORLD = re.compile(
+    r"^\s*(?:#\s*include|cdef\s+extern\s+from)\s+[\"<]+"
+    r"((?:sys/|unistd|fcntl|stdio|time\.|pthread|signal|dirent|poll|semaphore)[\w./]*)",
+    re.MULTILINE,
+)
+SHELL = ("server/", "cli.py", "__main__.py", "testing/")
+SEAMS = ("base/disk.py",)
+# May leave a method to a subclass: the three seams, and what a session needs of those around it.
+ABSTRACT = ("base/clock.py", "base/rng.py", "base/disk.py", "core/link.py", "core/host.py")
+
+# Written with {} inside, so that this file, which the guard reads too, does not say them.
+UNFINISHED = re.compile(r"\b(TO{}DO|FIX{}ME|XX{}X|HA{}CK)\b".replace("{}", ""))
+NOT_IMPLEMENTED = "NotImplemented{}Error".replace("{}", "")
+MACHINE = re.compile(
+    r"(?<![\w.])/(?:wo{}rk|ro{}ot|fa{}rm|ho{}me/\w+|Users/\w+)/"
+    r"|/tmp/ba{}sh_jobs|pypi-{}more|\.li{}brary/".replace("{}", "")
+)
+TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
+TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json".split()}
+TOP_LEVEL = {
+    *"pyproject.toml README.md CHANGELOG.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
+    *"src tests conf benchmarks docs".split(),
+}
+
+Check = Callable[[str, Source], Iterator[str]]
+
+
+def violations(root: Path, files: list[Path]) -> list[str]:
+    """Return what `files` below `root` do against the rules, one sentence each."""
+    found = []
+    for path in files:
+        name = path.relative_to(root).as_posix()
+        if path.suffix not in TEXT_SUFFIXES:
+            continue
+        source = Source(path)
+        checks: list[Check] = [_words]
+        if path.suffix in (".py", ".pyx", ".pxd"):
+            checks += [_lengths, _header]
+        if name.startswith("src/pyjs/"):
+            checks += [_seams, _c_world, _abstract]
+        if path.suffix == ".pyx":
+            checks += [_compiled]
+        if path.suffix == ".pyi":
+            checks += [_stub]
+        found.extend(f"{name}: {problem}" for check in checks for problem in check(name, source))
+    return found
+
+
+def strangers(root: Path, files: list[Path]) -> list[str]:
+    """Return what stands at the top level without belonging there."""
+    return sorted({path.relative_to(root).parts[0] for path in files} - TOP_LEVEL)
+
+
+def idle_exceptions(root: Path) -> list[str]:
+    """Return the exceptions that nothing needs any more."""
+    idle = []
+    for (name, what), reason in EXCEPTIONS.items():
+        path = root / name
+        needed = path.exists() and any(_is_about(problem, what) for problem in _all_lengths(Source(path)))
+        if not needed or len(reason) < 20:
+            idle.append(f"{name}: {what}")
+    return idle
+
+
+def _lengths(name: str, source: Source) -> Iterator[str]:
+    for problem in _all_lengths(source):
+        if not any(_is_about(problem, what) for file, what in EXCEPTIONS if file == name):
+            yield problem
+    if FILE_LINES_EXPLAINED < source.line_count <= FILE_LINES and "ong because" not in source.docstring:
+        yield f"{source.line_count} lines, and its header does not say 'Long because ...'"
+
+
+def _is_about(problem: str, what: str) -> bool:
+    return problem.startswith(f"{what} ")
+
+
+def _all_lengths(source: Source) -> Iterator[str]:
+    if source.line_count > FILE_LINES:
+        yield f"file of {source.line_count} lines, the fence is {FILE_LINES}"
+    for function in source.functions:
+        where = f"{function.name} (line {function.number})"
+        if function.length > FUNCTION_LINES:
+            yield f"{where} has {function.length} lines, the fence is {FUNCTION_LINES}"
+        if function.nesting > NESTING:
+            yield f"{where} nests {function.nesting} deep, the fence is {NESTING}"
+
+
+def _header(name: str, source: Source) -> Iterator[str]:
+    if source.text.strip() and not source.docstring and not name.startswith("tests/unit/"):
+        yield "no header: its first line says what this is, as a noun phrase"
+
+
+def _words(name: str, source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if match := UNFINISHED.search(line):
+            yield f"line {number} says {match[0]}; what is missing is in the docs"
+        if match := MACHINE.search(line):
+            yield f"line {number} names a place on one machine: {match[0]}"
+        if match := TICKET.search(line):
+            yield f"line {number} speaks of {match[0]}; say what it is about"
+
+
+def _seams(name: str, source: Source) -> Iterator[str]:
+    inside = name.removeprefix("src/pyjs/")
+    if inside.startswith(SHELL) or inside in SEAMS:
+        return
+    for line in source.lines:
+        for match in SEAM_CALLS.finditer(line.text):
+            if not line.text.startswith(("def ", "cdef ", "cpdef ")):
+                yield f"line {line.number} calls {match[0].strip('(.')} past the seams (Clock, Rng, Disk, Log)"
+
+
+def _c_world(name: str, source: Source) -> Iterator[str]:
+    for match in C_WORLD.finditer(source.text):
+        yield f"takes in {match[1]}: time and disk come through the seams in C too"
+
+
+def _abstract(name: str, source: Source) -> Iterator[str]:
+    if NOT_IMPLEMENTED in source.blanked and name.removeprefix("src/pyjs/") not in ABSTRACT:
+        yield f"raises {NOT_IMPLEMENTED}; only ABSTRACT of tests/style/tidy.py leaves something to a subclass"
+
+
+def _compiled(name: str, source: Source) -> Iterator[str]:
+    if "benchmarks/" not in source.docstring:
+        yield "its header does not name the benchmark (benchmarks/...) that paid for compiling it"
+    if not re.search(r"^SOURCE_HASH = PYJS_SOURCE_HASH$", source.text, re.MULTILINE):
+        yield "no line SOURCE_HASH = PYJS_SOURCE_HASH, so a stale build cannot be told"
+    if not source.path.with_suffix(".pyi").exists():
+        yield "no .pyi beside it: types and stubtest cannot see the module"
+
+
+def _stub(name: str, source: Source) -> Iterator[str]:
+    if re.search(r"\bAny\b", source.blanked):
+        yield "a stub says Any"
