@@ -209,6 +209,7 @@ class JetStream:
         head = _ack_head(config.name, self.options.domain)
         expiry = Expiry(self.shared.timers)
         stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry)
+        stream.sync_always = self.options.sync_always and config.storage == FILE
         self.streams[config.name] = stream
         self._reserve(config, 1)
         self._subscribe(stream, config.subjects)

@@ -61,6 +61,7 @@ cdef class Stream(Sink):
         self.account_usage = account_usage
         self.server_usage = server_usage
         self.answers = Answers(ack_head)
+        self.held = Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.dedupe = Dedupe(config.duplicate_window_ns)
@@ -368,11 +369,50 @@ cdef class Stream(Sink):
             failure = failure_body(self.name, store_error(self.store.error))
             self.answers.send(self.account, failure, len(failure))
             return
-        self.answers.send(self.account, NULL, 0)
+        if not self.sync_always:
+            self.answers.send(self.account, NULL, 0)
+        self.ask_for_sync()
         self.count_bytes()
         if self.max_age_ns or self.allow_ttl:
             self.arm_expiry()
         self.tell_consumers()
+
+    cdef ask_for_sync(self):
+        """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
+        if self.unsynced or not (self.store.dirty or self.answers.used):
+            return
+        self.unsynced = True
+        self.turn.unsynced.append(self)
+
+    def begin_sync(self):
+        """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
+
+        Its result goes to finish_sync. The answers of the batch leave then, when sync_always; those of what is
+        committed meanwhile wait for the next job.
+        """
+        self.unsynced = False
+        if self.sync_job is not None:
+            return None
+        self.sync_job = self.store.begin_sync()
+        if self.sync_job is None:
+            self.answers.send(self.account, NULL, 0)
+        elif self.sync_always:
+            self.answers, self.held = self.held, self.answers
+        return self.sync_job
+
+    def finish_sync(self, error) -> None:
+        """Take the result of the job: release the answers that waited for it, or refuse them all."""
+        cdef bytes failure
+        job, self.sync_job = self.sync_job, None
+        self.store.finish_sync(job, error)
+        if error is not None and self.sync_always:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.held.send(self.account, failure, len(failure))
+            self.answers.send(self.account, failure, len(failure))
+            return
+        self.held.send(self.account, NULL, 0)
+        if not self.closed:
+            self.ask_for_sync()
 
     cdef void evict_oldest(self) noexcept nogil:
         while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
@@ -583,6 +623,8 @@ cdef class Stream(Sink):
         self.closed = True
         self.expiry.cancel()
         if self.store.commit() == 0:
+            if self.sync_always:
+                self.store.sync_now()
             self.answers.send(self.account, NULL, 0)
         self.account_usage.used -= self.counted_bytes
         self.server_usage.used -= self.counted_bytes
