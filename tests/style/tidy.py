@@ -51,7 +51,7 @@ Check = Callable[[str, Source], Iterator[str]]
 
 def violations(root: Path, files: list[Path]) -> list[str]:
     """Return what `files` below `root` do against the rules, one sentence each."""
-    found = []
+    found: list[str] = []
     for path in files:
         name = path.relative_to(root).as_posix()
         if path.suffix not in TEXT_SUFFIXES:
