@@ -33,7 +33,7 @@ from pyjs.core.sink import Turn
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
-    from pyjs.jetstream.engine import JetStreamServer
+    from pyjs.jetstream.service import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
@@ -93,7 +93,7 @@ class Node(Host):
         """Open the store directory and recover every stream; only when the options enable JetStream."""
         if not self.options.jetstream.enabled:
             return
-        from pyjs.jetstream.engine import JetStreamServer
+        from pyjs.jetstream.service import JetStreamServer
 
         self.jetstream = JetStreamServer(self)
         self.jetstream.start()

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness.compare import differences
-from harness.player import Recording, play
-from harness.process import REPOSITORY, our_command, peer_command
-from harness.script import Script, load
+from tests.conformance.harness.compare import differences
+from tests.conformance.harness.player import Recording, play
+from tests.conformance.harness.process import REPOSITORY, our_command, peer_command
+from tests.conformance.harness.script import Script, load
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 COMPATIBILITY = REPOSITORY / "docs" / "compatibility.md"
@@ -52,6 +52,7 @@ if PEER is not None:
         peer, ours = _both(script, tmp_path)
         # when
         timeouts = [f for frames in peer["connections"].values() for f in frames if f["op"] == "timeout"]
+        timeouts += [answer for answer in peer["http"] if "failed" in answer]
         found = differences(peer, ours, script.text)
         # then
         assert not timeouts, f"the script waits for what the peer does not send: {timeouts}"

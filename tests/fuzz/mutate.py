@@ -34,7 +34,22 @@ LINES = [
     b"+OK\r\n",
     b"INFO {}\r\n",
 ]
-BYTES = [b"\r", b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xff", b".", b"*", b">", b"-1", b"99999999999", b"{", b'"']
+BYTES = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"\t",
+    b"\x00",
+    b"\xff",
+    b".",
+    b"*",
+    b">",
+    b"-1",
+    b"99999999999",
+    b"{",
+    b'"',
+]
 
 
 def case(seed: int, number: int) -> list[bytes]:

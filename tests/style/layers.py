@@ -25,13 +25,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # fmt: off
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict", "times"),
-    ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules"),
-    ("ack_token", "answers", "dedupe", "expiry", "pending", "persist", "pub_headers", "publish_errors", "usage",
-     "waiting", "consumer_advisories", "consumer_log", "consumer_orders", "consumer_seat", "consumer_start",
-     "consumer_status", "pull_request"),
+    ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
+    ("ack_token", "answers", "dedupe", "expiry", "pending", "pub_headers", "publish_errors", "usage", "waiting",
+     "consumer_core", "consumer_advisories", "consumer_info", "consumer_log", "consumer_orders", "consumer_record",
+     "consumer_seat", "consumer_start", "consumer_status", "pull_request", "stream_consumer"),
     ("consumer",),
     ("stream",),
-    ("engine",),
+    ("persist",),
+    ("engine", "consumers"),
     ("stream_info", "api"),
     ("service",),
 )

@@ -89,7 +89,10 @@ async def test_a_work_queue_gives_each_message_once(start_server: StartServer) -
         js = client.jetstream()
         await js.add_stream(
             StreamConfig(
-                name="WORK", subjects=["work.*"], retention=RetentionPolicy.WORK_QUEUE, storage=StorageType.MEMORY
+                name="WORK",
+                subjects=["work.*"],
+                retention=RetentionPolicy.WORK_QUEUE,
+                storage=StorageType.MEMORY,
             )
         )
         for number in range(100):

@@ -21,7 +21,9 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
     """Publish MESSAGES numbered from `first`; kill after so many acks. Returns {number: acknowledged seq}."""
     client = RawClient(server.port)
     pad = b"x" * 112
-    burst = b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in range(first, first + MESSAGES))
+    burst = b"".join(
+        b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in range(first, first + MESSAGES)
+    )
 
     def send() -> None:
         try:
@@ -54,8 +56,10 @@ def stored(server: ServerProcess) -> list[tuple[int, int]]:
     frames = client.frames()
     while len(found) < state["messages"]:
         batch = min(10_000, state["messages"] - len(found))
-        client.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.BURST.%b _INBOX.raw.n %d\r\n%d\r\n" % (
-            name.encode(), len(str(batch)), batch))
+        client.send(
+            b"PUB $JS.API.CONSUMER.MSG.NEXT.BURST.%b _INBOX.raw.n %d\r\n%d\r\n"
+            % (name.encode(), len(str(batch)), batch)
+        )
         for _ in range(batch):
             _, reply, _, payload = next(frames)
             found.append((int(reply.split(b".")[5]), int(payload[:16])))

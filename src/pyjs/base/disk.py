@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from pathlib import Path
 
 
 class Disk:
@@ -133,7 +132,8 @@ class OsDisk(Disk):
 
     def read_file(self, path: str) -> bytes:
         """Return the whole of a small file."""
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
 
     def size_of(self, fd: int) -> int:
         """Return the length of an open file."""

@@ -5,8 +5,6 @@ Server ids, inbox tokens and queue-group seeds come from here, so that a test wi
 
 from __future__ import annotations
 
-import hashlib
-
 
 class Rng:
     """Source of random bytes; subclasses say where they come from."""
@@ -31,6 +29,8 @@ class SeededRng(Rng):
 
     def randbytes(self, count: int) -> bytes:
         """Return the next `count` bytes of the seed's sequence."""
+        import hashlib  # only tests pay for it
+
         while len(self._rest) < count:
             text = f"{self._seed}:{self._block}".encode()
             self._rest += hashlib.sha256(text).digest()

@@ -33,7 +33,8 @@ def _split(entry: str) -> tuple[bytes, bytes]:
 
 def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
     return any(
-        queue == pattern or (subject_has_wildcard(pattern) and is_subset(queue, pattern)) for pattern in patterns
+        queue == pattern or (subject_has_wildcard(pattern) and is_subset(queue, pattern))
+        for pattern in patterns
     )
 
 
@@ -50,7 +51,9 @@ class Permissions:
     ) -> None:
         self.publish_allow = None if publish_allow is None else [entry.encode() for entry in publish_allow]
         self.publish_deny = [entry.encode() for entry in publish_deny]
-        self.subscribe_allow = None if subscribe_allow is None else [_split(entry) for entry in subscribe_allow]
+        self.subscribe_allow = (
+            None if subscribe_allow is None else [_split(entry) for entry in subscribe_allow]
+        )
         self.subscribe_deny = [_split(entry) for entry in subscribe_deny]
         self.responses = responses
         self._publish_cache: dict[bytes, bool] = {}

@@ -64,12 +64,12 @@ def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
     return {
         "server_id": node.server_id,
         "now": time_text(now_ns),
-        "account_statz": [_statz(account) for account in accounts],
+        "account_statz": [_statz(monitored, account) for account in accounts],
     }
 
 
-def _statz(account: Account) -> JsonDict:
-    sessions = account.sessions
+def _statz(monitored: Monitored, account: Account) -> JsonDict:
+    sessions = [session for session in monitored.node.sessions.values() if session.account is account]
     return {
         "acc": account.name,
         "name": account.name,

@@ -72,7 +72,9 @@ class Arguments:
         elif int(digits) > limit:
             problem = "value out of range"
         if problem:
-            raise BadArgument(f"Error decoding {kind} for '{name}': strconv.{function}: parsing {_quoted(value)}: {problem}")
+            raise BadArgument(
+                f"Error decoding {kind} for '{name}': strconv.{function}: parsing {_quoted(value)}: {problem}"
+            )
         return int(value)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text, time_text, uptime_text
 from pyjs.core.auth import GLOBAL_ACCOUNT
-from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.core.closed import ClosedSession, ClosedSubscription
+from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.json_text import JsonDict, text
 from pyjs.subjects.sublist import Subscription
 

@@ -13,6 +13,7 @@ from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
 if TYPE_CHECKING:
+    from pyjs.jetstream.engine import JetStream
     from pyjs.monitor.state import Monitored
 
 UNAVAILABLE = "unavailable"
@@ -67,7 +68,9 @@ def _bad_request(account: str, stream: str, consumer: str) -> Trouble | None:
     if stream and not account:
         return Trouble(400, "error", "BAD_REQUEST", '"account" must not be empty when checking stream health')
     if consumer and not stream:
-        return Trouble(400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health')
+        return Trouble(
+            400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
+        )
     return None
 
 
@@ -83,8 +86,13 @@ def _not_enabled(monitored: Monitored) -> Trouble | None:
     return Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
 
 
+def _accounts(monitored: Monitored) -> dict[str, JetStream]:
+    jetstream = monitored.node.jetstream
+    return jetstream.accounts if jetstream is not None else {}
+
+
 def _asset_trouble(monitored: Monitored, account: str, stream: str, consumer: str) -> Trouble | None:
-    for name, engine in monitored.node.jetstream_accounts().items():
+    for name, engine in _accounts(monitored).items():
         if account in ("", name):
             for each in engine.streams.values():
                 if stream in ("", each.name) and each.store.failed:
@@ -96,7 +104,7 @@ def _asset_trouble(monitored: Monitored, account: str, stream: str, consumer: st
 def _missing(monitored: Monitored, account: str, stream: str, consumer: str) -> Trouble | None:
     if not account:
         return None
-    engine = monitored.node.jetstream_accounts().get(account)
+    engine = _accounts(monitored).get(account)
     if engine is None or not engine.streams:  # as the peer: an account is found by its stored streams
         return Trouble(404, UNAVAILABLE, "ACCOUNT", f"JetStream account {quoted(account)} not found", account)
     if not stream:
@@ -106,8 +114,7 @@ def _missing(monitored: Monitored, account: str, stream: str, consumer: str) -> 
         text = f"JetStream stream {quoted(stream)} not found on account {quoted(account)}"
         return Trouble(404, UNAVAILABLE, "STREAM", text, account, stream)
     if consumer and consumer not in found.consumers:
-        text = (
-            f"JetStream consumer {quoted(consumer)} not found for stream {quoted(stream)} on account {quoted(account)}"
-        )
+        where = f"for stream {quoted(stream)} on account {quoted(account)}"
+        text = f"JetStream consumer {quoted(consumer)} not found {where}"
         return Trouble(404, UNAVAILABLE, "CONSUMER", text, account, stream, consumer)
     return None

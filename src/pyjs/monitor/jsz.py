@@ -6,14 +6,18 @@ Source: monitoring section of nats.docs; paging, field order and what is left ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
+from pyjs.jetstream.config import FILE, MEMORY
+from pyjs.jetstream.stream_info import stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
+    from pyjs.jetstream.engine import JetStream
+    from pyjs.jetstream.stream import Stream, StreamConsumer
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
@@ -59,15 +63,19 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> JsonDict:
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     if jetstream is None:
-        return _no_stats() | head | {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}} | _no_totals()
+        return (
+            _no_stats()
+            | head
+            | {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
+            | _no_totals()
+        )
     answer = jetstream_stats(monitored) | head
     answer["config"] = jetstream_config(monitored)
     answer["limits"] = jetstream_limits(monitored)
-    accounts: dict[str, Any] = jetstream.accounts
+    accounts = jetstream.accounts
     answer |= _totals(accounts, options)
-    chosen = _chosen(accounts, options)
-    if chosen:
-        answer["account_details"] = [account_detail(monitored, name, accounts[name], options) for name in chosen]
+    if chosen := _chosen(accounts, options):
+        answer["account_details"] = [_account_detail(monitored, accounts[name], options) for name in chosen]
     answer["total"] = len(accounts)
     return answer
 
@@ -90,27 +98,121 @@ def _no_totals() -> JsonDict:
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
     """Return what JetStream uses and did, from the engine's own counters."""
-    return {}
+    jetstream = monitored.node.jetstream
+    assert jetstream is not None
+    shared = jetstream.shared
+    return {
+        "memory": jetstream.memory.used,
+        "storage": jetstream.storage.used,
+        "reserved_memory": jetstream.memory.reserved,
+        "reserved_storage": jetstream.storage.reserved,
+        "accounts": len(jetstream.accounts),
+        "ha_assets": 0,  # streams and consumers with replicas, which one server has not
+        "api": _api(API_LEVEL, shared.api_total, shared.api_errors, shared.api_inflight),
+    }
+
+
+def _api(level: int, total: int, errors: int, inflight: int = 0) -> JsonDict:
+    api: JsonDict = {"level": level, "total": total, "errors": errors}
+    if inflight:
+        api["inflight"] = inflight
+    return api
 
 
 def jetstream_config(monitored: Monitored) -> JsonDict:
     """Return the limits and the directory in effect."""
-    return {}
+    jetstream = monitored.node.jetstream
+    assert jetstream is not None
+    options = jetstream.options
+    config: JsonDict = {
+        "max_memory": options.max_memory,
+        "max_storage": options.max_store,
+        "store_dir": options.store_dir,
+        "sync_interval": options.sync_interval_ns,
+    }
+    if options.sync_always:
+        config["sync_always"] = True
+    if options.domain:
+        config["domain"] = options.domain
+    if monitored.options.jetstream.unique_tag:
+        config["unique_tag"] = monitored.options.jetstream.unique_tag
+    if options.strict:
+        config["strict"] = True
+    return config
 
 
 def jetstream_limits(monitored: Monitored) -> JsonDict:
     """Return the bounds on what streams and consumers may ask for; those that are set."""
-    return {}
+    jetstream = monitored.node.jetstream
+    assert jetstream is not None
+    options = jetstream.options
+    bounds = {
+        "max_request_batch": options.max_request_batch,
+        "max_ack_pending": options.max_ack_pending,
+        "max_duplicate_window": options.max_duplicate_window_ns,
+    }
+    limits: JsonDict = {name: bound for name, bound in bounds.items() if bound}
+    limits["default_max_consumers"] = options.max_consumers_of_stream()
+    return limits
 
 
-def _totals(accounts: dict[str, Any], options: JszOptions) -> JsonDict:
-    return {}
+def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
+    streams = [stream for account in accounts.values() for stream in account.streams.values()]
+    consumers = sum(len(stream.consumers) for stream in streams)
+    totals: JsonDict = {"streams": len(streams)}
+    if options.raft and streams:
+        totals["streams_leader"] = len(streams)
+    totals["consumers"] = consumers
+    if options.raft and consumers:
+        totals["consumers_leader"] = consumers
+    totals["messages"] = sum(stream.store.msgs for stream in streams)
+    totals["bytes"] = sum(stream.store.bytes for stream in streams)
+    return totals
 
 
-def _chosen(accounts: dict[str, Any], options: JszOptions) -> list[str]:
-    return []
+def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
+    if options.account in accounts:
+        return [options.account]
+    if not options.accounts:
+        return []
+    names = sorted(accounts)
+    return names[options.offset : options.offset + options.limit] if options.limit > 0 else names
 
 
-def account_detail(monitored: Monitored, name: str, account: Any, options: JszOptions) -> JsonDict:
-    """Return one account."""
+def _account_detail(monitored: Monitored, account: JetStream, options: JszOptions) -> JsonDict:
+    detail: JsonDict = {
+        "name": account.account.name,
+        "id": account.account.name,
+        "memory": account.usage[MEMORY].used,
+        "storage": account.usage[FILE].used,
+        "reserved_memory": account.limits.max_memory % UINT64,
+        "reserved_storage": account.limits.max_store % UINT64,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": _api(0, account.api_total, account.api_errors),
+    }
+    if options.streams and account.streams:
+        detail["stream_detail"] = [
+            _stream_detail(monitored, stream, options) for stream in account.streams.values()
+        ]
+    return detail
+
+
+def _stream_detail(monitored: Monitored, stream: Stream, options: JszOptions) -> JsonDict:
+    detail: JsonDict = {
+        "name": stream.name,
+        "created": time_text(stream.created_ns),
+        "cluster": {"leader": monitored.node.server_name},
+    }
+    if options.config:
+        detail["config"] = stream.config.to_json_dict()
+    detail["state"] = stream_state(stream)
+    if options.consumers and stream.consumers:
+        detail["consumer_detail"] = [
+            _consumer_detail(consumer, options) for consumer in stream.consumers.values()
+        ]
+    return detail
+
+
+def _consumer_detail(consumer: StreamConsumer, options: JszOptions) -> JsonDict:
     return {}

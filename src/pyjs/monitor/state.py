@@ -33,6 +33,7 @@ class Monitored:
     options: Options  # replaced by a reload
     process: ProcessStats
     config_loaded_at_ns: int
+    ready: bool = False  # clients are accepted
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
 
     def count_request(self, path: str) -> None:

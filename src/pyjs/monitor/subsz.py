@@ -44,7 +44,7 @@ def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
 def sublist_stats(accounts: list[Account]) -> JsonDict:
     """Return the counters of the accounts' subscription lists, added up."""
     finds = sum(a.subs.finds for a in accounts)
-    hits = finds - sum(a.subs.misses for a in accounts)
+    hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
     fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, of all routes)
     return {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs import __version__
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.monitor.json_text import JsonDict, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 NS_PER_S = 1_000_000_000
+FEATURE_FLAGS = (
+    "js_ack_fc_v2",
+    "js_api_reply_v2",
+    "js_raft_delete_range",
+    "js_snapshot_sources",
+)  # none is on
 NO_STATS = ("clients", "routes", "gateways", "leafs")
 
 
@@ -39,6 +46,7 @@ def _identity(monitored: Monitored) -> JsonDict:
         "server_name": node.server_name,
         "version": PEER_VERSION,
         "proto": 1,
+        "git_commit": f"pyjs-{__version__}",
         "go": python_version(),
         "host": options.host,
         "port": node.port,
@@ -135,7 +143,10 @@ def _configuration(monitored: Monitored) -> JsonDict:
         answer["tags"] = [*options.server_tags]
     if options.server_metadata:
         answer["metadata"] = dict(options.server_metadata)
-    return answer | {"system_account": options.system_account}
+    answer["feature_flags"] = dict.fromkeys(FEATURE_FLAGS, False)
+    if options.system_account:
+        answer["system_account"] = options.system_account
+    return answer
 
 
 def _stats(monitored: Monitored) -> JsonDict:

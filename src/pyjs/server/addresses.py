@@ -53,10 +53,10 @@ def _listen_any(port: int) -> socket.socket:
 def _listen_at(host: str, port: int) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
-    return _bound(family, address)
+    return _bound(family, (str(address[0]), port))
 
 
-def _bound(family: int, address: tuple[str | int, ...]) -> socket.socket:
+def _bound(family: int, address: tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -52,18 +52,18 @@ def node_name(server_id: str) -> str:
     return server_id[1:9]
 
 
-def announce_jetstream(log: Log, store_dir: str, max_memory: int, max_storage: int, options: Options) -> None:
-    """Say how JetStream is set up, before anything is recovered."""
-    jetstream = options.jetstream
-    if not jetstream.store_dir:
+def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
+    """Say how JetStream is set up, before anything is recovered; `effective` has what the machine decided."""
+    jetstream = effective.jetstream
+    if not options.jetstream.store_dir:
         log.warn("Temporary storage directory used, data could be lost on system reboot")
     for line in BANNER:
         log.info(line)
     log.info("---------------- JETSTREAM ----------------")
     log.info(f"  Strict:          {str(jetstream.strict).lower()}")
-    log.info(f"  Max Memory:      {size_text(max_memory)}")
-    log.info(f"  Max Storage:     {size_text(max_storage)}")
-    log.info(f'  Store Directory: "{store_dir}"')
+    log.info(f"  Max Memory:      {size_text(jetstream.max_memory)}")
+    log.info(f"  Max Storage:     {size_text(jetstream.max_storage)}")
+    log.info(f'  Store Directory: "{jetstream.store_dir}"')
     if jetstream.domain:
         log.info(f"  Domain:          {jetstream.domain}")
     log.info(f"  API Level:       {API_LEVEL}")

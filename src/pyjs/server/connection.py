@@ -16,6 +16,7 @@ from pyjs.server.addresses import plain_ip
 if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
     from pyjs.server.driver import Driver
+    from pyjs.server.trace import Tracer
 
 BUFFER_HIGH = 1024 * 1024  # bytes in the transport above which the session keeps its output
 BUFFER_LOW = 256 * 1024
@@ -28,13 +29,14 @@ class Connection(asyncio.Protocol, Link):
     def __init__(self, driver: Driver, connections: set[Connection]) -> None:
         self._driver = driver
         self._connections = connections  # the server's open connections; this one is in it while open
+        self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
         self._transport: asyncio.Transport
         self.session: ClientSession
 
     # -- called by the event loop ------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; its INFO leaves in this iteration's turn."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, not the base class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         self._transport.set_write_buffer_limits(BUFFER_HIGH, BUFFER_LOW)
         ip, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._connections.add(self)
@@ -43,6 +45,8 @@ class Connection(asyncio.Protocol, Link):
 
     def data_received(self, data: bytes) -> None:
         """Give the session its input; what follows from it happens in the turn."""
+        if self._driver.node.log.trace_on:
+            self._trace(0, data)
         self.session.receive_data(data)
         self._driver.wake()
 
@@ -70,6 +74,8 @@ class Connection(asyncio.Protocol, Link):
     # -- called by the session (Link) --------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
         """Hand `data` to the transport."""
+        if self._driver.node.log.trace_on and self._tracers is not None:
+            self._trace(1, data)
         self._transport.write(data)
 
     def close(self) -> None:
@@ -95,3 +101,15 @@ class Connection(asyncio.Protocol, Link):
         """Take input again."""
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _trace(self, direction: int, data: bytes) -> None:
+        if self._tracers is None:
+            from pyjs.server.trace import IN, OUT, Tracer
+
+            node = self._driver.node
+            size_max = node.options.max_traced_msg_len
+            self._tracers = (
+                Tracer(self.session, node.log, IN, size_max),
+                Tracer(self.session, node.log, OUT, size_max),
+            )
+        self._tracers[direction].trace(data)

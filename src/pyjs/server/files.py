@@ -1,7 +1,8 @@
-"""The files that tell others of this process: the pid file and the ports file."""
+"""The files that tell others of this process, the pid file and the ports file; and the store's directory."""
 
 from __future__ import annotations
 
+import errno
 import os
 
 import orjson
@@ -34,3 +35,14 @@ def remove_ports_file(directory: str) -> None:
         os.unlink(ports_path(directory))
     except FileNotFoundError:
         pass
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and its parents; it must be possible to write there.
+
+    Raises:
+        OSError: names the path that is in the way.
+    """
+    os.makedirs(path, mode=0o750, exist_ok=True)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

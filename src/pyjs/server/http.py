@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from pyjs.monitor.response import Response
+from pyjs.monitor.response import Response, text_response
 
 if TYPE_CHECKING:
     import httptools
+
+    from pyjs.base.log import Log
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line and headers
 REASONS = {
@@ -34,20 +36,21 @@ Handler = Callable[[str], Response]  # takes the request target, path and query
 class HttpConnection(asyncio.Protocol):
     """One connection to the monitoring port."""
 
-    def __init__(self, handle: Handler, connections: set[HttpConnection]) -> None:
+    def __init__(self, handle: Handler, connections: set[HttpConnection], log: Log) -> None:
         self._handle = handle
+        self._log = log
         self._connections = connections  # the server's open connections; this one is in it while open
         self._transport: asyncio.Transport
         self._parser: httptools.HttpRequestParser
         self._target = b""
-        self._unanswered_size = 0  # bytes received since the last answer
+        self._requests: list[tuple[str, bool, bool, str]] = []  # parsed: target, HEAD, keep alive, version
+        self._unanswered_size = 0  # bytes received since the last whole request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to listen for requests."""
         import httptools
 
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         self._parser = httptools.HttpRequestParser(self)
         self._connections.add(self)
 
@@ -56,15 +59,20 @@ class HttpConnection(asyncio.Protocol):
         self._connections.discard(self)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; answers are written by on_message_complete."""
+        """Parse; answer every request that is whole."""
         import httptools
 
         self._unanswered_size += len(data)
+        bad = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(400)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError):
+            bad = True
+        requests, self._requests = self._requests, []
+        for request in requests:
+            if not self._transport.is_closing():
+                self._answer(*request)
+        if bad:
             self._refuse(400)
         if self._unanswered_size > REQUEST_SIZE_MAX:
             self._refuse(431)
@@ -83,18 +91,19 @@ class HttpConnection(asyncio.Protocol):
         self._target += url
 
     def on_message_complete(self) -> None:
-        """Answer."""
+        """Note a whole request; it is answered when the parser has returned."""
         self._unanswered_size = 0
-        if self._transport.is_closing():
-            return
-        response = self._handle(self._target.decode("latin-1"))
-        keep_alive = self._parser.should_keep_alive()
-        self._send(response, self._parser.get_method() == b"HEAD", keep_alive)
-        if not keep_alive:
-            self._transport.close()
+        parser = self._parser
+        head_only = parser.get_method() == b"HEAD"
+        target = self._target.decode("latin-1")
+        self._requests.append((target, head_only, parser.should_keep_alive(), parser.get_http_version()))
 
-    def _send(self, response: Response, head_only: bool, keep_alive: bool) -> None:
-        version = self._parser.get_http_version()
+    def _answer(self, target: str, head_only: bool, keep_alive: bool, version: str) -> None:
+        try:
+            response = self._handle(target)
+        except Exception as error:
+            self._log.error(f"Error answering {target}: {error!r}")
+            response = text_response(500, "Internal Server Error")
         lines = [f"HTTP/{version} {response.status} {REASONS[response.status]}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
         lines.append(time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()))
@@ -105,6 +114,8 @@ class HttpConnection(asyncio.Protocol):
             lines.append("Connection: keep-alive")
         head = "\r\n".join(lines) + "\r\n\r\n"
         self._transport.write(head.encode("latin-1") + (b"" if head_only else response.body))
+        if not keep_alive:
+            self._transport.close()
 
     def _refuse(self, status: int) -> None:
         if self._transport.is_closing():

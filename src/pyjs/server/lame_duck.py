@@ -7,11 +7,12 @@ random moment of the second half of its interval, so that reconnecting clients d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
-    from pyjs.server.server import Server
+    from pyjs.server.driver import Driver
 
 NS_PER_S = 1_000_000_000
 INTERVAL_MAX_NS = NS_PER_S
@@ -19,31 +20,29 @@ INTERVAL_MIN_NS = 1_000_000  # many clients: several per interval
 
 
 class LameDuck:
-    """The last minutes of a server."""
+    """The last minutes of a server, after it closed its client port."""
 
-    def __init__(self, server: Server) -> None:
-        self.active = False
-        self._server = server
+    def __init__(
+        self, driver: Driver, duration_ns: int, grace_period_ns: int, ended: Callable[[], None]
+    ) -> None:
+        self._driver = driver
+        self._duration_ns = duration_ns
+        self._grace_period_ns = grace_period_ns
+        self._ended = ended  # called when the last client is gone
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[ClientSession] = []  # to be closed, the last one first
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS
 
     def start(self) -> None:
-        """Enter lame duck mode; the server ends when the last client is gone."""
-        if self.active:
+        """Tell the clients, and begin to close them when the grace period is over."""
+        node = self._driver.node
+        if not node.sessions:
+            self._ended()
             return
-        self.active = True
-        server, options = self._server, self._server.options
-        server.log.info("Entering lame duck mode, stop accepting new clients")
-        server.close_client_listener()
-        server.stop_jetstream()
-        if not server.node.sessions:
-            server.request_stop()
-            return
-        server.node.start_lame_duck()
-        server.driver.wake()
-        self._timer = server.loop.call_later(options.lame_duck_grace_period_ns / NS_PER_S, self._grace_over)
+        node.start_lame_duck()
+        self._driver.wake()
+        self._timer = self._driver.loop.call_later(self._grace_period_ns / NS_PER_S, self._grace_over)
 
     def cancel(self) -> None:
         """Close nothing more: the server ends now."""
@@ -51,24 +50,22 @@ class LameDuck:
             self._timer.cancel()
 
     def _grace_over(self) -> None:
-        server, options = self._server, self._server.options
-        server.log.info("Closing existing clients")
-        self._waiting = list(reversed(server.node.sessions.values()))
-        duration_ns = options.lame_duck_duration_ns - options.lame_duck_grace_period_ns
-        count = len(self._waiting)
-        interval_ns = (duration_ns if duration_ns > 0 else NS_PER_S) // max(count, 1)
+        node = self._driver.node
+        node.log.info("Closing existing clients")
+        self._waiting = list(reversed(node.sessions.values()))
+        spread_ns = self._duration_ns - self._grace_period_ns
+        interval_ns = (spread_ns if spread_ns > 0 else NS_PER_S) // max(len(self._waiting), 1)
         self._interval_ns = min(max(interval_ns, INTERVAL_MIN_NS), INTERVAL_MAX_NS)
         self._per_interval = max(1, INTERVAL_MIN_NS // max(interval_ns, 1))
         self._close_some()
 
     def _close_some(self) -> None:
-        server = self._server
         for _ in range(min(self._per_interval, len(self._waiting))):
             self._waiting.pop().close("Server Shutdown")
-        server.driver.wake()
+        self._driver.wake()
         if not self._waiting:
-            server.request_stop()
+            self._ended()
             return
-        half = self._interval_ns // 2
-        wait_ns = half + server.node.rng.below(half + 1)
-        self._timer = server.loop.call_later(wait_ns / NS_PER_S, self._close_some)
+        half_ns = self._interval_ns // 2
+        wait_ns = half_ns + self._driver.node.rng.below(half_ns + 1)
+        self._timer = self._driver.loop.call_later(wait_ns / NS_PER_S, self._close_some)

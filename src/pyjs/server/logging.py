@@ -69,6 +69,12 @@ class Logger(Log):
         self._size = os.fstat(fd).st_size
         return True
 
+    def adopt(self, other: Logger) -> None:
+        """Go on as `other`, which must not be used any more: everyone who holds this log keeps it."""
+        if self.path:
+            os.close(self._fd)
+        self.__dict__.update(other.__dict__)
+
     def close(self) -> None:
         """Close the file; lines written later go to stderr."""
         if self.path:
@@ -108,7 +114,9 @@ class Logger(Log):
             self.reopen()
         except OSError as error:
             self.size_limit *= 2
-            self._put(self._line("ERR", f"Unable to rotate {self.path} ({error}), next try at {self.size_limit}"))
+            self._put(
+                self._line("ERR", f"Unable to rotate {self.path} ({error}), next try at {self.size_limit}")
+            )
             return
         self._put(self._line("INF", f'Rotated log, backup saved as "{backup}"'))
         if self.files_max > 0:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
+
+from pyjs.config.options import Options
 
 SHARE_PERCENT = 75
 MEMORY_FALLBACK = 256 * 1024 * 1024
@@ -46,7 +49,19 @@ def storage_for_streams(directory: str) -> int:
     return disk.f_bavail * disk.f_frsize * SHARE_PERCENT // 100
 
 
-def store_directory(configured: str) -> str:
-    """Return where streams are kept: `jetstream` below the configured, or a temporary, directory."""
-    base = configured or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
-    return os.path.join(base, "jetstream")
+def effective_options(options: Options) -> Options:
+    """Return `options` with JetStream's directory and limits as they are on this machine.
+
+    `options` itself stays as configured: a reload compares it with the file.
+    """
+    if not options.jetstream.enabled:
+        return options
+    effective = copy.copy(options)
+    jetstream = effective.jetstream = copy.copy(options.jetstream)
+    base = jetstream.store_dir or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
+    jetstream.store_dir = os.path.join(os.path.abspath(base), "jetstream")
+    if jetstream.max_memory < 0:
+        jetstream.max_memory = memory_for_streams()
+    if jetstream.max_storage < 0:
+        jetstream.max_storage = storage_for_streams(jetstream.store_dir)
+    return effective

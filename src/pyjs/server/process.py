@@ -1,4 +1,4 @@
-"""Figures of this process, as the operating system counts them, and how it asks for memory."""
+"""Figures of this process, as the operating system counts them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pyjs.monitor.state import ProcessStats
 
 PAGE_SIZE = resource.getpagesize()
 NS_PER_S = 1_000_000_000
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
-MIB = 1024 * 1024
 CPU_WINDOW_NS = NS_PER_S  # the share of the processor is measured over at least this long
 
 
@@ -48,18 +46,3 @@ def cpu_seconds() -> float:
     """Return the processor time that this process has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def tune_allocator() -> None:
-    """Make glibc keep the buffers of reads and writes instead of mapping and unmapping each.
-
-    Worth 1.2-3x above 1 KiB messages. For the command only: an embedding program owns its allocator.
-    """
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # another libc
-        return
-    mallopt(M_MMAP_THRESHOLD, 8 * MIB)
-    mallopt(M_TRIM_THRESHOLD, 64 * MIB)
-    mallopt(M_TOP_PAD, 16 * MIB)

@@ -8,9 +8,12 @@ configuration, monitoring, JetStream, clients, `Server is ready`.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import signal
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from pyjs.base.disk import OsDisk
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
 from pyjs.node import Node
@@ -20,15 +23,18 @@ from pyjs.server.announce import announce_jetstream, announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
-from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
+from pyjs.server.machine import effective_options
 
 if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options
+    from pyjs.monitor.response import Response
+    from pyjs.monitor.router import Router
     from pyjs.monitor.state import Monitored
     from pyjs.server.http import HttpConnection
+    from pyjs.server.lame_duck import LameDuck
 
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
 WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its PONG
@@ -48,21 +54,22 @@ class Server:
         self.node: Node
         self.driver: Driver
         self.loop: asyncio.AbstractEventLoop
-        self.monitored: Monitored
-        self.lame_duck = LameDuck(self)
+        self.monitored: Monitored | None = None  # None: no monitoring
         self.connections: set[Connection] = set()
         self.http_connections: set[HttpConnection] = set()
         self._client_listener: Listener | None = None
         self._http_listener: Listener | None = None
+        self._router: Router | None = None
+        self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
         self._stop_requested: asyncio.Future[None] | None = None
         self._running = False
 
     # -- the command -------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Serve until a signal ends it; return the exit code of the command."""
-        from pyjs.server.process import tune_allocator
+        from pyjs.server.allocator import keep_buffers
 
-        tune_allocator()
+        keep_buffers()
         loop = new_event_loop()
         try:
             return loop.run_until_complete(self._serve())
@@ -74,7 +81,14 @@ class Server:
 
         loop = asyncio.get_running_loop()
         self._stop_requested = loop.create_future()
-        signals.install(loop, self)
+        actions = {
+            signal.SIGINT: self.request_stop,
+            signal.SIGTERM: self._terminated,
+            signal.SIGUSR1: self.reopen_log,
+            signal.SIGUSR2: self.start_lame_duck,
+            signal.SIGHUP: self.reload,
+        }
+        signals.install(loop, actions, lambda text: self.log.info(text))
         try:
             await self.start()
         except StartFailed as error:
@@ -89,6 +103,10 @@ class Server:
         if self._stop_requested is not None and not self._stop_requested.done():
             self._stop_requested.set_result(None)
 
+    def _terminated(self) -> None:
+        if self._lame_duck is None:  # SIGTERM does not cut a lame duck short
+            self.request_stop()
+
     # -- starting ----------------------------------------------------------------------------------------------
     async def start(self) -> None:
         """Start to serve; clients are accepted when it returns.
@@ -98,7 +116,8 @@ class Server:
         """
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(self._uncaught)
-        self.node = Node(self.options, self.clock, OsRng(), _system_disk(), self.log)
+        effective = effective_options(self.options)
+        self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
         announce_start(self.log, self.node, self.options)
         try:
@@ -110,6 +129,8 @@ class Server:
             await self._close_everything()
             raise
         self._running = True
+        if self.monitored is not None:
+            self.monitored.ready = True
         self.write_ports_file()
         self.log.info("Server is ready")
         self.driver.wake()
@@ -127,7 +148,6 @@ class Server:
         options = self.options
         if not options.http_port:
             return
-        from pyjs.monitor.router import Router
         from pyjs.monitor.state import Monitored
         from pyjs.server.http import HttpConnection
         from pyjs.server.process import SystemProcess
@@ -139,9 +159,12 @@ class Server:
         except ListenFailed as error:
             _fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
         self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
-        router = Router(self.monitored, self.clock, self.log)
         self._http_listener = Listener(
-            self.loop, sock, lambda: HttpConnection(router.answer, self.http_connections), "Monitor", self.log
+            self.loop,
+            sock,
+            lambda: HttpConnection(self._answer, self.http_connections, self.log),
+            "Monitor",
+            self.log,
         )
         self._http_listener.start()
         self.log.info(f"Starting http monitor on {host_port(host, self._http_listener.port)}")
@@ -152,8 +175,15 @@ class Server:
         started_ns = self.clock.now_ns()
         self.log.info("Starting JetStream")
         try:
+            files.make_directory(self.node.options.jetstream.store_dir)
+            announce_jetstream(self.log, self.options, self.node.options)
             self.node.start_jetstream()
-        except (PyjsError, OSError) as error:
+        except OSError as error:
+            path = error.filename or self.node.options.jetstream.store_dir
+            _fail(
+                f"Can't start JetStream: could not create storage directory - mkdir {path}: {_reason(error)}"
+            )
+        except PyjsError as error:
             _fail(f"Can't start JetStream: {error}")
         self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
 
@@ -171,10 +201,19 @@ class Server:
         self._client_listener.start()
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
 
+    def _answer(self, target: str) -> Response:
+        """Answer a monitoring request; the views are loaded with the first, long after the first PONG."""
+        if self._router is None:
+            from pyjs.monitor.router import Router
+
+            assert self.monitored is not None
+            self._router = Router(self.monitored, self.clock, self.log)
+        return self._router.answer(target)
+
     def _warm_up(self) -> None:
         """Load what the first management request needs, beside the loop."""
         if self._running and self.node.jetstream is not None:
-            threading.Thread(target=_import_models, name="pyjs-warm-up", daemon=True).start()
+            threading.Thread(target=_import_api, name="pyjs-warm-up", daemon=True).start()
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
@@ -207,18 +246,55 @@ class Server:
             self.log.error(f"Error writing ports file ({path}): {_reason(error)}")
 
     def reload(self) -> None:
-        """Apply the configuration file as it is now."""
-        from pyjs.server.reload import reload
+        """Apply the configuration file as it is now: all of it, or nothing and say why."""
+        from pyjs.config.errors import ConfigError
+        from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 
-        reload(self)
+        old = self.options
+        try:
+            new, changed = read_again(old)
+            names = {change.name for change in changed}
+            log = configured_logger(new) if names.intersection(LOG_OPTIONS) else None
+        except (ReloadRefused, ConfigError, OSError) as error:
+            self.log.error(f"Failed to reload server configuration: {error}")
+            return
+        self._apply_options(new)
+        if log is not None and isinstance(self.log, Logger):
+            self.log.adopt(log)
+        for change in changed:
+            self.log.info(change_line(change))
+        if "pid_file" in names or "ports_file_dir" in names:
+            self._rewrite_files(old)
+        self._apply_to_sessions()
+        self.log.info(f"Reloaded server configuration ({new.config_digest})")
 
-    def apply_options(self, options: Options) -> None:
-        """Take over options that a reload has found good."""
+    def _apply_options(self, options: Options) -> None:
         self.options = options
-        self.node.apply_options(options)
-        if self.monitor_port:
+        self.node.apply_options(effective_options(options))
+        if self.monitored is not None:
             self.monitored.options = options
             self.monitored.config_loaded_at_ns = self.clock.now_ns()
+
+    def _rewrite_files(self, old: Options) -> None:
+        try:
+            if self.options.pid_file:
+                files.write_pid_file(self.options.pid_file)
+        except OSError as error:
+            self.log.error(f"Failed to write pidfile: {_reason(error)}")
+        if old.ports_file_dir:
+            files.remove_ports_file(old.ports_file_dir)
+        self.write_ports_file()
+
+    def _apply_to_sessions(self) -> None:
+        """Close whom changed users and a smaller max_connections leave no place; the newest first."""
+        for session in list(self.node.sessions.values()):
+            session.reauthorize()
+        surplus = list(self.node.sessions.values())[max(0, self.options.max_connections) :]
+        for session in reversed(surplus):
+            session.close("Maximum Connections Exceeded", "maximum connections exceeded")
+        if surplus:
+            self.log.info(f"Closed {len(surplus)} connections to fall within max_connections")
+        self.driver.wake()
 
     def reopen_log(self) -> None:
         """Open the log file again, after someone moved it away."""
@@ -227,25 +303,27 @@ class Server:
         else:
             self.log.info("File log re-open ignored, not a file logger")
 
-    def change_log(self, log: Log) -> None:
-        """Log to `log` from now on."""
-        old, self.log, self.node.log = self.log, log, log
-        if isinstance(old, Logger):
-            old.close()
-
     # -- ending ------------------------------------------------------------------------------------------------
     def start_lame_duck(self) -> None:
         """Send the clients elsewhere, then end."""
-        if self._running:
-            self.lame_duck.start()
+        if not self._running or self._lame_duck is not None:
+            return
+        from pyjs.server.lame_duck import LameDuck
 
-    def close_client_listener(self) -> None:
-        """Take no more clients."""
+        options = self.options
+        self.log.info("Entering lame duck mode, stop accepting new clients")
+        self._close_client_listener()
+        self._stop_jetstream()
+        self._lame_duck = LameDuck(
+            self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
+        )
+        self._lame_duck.start()
+
+    def _close_client_listener(self) -> None:
         if self._client_listener is not None:
             self._client_listener.close()
 
-    def stop_jetstream(self) -> None:
-        """Close the streams; what they hold is on disk."""
+    def _stop_jetstream(self) -> None:
         if self.node.jetstream is None:
             return
         self.log.info("Initiating JetStream Shutdown...")
@@ -259,18 +337,19 @@ class Server:
             return
         self._running = False
         self.log.info("Initiating Shutdown...")
-        self.lame_duck.cancel()
+        if self._lame_duck is not None:
+            self._lame_duck.cancel()
         await self._close_everything()
         if self.options.ports_file_dir:
             files.remove_ports_file(self.options.ports_file_dir)
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        self.close_client_listener()
+        self._close_client_listener()
         if self._http_listener is not None:
             self._http_listener.close()
         self.driver.turn_now()
-        self.stop_jetstream()
+        self._stop_jetstream()
         self.node.stop()
         self.driver.stop()
         for http_connection in list(self.http_connections):
@@ -301,10 +380,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _system_disk() -> Any:
-    return None
-
-
 def _opened_log(options: Options) -> Logger:
     try:
         return configured_logger(options)
@@ -320,5 +395,5 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _import_models() -> None:
-    import pyjs.jetstream.models
+def _import_api() -> None:
+    importlib.import_module("pyjs.jetstream.api.table")

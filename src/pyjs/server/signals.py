@@ -1,4 +1,4 @@
-"""Signals to the command: end, reload, reopen the log, lame duck.
+"""Signals to the command, under the names that log lines give them.
 
 Source: nats.docs "Signals"; lines as nats-server 2.15.1.
 """
@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyjs.server.server import Server
+from collections.abc import Callable, Mapping
 
 # As Go names them in "Trapped" lines.
 NAMES = {
@@ -22,19 +19,16 @@ NAMES = {
 }
 
 
-def install(loop: asyncio.AbstractEventLoop, server: Server) -> None:
-    """Let `loop` act on signals for `server`; only possible in the main thread."""
-    for number in NAMES:
-        loop.add_signal_handler(number, _trapped, server, number)
+def install(
+    loop: asyncio.AbstractEventLoop,
+    actions: Mapping[signal.Signals, Callable[[], None]],
+    say: Callable[[str], None],
+) -> None:
+    """Let `loop` act on signals; only possible in the main thread. `say` writes the log line."""
 
+    def trapped(number: signal.Signals) -> None:
+        say(f'Trapped "{NAMES[number]}" signal')
+        actions[number]()
 
-def _trapped(server: Server, number: signal.Signals) -> None:
-    server.log.info(f'Trapped "{NAMES[number]}" signal')
-    if number == signal.SIGUSR1:
-        server.reopen_log()
-    elif number == signal.SIGHUP:
-        server.reload()
-    elif number == signal.SIGUSR2:
-        server.start_lame_duck()
-    elif number == signal.SIGINT or not server.lame_duck.active:  # SIGTERM does not cut a lame duck short
-        server.request_stop()
+    for number in actions:
+        loop.add_signal_handler(number, trapped, number)

@@ -37,6 +37,11 @@ cdef struct Segment:
     bint mapped                 # `entries` belongs to a map of the .idx file
     bint sealed
     bint in_memory              # `bodies` grows along
+    uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
+    uint32_t n_removed
+    uint32_t removed_room
+    uint64_t map_size           # file: bytes behind `data`
+    int fd                      # file: -1: not open
     uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
 
 cdef struct SeqIndex:

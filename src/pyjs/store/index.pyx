@@ -26,6 +26,7 @@ cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil:
     if s != NULL:
         s.base = base
         s.number = number
+        s.fd = -1
     return s
 
 
@@ -38,6 +39,7 @@ cdef void segment_free(Segment* s, bint bodies) noexcept nogil:
     if not s.mapped:
         free(s.entries)
     free(s.dead)
+    free(s.removed)
     free(s)
 
 

@@ -1,4 +1,4 @@
-"""The command line of the harness: `python -m harness [--show|--self N|--json] [name...]` (see ../README.md)."""
+"""The command line of the harness: run chosen scenarios and print what differs (see ../README.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .compare import differences
 from .masks import Masker
 from .player import play
 from .process import ServerFailed, our_command, peer_command
-from .script import Script, load
+from .script import Script, ScriptError, load
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
@@ -26,7 +26,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of scenario names; none means all")
     parser.add_argument("--show", action="store_true", help="print the peer's masked recording")
     parser.add_argument("--raw", action="store_true", help="print the peer's recording as it is")
-    parser.add_argument("--self", type=int, default=0, metavar="N", help="compare the peer with itself N times")
+    parser.add_argument(
+        "--self", type=int, default=0, metavar="N", help="compare the peer with itself N times"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     paths = sorted(SCENARIOS.rglob("*.txt"))
@@ -50,7 +52,9 @@ def _report(script: Script, options: argparse.Namespace) -> bool:
         print(_told(shown) if options.show else json.dumps(shown, indent=1))
         lines: list[str] = []
     elif options.self:
-        lines = [d for _ in range(options.self) for d in differences(recording, _run(script, peer), script.text)]
+        lines = [
+            d for _ in range(options.self) for d in differences(recording, _run(script, peer), script.text)
+        ]
     else:
         lines = _against_ours(script, recording)
     lines += _timeouts(recording)
@@ -67,8 +71,8 @@ def _timeouts(recording: dict[str, Any]) -> list[str]:
 def _against_ours(script: Script, recording: dict[str, Any]) -> list[str]:
     try:
         return differences(recording, _run(script, our_command()), script.text)
-    except ServerFailed as error:
-        return [str(error)[-300:]]
+    except (ServerFailed, ScriptError, OSError) as error:
+        return [f"{type(error).__name__}: {str(error)[-300:]}"]
 
 
 def _run(script: Script, command: list[str]) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def _compare(path: str, left: Any, right: Any, found: list[str]) -> None:
         found.append(f"{path}: {_shown(left)} | {_shown(right)}")
 
 
-def _compare_member(path: str, key: str, left: dict[str, Any], right: dict[str, Any], found: list[str]) -> None:
+def _compare_member(
+    path: str, key: str, left: dict[str, Any], right: dict[str, Any], found: list[str]
+) -> None:
     if key not in left:
         found.append(f"{path}: (nothing) | {_shown(right[key])}")
     elif key not in right:

@@ -17,7 +17,7 @@ from typing import Any
 _TIME = re.compile(r"^(?!0001-01-01T)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$")
 _DURATION = re.compile(r"^(\d+(\.\d+)?(y|d|h|m|s|ms|us|µs|ns))+$")
 _VERSION = re.compile(r"^\d+\.\d+\.\d+[-+.\w]*$")
-_GO = re.compile(r"^\S+$")
+_TOKEN = re.compile(r"^\S+$")
 _SERVER_ID = re.compile(r"^N[A-Z2-7]{55}$")
 _XKEY = re.compile(r"^X[A-Z2-7]{55}$")
 _NONCE = re.compile(r"^[A-Za-z0-9_-]{11,24}$")
@@ -26,6 +26,10 @@ _CONSUMER = re.compile(r"^[A-Za-z0-9]{8}$")
 _FC = re.compile(r"^[A-Za-z0-9]{4}$")
 _URL = re.compile(r"^(.*:)\d{2,5}$")
 
+# names of the time and duration fields
+_TIMES = ("created", "first_ts", "last_ts", "last_active", "ts", "time", "timestamp", "start", "now", "stop")
+_MORE_TIMES = ("last_activity", "config_load_time", "leader_since", "Nats-Time-Stamp")
+_DURATIONS = ("uptime", "idle", "rtt")
 # field name -> (kind, form); kinds in IDS are numbered
 FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "server_id": ("server id", _SERVER_ID),
@@ -36,16 +40,9 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "Nats-Pin-Id": ("nuid", _NUID),
     "pinned_client_id": ("nuid", _NUID),
     "version": ("version", _VERSION),
-    "go": ("version", _GO),
-    "git_commit": ("version", _GO),
-    **{
-        name: ("time", _TIME)
-        for name in (
-            "created first_ts last_ts last_active ts time timestamp start now last_activity stop "
-            "config_load_time Nats-Time-Stamp leader_since"
-        ).split()
-    },
-    **{name: ("duration", _DURATION) for name in "uptime idle rtt".split()},
+    "go": ("version", _TOKEN),
+    **dict.fromkeys(_TIMES + _MORE_TIMES, ("time", _TIME)),
+    **dict.fromkeys(_DURATIONS, ("duration", _DURATION)),
 }
 # number fields: name -> kind
 NUMBERS: dict[str, str] = {
@@ -60,8 +57,9 @@ NUMBERS: dict[str, str] = {
 }
 # names of consumers that the server may have made up
 CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
-# INFO fields that only one of the servers has, by design (docs/compatibility.md)
-OWN_INFO_FIELDS = frozenset({"pyjs_version"})
+# parts of the version that a server may have or not, where it introduces itself (INFO, /varz): the commit
+# it was built from, and our own version beside the one we are compatible with
+BUILD_FIELDS = frozenset({"git_commit", "pyjs_version"})
 IDS = frozenset({"server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control"})
 
 
@@ -81,21 +79,23 @@ class Masker:
         }
 
     def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
-        masked = {key: self._frame_field(key, value) for key, value in frame.items()}
-        if frame.get("op") == "INFO":
-            masked["info"] = {k: v for k, v in masked["info"].items() if k not in OWN_INFO_FIELDS}
-        return masked
+        return {key: self._frame_field(key, value) for key, value in frame.items()}
 
     def _frame_field(self, key: str, value: Any) -> Any:
-        if key in ("subject", "reply"):
+        if key in ("subject", "reply") and isinstance(value, str):
             return self._subject(value)
-        if key == "headers" and "fields" in value:
-            return value | {"fields": [[name, self._value(name, text)] for name, text in value["fields"]]}
+        if key == "headers" and isinstance(value, dict) and isinstance(value.get("fields"), list):
+            return value | {"fields": [self._header(field) for field in value["fields"]]}
         return self._value(key, value) if isinstance(value, (dict, list)) else value
+
+    def _header(self, field: Any) -> Any:
+        is_pair = len(field) == 2 and isinstance(field[0], str)
+        return [field[0], self._value(field[0], field[1])] if is_pair else field
 
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._value(key, inner) for key, inner in value.items()}
+            left_out = BUILD_FIELDS if "server_id" in value else ()
+            return {key: self._value(key, inner) for key, inner in value.items() if key not in left_out}
         if isinstance(value, list):
             return [self._value(name, inner) for inner in value]
         if isinstance(value, str):
@@ -105,7 +105,7 @@ class Masker:
         return value
 
     def _string(self, name: str, value: str) -> str:
-        kind, form = FIELDS.get(name, ("", _GO))
+        kind, form = FIELDS.get(name, ("", _TOKEN))
         if kind and form.match(value):
             return self._placeholder(kind, value)
         if name in CONSUMER_FIELDS:
@@ -139,5 +139,3 @@ class Masker:
             return f"<{kind}>"
         numbers = self._numbers.setdefault(kind, {})
         return f"<{kind} {numbers.setdefault(value, len(numbers) + 1)}>"
-
-

@@ -314,24 +314,27 @@ class Player:
 
     def _http(self, _conn: str, text: str) -> None:
         path, *words = text.split()
-        client = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=WAIT_SECONDS)
-        client.request("GET", path)
-        response = client.getresponse()
-        body = response.read()
-        answer: dict[str, Any] = {
-            "path": path,
-            "status": response.status,
-            "content_type": response.getheader("Content-Type"),
-        }
-        try:
-            answer["json"] = json.loads(body)
-        except ValueError:
-            answer["text"] = body.decode("utf-8", "backslashreplace")
-        if words and words[0] == "shape":
+        answer = self._get(path)
+        if words and words[0] == "shape" and "json" in answer:
             kept = frozenset(words[1].split(",")) if len(words) > 1 else frozenset()
             answer["json"] = shape(answer["json"], kept, "")
         self.recording["http"].append(answer)
-        client.close()
+
+    def _get(self, path: str) -> dict[str, Any]:
+        client = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=WAIT_SECONDS)
+        try:
+            client.request("GET", path)
+            response = client.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            return {"path": path, "failed": type(error).__name__}
+        finally:
+            client.close()
+        answer = {"path": path, "status": response.status, "content_type": response.getheader("Content-Type")}
+        try:
+            return answer | {"json": json.loads(body)}
+        except ValueError:
+            return answer | {"text": body.decode("utf-8", "backslashreplace")}
 
     def _forget(self, conn: Conn) -> None:
         if conn.socket.fileno() >= 0:
@@ -347,7 +350,10 @@ def shape(value: Any, kept: frozenset[str], path: str) -> Any:
         return {key: shape(inner, kept, f"{path}.{key}".lstrip(".")) for key, inner in value.items()}
     if isinstance(value, list):
         return [shape(inner, kept, path) for inner in value]
-    return f"({'number' if isinstance(value, float) else type(value).__name__})"
+    kind = (
+        "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+    )
+    return f"({kind})"
 
 
 def _publication(text: str, inbox: str | None) -> bytes:

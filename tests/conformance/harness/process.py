@@ -88,7 +88,10 @@ class ServerProcess:
         config = self._directory / "server.conf"
         config.write_text("\n".join(lines) + "\n", "utf-8")
         source = str(REPOSITORY / "src")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
+        }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*self._command, "-c", str(config)],

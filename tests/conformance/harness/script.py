@@ -16,9 +16,9 @@ _SEND = re.compile(r"^([a-z][a-z0-9]*)(>>|\|>|>)(?: (.*))?$")
 _FILL = re.compile(r"<<(.+?)\*(\d+)>>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[rnt0\\])")
 _SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
-VERBS = frozenset(
-    "open connect pub req js pull ack acksync acknext sync wait until closed close keep stall http restart kill signal".split()
-)
+SERVER_VERBS = frozenset({"http", "restart", "kill", "signal"})
+CONN_VERBS = frozenset({"open", "connect", "close", "closed", "keep", "stall", "pub", "req", "js", "pull"})
+CONN_VERBS |= {"ack", "acksync", "acknext", "sync", "wait", "until"}
 
 
 class ScriptError(Exception):
@@ -30,7 +30,7 @@ class Step:
     """One statement."""
 
     line: int
-    verb: str  # a word of VERBS, or "send", "send-exact", "send-bytewise"
+    verb: str  # a word of the language, or "send", "send-exact", "send-bytewise"
     conn: str  # the connection's name; "" for steps of the whole server
     text: str  # the rest of the line
 
@@ -115,9 +115,9 @@ def _steps(name: str, number: int, line: str) -> list[Step]:
         count, _, statement = rest.partition(" ")
         each = (_steps(name, number, statement.replace("%d", str(i))) for i in range(1, int(count) + 1))
         return [step for steps in each for step in steps]
-    if verb not in VERBS:
+    if verb not in CONN_VERBS | SERVER_VERBS:
         raise ScriptError(f"{name}:{number}: unknown statement {line!r}; see tests/conformance/README.md")
-    if verb in {"http", "restart", "kill", "signal"}:
+    if verb in SERVER_VERBS:
         return [Step(number, verb, "", rest)]
     conn, _, rest = rest.partition(" ")
     if not conn:

@@ -60,7 +60,14 @@ def test_an_uptime_starts_at_its_largest_part(seconds: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KB"), (64 << 20, "64.00 MB"), (1 << 30, "1.00 GB"), (3 << 70, "3072.00 EB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KB"),
+        (64 << 20, "64.00 MB"),
+        (1 << 30, "1.00 GB"),
+        (3 << 70, "3072.00 EB"),
+    ],
 )
 def test_a_size_is_in_powers_of_1024(size: int, text: str) -> None:
     assert size_text(size) == text

@@ -41,7 +41,13 @@ def test_a_server_with_users_requires_one() -> None:
 
 @pytest.mark.parametrize(
     ("user", "password", "welcome"),
-    [(b"u", b"p", True), (b"u", b"x", False), (b"x", b"p", False), (b"h", b"secret", True), (b"h", b"p", False)],
+    [
+        (b"u", b"p", True),
+        (b"u", b"x", False),
+        (b"x", b"p", False),
+        (b"h", b"secret", True),
+        (b"h", b"p", False),
+    ],
 )
 def test_plain_and_hashed_passwords_are_compared(user: bytes, password: bytes, welcome: bool) -> None:
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode().replace("$2b$", "$2a$")
@@ -126,12 +132,14 @@ def test_publishing_outside_the_allow_list_is_told_and_not_done() -> None:
 def test_subscribing_outside_the_lists_is_told() -> None:
     node = permitted(subscribe=SubjectPermissions(("ok.*", "q.> workers"), ("ok.not",)))
     client = node.client(USER % (b"u", b"p"))
-    client.send(b"SUB ok.a 1\r\nSUB ok.not 2\r\nSUB > 3\r\nSUB q.a workers 4\r\nSUB q.a 5\r\nSUB q.a other 6\r\n")
+    client.send(
+        b"SUB ok.a 1\r\nSUB ok.not 2\r\nSUB > 3\r\nSUB q.a workers 4\r\nSUB q.a 5\r\nSUB q.a other 6\r\n"
+    )
     assert client.take() == (
         b"-ERR 'Permissions Violation for Subscription to \"ok.not\"'\r\n"
         b"-ERR 'Permissions Violation for Subscription to \">\"'\r\n"
         b"-ERR 'Permissions Violation for Subscription to \"q.a\"'\r\n"
-        b"-ERR 'Permissions Violation for Subscription to \"q.a\" using queue \"other\"'\r\n"
+        b'-ERR \'Permissions Violation for Subscription to "q.a" using queue "other"\'\r\n'
     )
     assert sorted(client.session.subscriptions) == [b"1", b"4"]
 

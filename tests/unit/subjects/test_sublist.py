@@ -60,7 +60,9 @@ STEPS = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(STEPS)
-def test_every_message_finds_exactly_the_matching_subscriptions(steps: list[tuple[str, object, object]]) -> None:
+def test_every_message_finds_exactly_the_matching_subscriptions(
+    steps: list[tuple[str, object, object]],
+) -> None:
     listener = Listener()
     for step, a, b in steps:
         if step == "sub":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from itertools import product
 
 import pytest
@@ -58,11 +57,7 @@ def test_matching_agrees_with_the_reference(subject: bytes, pattern: bytes) -> N
     assert subject_matches(subject, pattern) == reference_matches(subject, pattern)
 
 
-ALL_LITERALS = [
-    b".".join(words)
-    for length in range(1, 5)
-    for words in product([b"a", b"b"], repeat=length)
-]
+ALL_LITERALS = [b".".join(words) for length in range(1, 5) for words in product([b"a", b"b"], repeat=length)]
 PATTERNS = st.lists(st.sampled_from([b"a", b"b", b"*", b">"]), min_size=1, max_size=3).map(b".".join)
 
 

@@ -1,0 +1,33 @@
+"""Replies to publishers that wait for the commit of what they published."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.core.account cimport Account
+from pyjs.wire.ops cimport Msg
+
+cdef enum AnswerKind:
+    PUB_ACK                     # goes out once its record is kept; an error reply if that fails
+    DUPLICATE
+    REFUSAL                     # its body is in the arena
+
+cdef struct Answer:
+    uint64_t seq
+    size_t reply_at             # in the arena
+    size_t body_at              # REFUSAL: in the arena
+    uint32_t reply_len
+    uint32_t body_len
+    int kind
+
+cdef class Answers:
+    cdef bytes head             # {"stream":"S","seq":
+    cdef const char* head_text  # in `head`
+    cdef size_t head_len
+    cdef Answer* queue
+    cdef size_t used, room
+    cdef char* arena            # reply subjects, and bodies of refusals
+    cdef size_t arena_used, arena_room
+
+    cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil
+    cdef int grow(self, size_t arena_need) noexcept nogil
+    cdef void send(self, Account account, const char* failure, size_t failure_len) noexcept nogil
+    cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
+                         const char* failure, size_t failure_len) noexcept nogil

@@ -1,0 +1,128 @@
+"""Replies to publishers that wait for the commit of what they published.
+
+A queue of fixed records and one arena with the reply subjects, both grown by doubling and used again in the next
+turn. `send` takes the queue away before the first reply leaves, since a reply may itself be published into a
+stream that answers. A PubAck is a template and digits; no JSON library is called.
+
+Knows nothing of why a publish was refused. Compiled because every publish with a reply passes here (benchmarks/:
+JetStream async publish).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.core.account cimport Account
+from pyjs.wire.ops cimport Msg
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    HEAD_SIZE_MAX = 1200        # a name of 255 bytes, escaped, and a domain
+    FIRST_ANSWERS = 256
+    FIRST_ARENA = 16384
+
+
+cdef class Answers:
+    """The answers of one stream, in the order of its publishes."""
+
+    def __cinit__(self, bytes head):
+        assert len(head) <= HEAD_SIZE_MAX
+        self.head = head
+        self.head_text = head
+        self.head_len = len(head)
+
+    def __dealloc__(self):
+        free(self.queue)
+        free(self.arena)
+
+    cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
+        """Queue one answer; 0, or -1 without memory: the publisher gets none."""
+        cdef Answer* a
+        if self.used == self.room or self.arena_used + m.reply_len + body_len > self.arena_room:
+            if self.grow(m.reply_len + body_len) != 0:
+                return -1
+        a = &self.queue[self.used]
+        self.used += 1
+        a.kind = kind
+        a.seq = seq
+        a.reply_at = self.arena_used
+        a.reply_len = m.reply_len
+        memcpy(self.arena + a.reply_at, m.reply, m.reply_len)
+        a.body_at = a.reply_at + m.reply_len
+        a.body_len = <uint32_t> body_len
+        if body_len:
+            memcpy(self.arena + a.body_at, body, body_len)
+        self.arena_used = a.body_at + body_len
+        return 0
+
+    cdef int grow(self, size_t arena_need) noexcept nogil:
+        cdef size_t room = self.room * 2 if self.room else FIRST_ANSWERS
+        cdef size_t arena_room = self.arena_room if self.arena_room else FIRST_ARENA
+        cdef void* p
+        if self.used == self.room:
+            p = realloc(self.queue, room * sizeof(Answer))
+            if p == NULL:
+                return -1
+            self.queue, self.room = <Answer*> p, room
+        while arena_room < self.arena_used + arena_need:
+            arena_room *= 2
+        if arena_room > self.arena_room:
+            p = realloc(self.arena, arena_room)
+            if p == NULL:
+                return -1
+            self.arena, self.arena_room = <char*> p, arena_room
+        return 0
+
+    cdef void send(self, Account account, const char* failure, size_t failure_len) noexcept nogil:
+        """Publish every answer; with `failure` (a reply body) it replaces the PubAcks: nothing was kept."""
+        cdef Answer* queue = self.queue
+        cdef char* arena = self.arena
+        cdef size_t used = self.used, room = self.room, arena_room = self.arena_room
+        if used == 0:
+            return
+        self.queue, self.arena = NULL, NULL
+        self.used = self.room = self.arena_used = self.arena_room = 0
+        self.send_queue(account, queue, used, arena, failure, failure_len)
+        if self.queue == NULL and self.arena == NULL:
+            self.queue, self.arena, self.room, self.arena_room = queue, arena, room, arena_room
+        else:
+            free(queue)
+            free(arena)
+
+    cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
+                         const char* failure, size_t failure_len) noexcept nogil:
+        cdef char ack[1280]
+        cdef char tail[24]
+        cdef size_t i, n
+        cdef Answer* a
+        cdef Msg m
+        memset(&m, 0, sizeof(Msg))
+        memcpy(ack, self.head_text, self.head_len)
+        m.split = True
+        m.tail = tail
+        for i in range(used):
+            a = &queue[i]
+            m.subject = arena + a.reply_at
+            m.subject_len = a.reply_len
+            if a.kind == REFUSAL:
+                m.body = arena + a.body_at
+                n = a.body_len
+            elif a.kind == PUB_ACK and failure != NULL:
+                m.body = failure
+                n = failure_len
+            else:
+                n = self.head_len + write_digits(ack + self.head_len, a.seq)
+                if a.kind == DUPLICATE:
+                    memcpy(ack + n, b",\"duplicate\": true", 18)
+                    n += 18
+                ack[n] = c'}'
+                n += 1
+                m.body = ack
+            m.size = <uint32_t> n
+            m.tail_len = write_digits(tail, n)
+            tail[m.tail_len] = c'\r'
+            tail[m.tail_len + 1] = c'\n'
+            m.tail_len += 2
+            m.aliased = False
+            account.publish(&m)

@@ -1,0 +1,157 @@
+"""$JS.API.CONSUMER.*: create, change, report, pause and delete consumers.
+
+Pull requests are not here: each consumer listens to its own MSG.NEXT subject.
+
+Source: nats.docs "JetStream wire API Reference"; order of checks, texts and extra fields probed on
+nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyjs.jetstream import consumers, errcodes
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.consumer_info import consumer_info
+from pyjs.jetstream.consumer_models import OFFSET_REQUEST, PAUSE_REQUEST, CreateRequest, read_create
+from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
+from pyjs.jetstream.times import ZERO_TIME, format_time_ns
+
+NAMES_PAGE = 1024
+LIST_PAGE = 256
+
+
+def create(call: ApiCall) -> JsonDict:
+    """Make or change a consumer: CREATE.<stream>[.<consumer>[.<filter>]]."""
+    request = read_create(call.body, call.js.options.strict)
+    name = call.args[1] if len(call.args) > 1 else request.config.name
+    _check_names(call, request, name)
+    config = request.config
+    if len(call.args) == 1:
+        if config.durable_name:
+            raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.error()
+        return _answer(call, request)
+    if config.durable_name and config.durable_name != name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
+    subject_filter = ".".join(call.args[2:])
+    if subject_filter and config.filter_subjects:
+        raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
+    if subject_filter and config.filter_subject != subject_filter:
+        raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
+    return _answer(call, replace(request, config=replace(config, name=name)))
+
+
+def create_durable(call: ApiCall) -> JsonDict:
+    """Make or change a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
+    request = read_create(call.body, call.js.options.strict)
+    if len(call.args) != 2:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT.error()
+    name = call.args[1]
+    _check_names(call, request, name)
+    if not request.config.durable_name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET.error()
+    if request.config.durable_name != name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
+    return _answer(call, replace(request, config=replace(request.config, name=name)))
+
+
+def info(call: ApiCall) -> JsonDict:
+    """Report one consumer."""
+    call.require_empty()
+    return consumer_info(_consumer(call), call.js.shared.clock.now_ns())
+
+
+def names(call: ApiCall) -> JsonDict:
+    """List the names of a stream's consumers."""
+    found, offset = _page(call)
+    page = [consumer.name for consumer in found[offset : offset + NAMES_PAGE]]
+    return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
+
+
+def list_consumers(call: ApiCall) -> JsonDict:
+    """Report a stream's consumers."""
+    found, offset = _page(call)
+    now_ns = call.js.shared.clock.now_ns()
+    page = [consumer_info(consumer, now_ns, listed=True) for consumer in found[offset : offset + LIST_PAGE]]
+    return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "consumers": page}
+
+
+def delete(call: ApiCall) -> JsonDict:
+    """Remove a consumer."""
+    call.require_empty()
+    stream = call.stream()
+    consumers.delete(call.js, stream, _consumer(call))
+    return {"success": True}
+
+
+def pause(call: ApiCall) -> JsonDict:
+    """Hold back deliveries until a time, or go on."""
+    text = _read(call, PAUSE_REQUEST).get("pause_until", ZERO_TIME)
+    until_ns = None if text == ZERO_TIME else parse_time_ns(text)
+    consumer = _consumer(call)
+    consumers.pause(call.js, call.stream(), consumer, until_ns)
+    now_ns = call.js.shared.clock.now_ns()
+    if until_ns is None:
+        return dict(_NOT_PAUSED)
+    out: JsonDict = {"paused": until_ns > now_ns, "pause_until": format_time_ns(until_ns)}
+    if until_ns > now_ns:
+        out["pause_remaining"] = until_ns - now_ns
+    return out
+
+
+def needs_cluster(call: ApiCall) -> JsonDict:
+    """Refuse what only a cluster can do."""
+    raise errcodes.CLUSTER_REQUIRED.error()
+
+
+def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
+    if request.stream_name != call.args[0]:
+        raise errcodes.STREAM_MISMATCH.error()
+    if "/" in name or "\\" in name:
+        raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
+
+
+def _answer(call: ApiCall, request: CreateRequest) -> JsonDict:
+    if request.config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
+    consumer = consumers.create_or_update(call.js, call.stream(), request)
+    return consumer_info(consumer, call.js.shared.clock.now_ns())
+
+
+def _consumer(call: ApiCall) -> Consumer:
+    consumer = call.stream().consumers.get(call.args[1])
+    if consumer is None:
+        raise errcodes.CONSUMER_NOT_FOUND.error()
+    assert isinstance(consumer, Consumer)
+    return consumer
+
+
+def _page(call: ApiCall) -> tuple[list[Consumer], int]:
+    offset = _read(call, OFFSET_REQUEST).get("offset", 0)
+    everyone = call.stream().consumers
+    found = [everyone[name] for name in sorted(everyone)]
+    public = [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    return public, min(max(offset, 0), len(public))
+
+
+def _read(call: ApiCall, fields: Struct) -> JsonDict:
+    try:
+        return decode(call.optional_body(), fields, call.js.options.strict)
+    except JsonFault as fault:
+        raise errcodes.INVALID_JSON.error(err=fault) from None
+
+
+_EMPTY_PAGE: JsonDict = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
+_NOT_PAUSED: JsonDict = {"paused": False, "pause_until": ZERO_TIME}
+
+ENDPOINTS = (
+    Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS),
+    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 1, 2),
+    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2),
+    Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE),
+    Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE),
+    Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2),
+    Endpoint("CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED),
+    Endpoint("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown_response", needs_cluster, 2, 2),
+)

@@ -1,0 +1,169 @@
+"""$JS.API.DIRECT.GET.*: stored messages as they are, without an envelope.
+
+Loaded with the first request; direct_seat.py has the subscriptions.
+
+Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjs.base.gotext import time_text
+from pyjs.core.account import Account
+from pyjs.core.sink import Request
+from pyjs.jetstream.api.endpoint import is_empty
+from pyjs.jetstream.level import needs_higher_level
+from pyjs.jetstream.api.messages import find, is_conflicting
+from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
+from pyjs.jetstream.models import GET_MSG_REQUEST
+from pyjs.jetstream.stream import Stream
+from pyjs.store.store import StoredMessage, StoreFilter
+
+MULTI_SUBJECTS_MAX = 1024
+BATCH_MAX = 100_000  # messages of one batch
+REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
+
+
+class DirectGet:
+    """Direct gets of one stream."""
+
+    def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
+        self._account = account
+        self._stream = stream
+        self._prefixes = prefixes  # of subjects that end with the subject asked for
+
+    def get(self, request: Request) -> None:
+        """Answer a request whose body says which message."""
+        given = self._read(request)
+        if given is None:
+            return
+        if given.get("multi_last"):
+            self._get_multi(request, given)
+        elif not any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
+            self._status(request, "408 Empty Request")
+        elif is_conflicting(given):
+            self._status(request, "408 Bad Request")
+        elif given.get("batch", 0) > 0 and not given.get("last_by_subj"):
+            self._get_batch(request, given)
+        else:
+            self._reply_one(request, find(self._stream.store, given), given.get("no_hdr", False))
+
+    def get_last(self, request: Request) -> None:
+        """Answer with the last message of the subject that the request's subject ends with."""
+        given = {} if is_empty(request.payload) else self._read(request)
+        if given is None:
+            return
+        if any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
+            self._status(request, "408 Bad Request")
+            return
+        prefix = next(prefix for prefix in self._prefixes if request.subject.startswith(prefix))
+        subject = request.subject[len(prefix) :]
+        self._reply_one(request, self._stream.store.get_last(subject), given.get("no_hdr", False))
+
+    def _read(self, request: Request) -> dict[str, Any] | None:
+        """Return the fields of a request, None: it has been answered."""
+        if not request.reply:
+            return None
+        if needs_higher_level(request.headers):
+            self._status(request, "412 Required Api Level")
+            return None
+        try:
+            return decode(request.payload, GET_MSG_REQUEST, strict=False)
+        except JsonFault:
+            self._status(request, "408 Malformed Request")
+            return None
+
+    def _status(self, request: Request, status: str, fields: bytes = b"") -> None:
+        self._account.send(request.reply, b"", b"NATS/1.0 %b\r\n%b\r\n" % (status.encode(), fields))
+
+    def _reply_one(self, request: Request, message: StoredMessage | None, no_hdr: bool) -> None:
+        if message is None:
+            self._status(request, "404 Message Not Found")
+        else:
+            self._send(request, message, no_hdr)
+
+    def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
+        """Send one stored message; return its size."""
+        headers = b"" if no_hdr else self._headers(message, more)
+        self._account.send(request.reply, message.payload, headers)
+        return len(headers) + len(message.payload)
+
+    def _headers(self, message: StoredMessage, more: bytes) -> bytes:
+        stored = message.headers[:-2] if message.headers else b"NATS/1.0\r\n"
+        return (
+            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n%b\r\n"
+            % (
+                stored,
+                self._stream.name.encode(),
+                message.subject,
+                message.seq,
+                time_text(message.ts).encode(),
+                more,
+            )
+        )
+
+    # -- several messages ----------------------------------------------------------------------------------
+
+    def _get_batch(self, request: Request, given: dict[str, Any]) -> None:
+        store = self._stream.store
+        subject = given.get("next_by_subj", "")
+        wanted = store.make_filter((subject.encode(),) if subject else ())
+        first = max(given.get("seq", 0), 1)
+        if "start_time" in given:
+            first = store.seq_at(parse_time_ns(given["start_time"])) or store.last_seq + 1
+        seq = store.next_match(first, wanted)
+        if seq == 0:
+            self._status(request, "404 Message Not Found")
+            return
+        self._send_each(request, given, self._matches(seq, wanted), store.count_matching(seq, wanted), 0)
+
+    def _matches(self, seq: int, wanted: StoreFilter) -> list[int]:
+        return [seq, *self._following(seq, wanted)]
+
+    def _following(self, seq: int, wanted: StoreFilter) -> list[int]:
+        store = self._stream.store
+        out: list[int] = []
+        while len(out) < BATCH_MAX and (seq := store.next_match(seq + 1, wanted)):
+            out.append(seq)
+        return out
+
+    def _get_multi(self, request: Request, given: dict[str, Any]) -> None:
+        store = self._stream.store
+        if given.get("seq") or given.get("last_by_subj") or given.get("next_by_subj"):
+            self._status(request, "408 Bad Request")
+            return
+        up_to = given.get("up_to_seq", 0)
+        if "up_to_time" in given:
+            after = store.seq_at(parse_time_ns(given["up_to_time"]))
+            up_to = after - 1 if after else store.last_seq
+        wanted = store.make_filter(subject.encode() for subject in given["multi_last"])
+        seqs = sorted(store.last_seqs(wanted, up_to))
+        if not seqs:
+            self._status(request, "404 No Results")
+        elif len(seqs) > MULTI_SUBJECTS_MAX:
+            self._status(request, "413 Too Many Results")
+        else:
+            self._send_each(request, given, seqs, len(seqs), up_to or store.last_seq)
+
+    def _send_each(
+        self, request: Request, given: dict[str, Any], seqs: list[int], pending: int, up_to: int
+    ) -> None:
+        """Send messages until the batch or its bytes are used up, then the end-of-batch status."""
+        batch = given.get("batch", 0) or len(seqs)
+        size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
+        last = 0
+        for seq in seqs[:batch]:
+            message = self._stream.store.get(seq)
+            if message is None:
+                continue
+            pending -= 1
+            more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
+            size_left -= self._send(request, message, given.get("no_hdr", False), more)
+            last = seq
+            if size_left <= 0:
+                break
+        fields = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
+        if up_to:
+            fields += b"Nats-UpTo-Sequence: %d\r\n" % up_to
+        self._status(request, "204 EOB", fields)

@@ -1,0 +1,93 @@
+"""$JS.API.STREAM.MSG.*: one stored message, read or deleted.
+
+Source: nats.docs "JetStream wire API Reference"; forms and errors probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from pyjs.base.errors import StoreFailed
+from pyjs.base.gotext import time_text
+from pyjs.jetstream import errcodes, models
+from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.json_strict import parse_time_ns
+from pyjs.jetstream.stream import Stream
+from pyjs.store.store import StoredMessage, StreamStore
+
+
+def get(call: ApiCall) -> JsonDict:
+    """Return the message that a sequence, a subject or a time leads to."""
+    call.require_body()
+    given = models.read(call.body, models.GET_MSG_REQUEST, call.js.options.strict)
+    if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
+        raise errcodes.BAD_REQUEST.error()
+    message = find(call.stream().store, given)
+    if message is None:
+        raise errcodes.NO_MESSAGE_FOUND.error()
+    shown: JsonDict = {"subject": message.subject.decode("utf-8", "replace"), "seq": message.seq}
+    if message.headers and not given.get("no_hdr"):
+        shown["hdrs"] = base64.b64encode(message.headers).decode()
+    if message.payload:
+        shown["data"] = base64.b64encode(message.payload).decode()
+    shown["time"] = time_text(message.ts)
+    return {"message": shown}
+
+
+def is_conflicting(given: dict[str, Any]) -> bool:
+    """Tell whether a request names no message, or more than one way to it."""
+    seq, start = given.get("seq", 0), "start_time" in given
+    last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
+    if not (seq or last or following or start):
+        return True
+    return bool((seq and last) or (seq and start) or (start and last) or (last and following))
+
+
+def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
+    """Return the message that a request without conflicts means, None: there is none."""
+    if given.get("last_by_subj"):
+        return store.get_last(given["last_by_subj"].encode())
+    seq = given.get("seq", 0)
+    if "start_time" in given:
+        seq = store.seq_at(parse_time_ns(given["start_time"]))
+        if seq == 0:
+            return None
+    if given.get("next_by_subj"):
+        return store.get_next(given["next_by_subj"].encode(), max(seq, 1))
+    if "start_time" in given:
+        return store.get_next(b">", seq)
+    return store.get(seq)
+
+
+def delete(call: ApiCall) -> JsonDict:
+    """Remove one message; its bytes are overwritten unless the request says not to."""
+    call.require_body()
+    given = models.read(call.body, models.DELETE_MSG_REQUEST, call.js.options.strict)
+    stream = call.stream()
+    if stream.config.sealed:
+        raise errcodes.STREAM_SEALED.error()
+    if stream.config.deny_delete:
+        raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="message delete not permitted")
+    # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/test_api.py.
+    failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
+    return {"success": True} if failure is None else {"error": failure.as_json()}
+
+
+def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
+    if seq == 0:
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="no message found")
+    if seq > stream.store.last_seq:
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="stream store EOF")
+    try:
+        removed = stream.delete_msg(seq, erase)
+    except StoreFailed as error:
+        return errcodes.STREAM_MSG_DELETE_FAILED.error(err=error)
+    return None if removed else errcodes.SEQUENCE_NOT_FOUND.error(seq=seq)
+
+
+ENDPOINTS = (
+    Endpoint("STREAM.MSG.GET", "stream_msg_get_response", get, counted=False),  # nor does the peer
+    Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", delete),
+)

@@ -1,0 +1,141 @@
+"""$JS.API.STREAM.*: create, update, report, delete and purge streams.
+
+Source: nats.docs "JetStream wire API Reference"; texts and extra fields probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream import errcodes, models
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.engine import JetStream
+from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.stream_info import SUBJECTS_PAGE, stream_info, stream_state, subjects_page
+from pyjs.subjects.tokens import subjects_overlap
+
+NAMES_PAGE = 1024
+LIST_PAGE = 256
+
+
+def create(call: ApiCall) -> JsonDict:
+    """Make a stream, or confirm the one that is there."""
+    request = models.read_stream(call.body, call.js.options.strict)
+    if request.config.name != call.args[0]:
+        raise errcodes.STREAM_MISMATCH.error()
+    try:
+        stream = call.js.create_stream(request.config, request.pedantic, request.unsupported)
+    except StoreFailed as error:
+        raise errcodes.STREAM_CREATE.error(err=error) from error
+    return stream_info(call.js, stream, domain=False) | {"did_create": True}
+
+
+def update(call: ApiCall) -> JsonDict:
+    """Change a stream."""
+    request = models.read_stream(call.body, call.js.options.strict)
+    config = call.js.check(request.config, request.pedantic, request.unsupported)
+    if config.name != call.args[0]:
+        raise errcodes.STREAM_MISMATCH.error()
+    try:
+        stream = call.js.update_stream(config)
+    except StoreFailed as error:
+        raise errcodes.STREAM_UPDATE.error(err=error) from error
+    return stream_info(call.js, stream)
+
+
+def info(call: ApiCall) -> JsonDict:
+    """Report one stream; its subjects and deleted sequences on demand."""
+    given = models.read(call.optional_body(), models.INFO_REQUEST, call.js.options.strict)
+    stream = call.stream()
+    subjects, total, offset = None, 0, 0
+    if given.get("subjects_filter"):
+        subjects, total, offset = subjects_page(stream, given["subjects_filter"], given.get("offset", 0))
+    state = stream_state(stream, subjects, given.get("deleted_details", False))
+    out: JsonDict = {"total": total, "offset": offset, "limit": SUBJECTS_PAGE if total else 0}
+    return out | stream_info(call.js, stream, state=state, cluster=True)
+
+
+def names(call: ApiCall) -> JsonDict:
+    """List the names of streams, by subject on demand."""
+    given = models.read(call.optional_body(), models.NAMES_REQUEST, call.js.options.strict)
+    found = [stream.name for stream in _matching(call.js, given.get("subject", ""))]
+    page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
+    return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
+
+
+def list_streams(call: ApiCall) -> JsonDict:
+    """Report streams, by subject on demand."""
+    given = models.read(call.optional_body(), models.LIST_REQUEST, call.js.options.strict)
+    found = _matching(call.js, given.get("subject", ""))
+    page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
+    infos = [stream_info(call.js, stream, listed=True) for stream in page]
+    return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
+
+
+def delete(call: ApiCall) -> JsonDict:
+    """Remove a stream with everything in it."""
+    call.require_empty()
+    call.js.delete_stream(call.args[0])
+    return {"success": True}
+
+
+def purge(call: ApiCall) -> JsonDict:
+    """Remove messages of a stream."""
+    given = models.read(call.optional_body(), models.PURGE_REQUEST, call.js.options.strict)
+    before_seq, keep = given.get("seq", 0), given.get("keep", 0)
+    if before_seq and keep:
+        raise errcodes.BAD_REQUEST.error()
+    stream = call.stream()
+    if stream.config.sealed:
+        raise errcodes.STREAM_SEALED.error()
+    if stream.config.deny_purge:
+        raise errcodes.STREAM_PURGE_FAILED.error(err="stream purge not permitted")
+    try:
+        purged = stream.purge(given.get("filter", "").encode(), before_seq, keep)
+    except StoreFailed as error:
+        raise errcodes.STREAM_PURGE_FAILED.error(err=error) from error
+    return {"success": True, "purged": purged}
+
+
+def needs_cluster(call: ApiCall) -> JsonDict:
+    """Refuse what only a cluster can do."""
+    raise errcodes.CLUSTER_REQUIRED.error()
+
+
+def not_yet(call: ApiCall) -> JsonDict:
+    """Refuse a request that a later version will serve."""
+    text = f"{call.request.subject.decode()} is not supported yet by pyjs-server"
+    raise errcodes.STREAM_SNAPSHOT.error(err=text)
+
+
+def _matching(js: JetStream, subject: str) -> list[Stream]:
+    found = [js.streams[name] for name in sorted(js.streams)]
+    if not subject:
+        return found
+    raw = subject.encode()
+    return [each for each in found if any(subjects_overlap(s.encode(), raw) for s in each.config.subjects)]
+
+
+def _page(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
+    offset = min(max(offset, 0), len(items))
+    return items[offset : offset + limit], offset
+
+
+_PAGE = {"total": 0, "offset": 0, "limit": 0}
+
+ENDPOINTS = (
+    Endpoint("STREAM.CREATE", "stream_create_response", create),
+    Endpoint("STREAM.UPDATE", "stream_update_response", update),
+    Endpoint("STREAM.INFO", "stream_info_response", info, on_error=_PAGE),
+    Endpoint("STREAM.NAMES", "stream_names_response", names, 0, 0, on_error={**_PAGE, "streams": None}),
+    Endpoint("STREAM.LIST", "stream_list_response", list_streams, 0, 0, on_error={**_PAGE, "streams": None}),
+    Endpoint("STREAM.DELETE", "stream_delete_response", delete),
+    Endpoint("STREAM.PURGE", "stream_purge_response", purge, on_error={"purged": 0}),
+    Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", not_yet),
+    Endpoint("STREAM.RESTORE", "stream_restore_response", not_yet, on_error={"deliver_subject": ""}),
+    Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", needs_cluster),
+    Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", needs_cluster),
+    Endpoint("STREAM.PEER.EVACUATE", "stream_evacuate_peer_response", needs_cluster),
+    Endpoint("STREAM.CANCEL_MOVE", "stream_cancel_move_response", needs_cluster, 1, ANY_ARGS),
+)

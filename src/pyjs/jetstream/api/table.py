@@ -1,0 +1,14 @@
+"""Every endpoint of the API. Loaded after readiness or by the first request, whichever is first.
+
+Everything that reads JSON requests hangs on this module, and nothing of it is needed to recover streams and to
+take publishes: a start need not wait for it.
+"""
+
+from __future__ import annotations
+
+from pyjs.jetstream.api import account, consumers, messages, streams
+from pyjs.jetstream.api.endpoint import Endpoint
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *account.ENDPOINTS, *streams.ENDPOINTS, *consumers.ENDPOINTS, *messages.ENDPOINTS,
+)

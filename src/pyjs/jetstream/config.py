@@ -1,0 +1,166 @@
+"""The configuration of a stream: what a request may set, what is kept, what responses show.
+
+A StreamConfig is a cold value, never changed once made: the compiled Stream copies what it needs once, at
+creation and update. (Not frozen, since that would cost a millisecond of every start.) Knows nothing of limits
+and conflicts (stream_rules.py) or of request bodies (models.py).
+
+Source: nats.docs "Streams"; field order, names and what is left out when empty probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
+OLD, NEW = "old", "new"
+FILE, MEMORY = "file", "memory"
+
+API_LEVEL = 5
+PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
+META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
+
+
+@dataclass(slots=True, repr=False)
+class Placement:
+    """Where a stream should live; kept and shown, a single server has nothing to choose."""
+
+    cluster: str = ""
+    tags: tuple[str, ...] = ()
+    preferred: str = ""
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, in the order of the wire."""
+        out: dict[str, Any] = {}
+        if self.cluster:
+            out["cluster"] = self.cluster
+        if self.tags:
+            out["tags"] = list(self.tags)
+        if self.preferred:
+            out["preferred"] = self.preferred
+        return out
+
+
+@dataclass(slots=True, repr=False)
+class ConsumerLimits:
+    """What consumers of the stream may ask for; 0: anything."""
+
+    inactive_threshold_ns: int = 0
+    max_ack_pending: int = 0
+
+    def to_json_dict(self) -> dict[str, int]:
+        """Return the fields that are set, in the order of the wire."""
+        out = {"inactive_threshold": self.inactive_threshold_ns, "max_ack_pending": self.max_ack_pending}
+        return {name: value for name, value in out.items() if value}
+
+
+@dataclass(slots=True, repr=False)
+class StreamConfig:
+    """One stream's configuration; -1 is "no limit" in every limit."""
+
+    name: str
+    description: str = ""
+    subjects: tuple[str, ...] = ()
+    retention: str = LIMITS
+    max_consumers: int = -1
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age_ns: int = 0  # 0: messages do not expire
+    max_msgs_per_subject: int = -1
+    max_msg_size: int = -1  # headers and payload
+    discard: str = OLD
+    storage: str = FILE
+    num_replicas: int = 1
+    no_ack: bool = False
+    duplicate_window_ns: int = 0
+    placement: Placement | None = None
+    first_seq: int = 0
+    allow_direct: bool = False
+    mirror_direct: bool = False
+    discard_new_per_subject: bool = False
+    sealed: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    consumer_limits: ConsumerLimits = field(default_factory=ConsumerLimits)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the configuration as responses show it, fields in the order of the wire."""
+        out: dict[str, Any] = {"name": self.name}
+        if self.description:
+            out["description"] = self.description
+        if self.subjects:
+            out["subjects"] = list(self.subjects)
+        out["retention"] = self.retention
+        out["max_consumers"] = self.max_consumers
+        out["max_msgs"] = self.max_msgs
+        out["max_bytes"] = self.max_bytes
+        out["max_age"] = self.max_age_ns
+        out["max_msgs_per_subject"] = self.max_msgs_per_subject
+        out["max_msg_size"] = self.max_msg_size
+        out["discard"] = self.discard
+        out["storage"] = self.storage
+        out["num_replicas"] = self.num_replicas
+        self._add_optional(out)
+        out["allow_direct"] = self.allow_direct
+        out["mirror_direct"] = self.mirror_direct
+        if self.discard_new_per_subject:
+            out["discard_new_per_subject"] = True
+        for name in ("sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs"):
+            out[name] = getattr(self, name)
+        out["consumer_limits"] = self.consumer_limits.to_json_dict()
+        out["allow_msg_ttl"] = False
+        if self.metadata:
+            out["metadata"] = dict(sorted(self.metadata.items()))
+        return out
+
+    def _add_optional(self, out: dict[str, Any]) -> None:
+        if self.no_ack:
+            out["no_ack"] = True
+        if self.duplicate_window_ns:
+            out["duplicate_window"] = self.duplicate_window_ns
+        if self.placement:
+            out["placement"] = self.placement.to_json_dict()
+        out["compression"] = "none"
+        if self.first_seq:
+            out["first_seq"] = self.first_seq
+
+    def with_required_level(self) -> StreamConfig:
+        """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
+        kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
+        kept[META_REQUIRED_LEVEL] = "0"
+        return replace(self, metadata=kept)
+
+    def with_server_metadata(self) -> StreamConfig:
+        """Return the configuration as CREATE, UPDATE and INFO show it."""
+        shown = {**self.metadata, META_VERSION: PEER_VERSION, META_LEVEL: str(API_LEVEL)}
+        return replace(self, metadata=shown)
+
+    def same_as(self, other: StreamConfig) -> bool:
+        """Tell whether both mean the same stream, whatever server versions they went through."""
+        return self.with_required_level() == other.with_required_level()
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return plain values to be stored."""
+        return asdict(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> StreamConfig:
+        """Return the configuration that `to_meta` wrote.
+
+        Raises:
+            ValueError: a field is unknown, as written by a newer version.
+        """
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(meta) - known)
+        if unknown:
+            raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
+        values = dict(meta)
+        values["subjects"] = tuple(values.get("subjects", ()))
+        if values.get("placement"):
+            placement = dict(values["placement"])
+            values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
+        values["consumer_limits"] = ConsumerLimits(**values.get("consumer_limits", {}))
+        return cls(**values)

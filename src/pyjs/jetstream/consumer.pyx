@@ -1,0 +1,652 @@
+"""A consumer: a stream's messages for those who ask, and the record of what they did with them.
+
+Adds to the message path (consumer_core.pyx) all that happens around it: requests, the turn, deadlines, interest,
+removals, recovery. `pump`, called in the turn, has one order of effects: deliver, record what changed in one small
+write, then answer acks, hand settled sequences to the stream and tell events.
+
+Knows the store, not the stream; nothing of API calls and files (`file` keeps what consumer_record.py gives it).
+Nothing here runs per message; compiled because it shares its state with the message path.
+
+Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.core.sink cimport Sink
+from pyjs.jetstream.consumer_core cimport (
+    ACK_ALL,
+    ACK_EXPLICIT,
+    ACK_NONE,
+    STOP_BUDGET,
+    STOP_END,
+    ConsumerCore,
+    Stop,
+)
+from pyjs.jetstream.consumer_log cimport DELAYED, NAKED, SPENT, StateLog
+from pyjs.jetstream.pending cimport IN_SPENT, Entry, PendingAcks
+from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
+from pyjs.store.store cimport StreamStore
+from pyjs.wire.ops cimport Msg
+
+import hashlib
+
+from pyjs.base.nuid import DIGITS
+from pyjs.base.nuid import token as random_token
+from pyjs.jetstream import consumer_record, consumer_status
+from pyjs.jetstream.consumer_advisories import ConsumerEvents
+from pyjs.jetstream.consumer_orders import read_percent
+from pyjs.jetstream.level import needs_higher_level
+from pyjs.jetstream.pull_request import RefusedPull, check_pull, read_pull
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    LINE_ROOM = 160                 # behind the ack prefix: token, header length, size
+    FLOW_WINDOW_FIRST = 2097152     # bytes
+    FLOW_WINDOW_LAST = 33554432
+    SLACK_NS = 1000000              # what is due together expires together
+    JITTER_NS = 100000000
+
+POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+GONE = "Message deleted by stream limits"
+
+
+cdef class Consumer(ConsumerCore):
+    """One consumer; see the module's header."""
+
+    def __init__(self, seat, config, str name, int64_t created_ns, file=None):
+        cdef bytes prefix = f"$JS.ACK.{seat.stream_name}.{name}.".encode()
+        digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
+        account_hash = "".join(DIGITS[byte % 62] for byte in digest)
+        self.stream_name = seat.stream_name
+        self.name = name
+        self.path = f"{seat.account.name} > {seat.stream_name} > {name}"
+        self.created_ns = created_ns
+        self.account = seat.account
+        self.turn = seat.account.turn
+        self.store = seat.store
+        self.timers = seat.timers
+        self.rng = seat.rng
+        self.log = seat.log
+        self.file = file
+        self.events = ConsumerEvents(seat.account, seat.rng, seat.stream_name, name, seat.domain)
+        self.changes = StateLog(file is not None)
+        self.subscriptions = []
+        self.flow_id = b""
+        self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
+        self.prefix2_len = <uint32_t> len(self.prefix2)
+        self.prefix_len = <uint32_t> len(prefix)
+        self.line = <char*> malloc(self.prefix_len + LINE_ROOM)
+        if self.line == NULL:
+            raise MemoryError
+        memcpy(self.line, <const char*> prefix, self.prefix_len)
+        self.pending = PendingAcks()
+        self.configure(config)
+
+    # -- configuration ---------------------------------------------------------------------------------------------
+
+    def configure(self, config) -> None:
+        """Take over a configuration that the rules allow, new or changed."""
+        self.config = config
+        self.filters = tuple([subject.encode() for subject in config.filters])
+        self.filter = self.store.make_filter(self.filters)
+        self.push = config.push
+        self.headers_only = config.headers_only
+        self.ack_policy = POLICIES[config.ack_policy]
+        self.max_ack_pending = config.max_ack_pending
+        self.max_deliver = max(config.max_deliver, 0)
+        self.sample_percent = read_percent(config.sample_freq)
+        self.deliver_subject = config.deliver_subject.encode()
+        self.dest = self.deliver_subject
+        self.dest_len = <uint32_t> len(self.deliver_subject)
+        self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
+        self.pending.set_waits(config.backoff_ns or (config.ack_wait_ns,))
+        self.paused_until = config.pause_until_ns or 0
+        self.threshold = config.inactive_threshold_ns
+        if self.threshold and not self.push:
+            self.threshold += JITTER_NS * (1 + self.rng.below(10))
+        if self.waiting is None and not self.push:
+            self.waiting = WaitingQueue(config.max_waiting)
+        self.unread_stale = True
+
+    def update(self, config) -> None:
+        """Change the configuration of a consumer at work."""
+        moved = self.config.deliver_subject != config.deliver_subject
+        paused = self.config.pause_until_ns != config.pause_until_ns
+        if moved:
+            self.account.unwatch_interest(self.deliver_subject, self.note_interest)
+            self.requeue_all()
+        self.configure(config)
+        if moved:
+            self.account.watch_interest(self.deliver_subject, self.note_interest)
+            self.interest_changed = True
+        if paused:
+            self.tell_pause()
+        self.active_at = self.turn.now
+        self.mark_dirty()
+
+    def requeue_all(self) -> None:
+        """Have every pending delivery go out again."""
+        for seq, *_ in self.pending.dump():
+            self.pending.requeue(self.pending.find(seq))
+            self.changes.put(NAKED, seq, 0)
+
+    def tell_pause(self) -> None:
+        """Have an advisory tell whether deliveries are paused."""
+        paused = self.paused_until > self.turn.now
+        fields = {"paused": paused}
+        if paused:
+            fields["pause_until"] = self.config.as_json()["pause_until"]
+        self.advisories.append(("pause", fields))
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def begin(self, start) -> None:
+        """Set the cursor of a new consumer."""
+        self.next_seq = start.seq
+        self.delivered_seq = self.floor_seq = start.seq - 1
+        self.set_skips(start.skips, start.skips_end)
+        if self.file is not None:
+            consumer_record.rewrite(self)
+
+    cdef int set_skips(self, skips, uint64_t skips_end) except -1:
+        """Deliver exactly `skips`, ascending, before going on behind `skips_end`."""
+        cdef size_t i
+        free(self.skips)
+        self.skips = NULL
+        self.skips_at = self.n_skips = 0
+        if not skips:
+            return 0
+        self.skips = <uint64_t*> malloc(len(skips) * sizeof(uint64_t))
+        if self.skips == NULL:
+            raise MemoryError
+        for i in range(<size_t> len(skips)):
+            self.skips[i] = skips[i]
+        self.n_skips = <size_t> len(skips)
+        self.skips_end = skips_end
+        return 0
+
+    def start(self) -> None:
+        """Listen to acks and requests, and begin to deliver."""
+        names = f"{self.stream_name}.{self.name}"
+        account = self.account
+        subscriptions = [account.subscribe_handler(f"$JS.API.CONSUMER.MSG.NEXT.{names}".encode(), self.on_next)]
+        if self.ack_policy != ACK_NONE:
+            subscriptions.append(account.subscribe(f"$JS.ACK.{names}.>".encode(), self))
+            subscriptions.append(account.subscribe(self.prefix2 + b">", self))
+        if self.config.flow_control:
+            subscriptions.append(account.subscribe_handler(f"$JS.FC.{names}.*".encode(), self.on_flow))
+        self.subscriptions = subscriptions
+        self.active_at = self.unbound_at = self.sent_at = self.turn.now
+        if self.push:
+            account.watch_interest(self.deliver_subject, self.note_interest)
+            self.check_interest()
+        self.arm_timer()
+        self.mark_dirty()
+
+    def stop(self, str reason) -> None:
+        """End: answer waiting requests, listen no more. `reason` is "deleted" or "shutdown"."""
+        if self.closed:
+            return
+        self.closed = True
+        for subscription in self.subscriptions:
+            self.account.unsubscribe(subscription)
+        self.subscriptions = []
+        if self.push:
+            self.account.unwatch_interest(self.deliver_subject, self.note_interest)
+        while self.waiting is not None and self.waiting.head != NULL:
+            if reason == "deleted":
+                self.account.send(self.head_reply(), b"", consumer_status.status(b"409 Consumer Deleted"))
+                self.waiting.drop_head()
+            else:
+                self.end_head(b"409 Server Shutdown")
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if reason == "shutdown":
+            self.settle_turn()
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def on_next(self, request) -> None:
+        """Take a message on the subject of pull requests."""
+        if request.reply:
+            self.request_next(request.reply, request.payload, request.headers)
+
+    def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
+        """Queue a pull request, or answer it with a status."""
+        cdef uint64_t ready
+        if self.push:
+            self.refuse(reply, "409 Consumer is push based")
+            return
+        if headers and needs_higher_level(headers):
+            self.refuse(reply, "412 Required Api Level")
+            return
+        self.active_at = self.turn.now
+        try:
+            request = read_pull(body)
+            check_pull(request, self.config)
+        except RefusedPull as refused:
+            self.refuse(reply, str(refused))
+            return
+        if self.waiting.count >= self.waiting.max:
+            self.sweep_waiting()
+        if request.no_wait:
+            ready = self.num_pending() + <uint64_t> len(self.pending.queued())
+            if ready == 0 and not request.expires_ns:
+                self.refuse(reply, "404 No Messages")
+                return
+            if ready and self.waiting.count:
+                self.sweep_waiting()
+                if ready < <uint64_t> self.waiting.wanted():
+                    self.refuse(reply, "408 Requests Pending")
+                    return
+        if self.waiting.add(reply, request.batch, request.max_bytes, request.no_wait, self.turn.now,
+                            request.expires_ns, request.heartbeat_ns):
+            self.mark_dirty()
+        elif not request.heartbeat_ns:
+            self.refuse(reply, "409 Exceeded MaxWaiting")
+
+    def refuse(self, bytes reply, str text) -> None:
+        """Answer a request with a status at once."""
+        self.account.send(reply, b"", consumer_status.status(text))
+
+    cdef bytes head_reply(self):
+        return self.waiting.head.reply[:self.waiting.head.reply_len]
+
+    cdef void end_head(self, bytes text) noexcept:
+        """End the first waiting request with a status that tells what it did not get."""
+        cdef Waiting* w = self.waiting.head
+        reply = self.head_reply()
+        body = consumer_status.ended(text, w.left, w.bytes_left)
+        self.waiting.drop_head()
+        self.account.send(reply, b"", body)
+
+    def end_no_wait(self) -> None:
+        """Messages ran out: end the requests that do not wait for more."""
+        cdef Waiting* before = NULL
+        cdef Waiting* w = self.waiting.head
+        cdef Waiting* after
+        while w != NULL:
+            after = w.next
+            if w.no_wait and (w.expires_at == 0 or w.delivered > 0):
+                reply = w.reply[:w.reply_len]
+                self.waiting.remove(before, w)
+                self.account.send(reply, b"", consumer_status.NO_MESSAGES)
+            else:
+                before = w
+            w = after
+
+    def sweep_waiting(self) -> None:
+        """Drop requests that expired or that nobody listens for any more; send heartbeats that are due."""
+        cdef Waiting* before = NULL
+        cdef Waiting* w = self.waiting.head
+        cdef Waiting* after
+        cdef int64_t now = self.turn.now
+        self.waiting.wake_at = 0
+        while w != NULL:
+            after = w.next
+            reply = w.reply[:w.reply_len]
+            if w.expires_at and w.expires_at <= now:
+                body = consumer_status.ended(b"408 Request Timeout", w.left, w.bytes_left)
+                self.waiting.remove(before, w)
+                self.account.send(reply, b"", body)
+            elif not self.account.has_interest(reply):
+                self.waiting.remove(before, w)
+            else:
+                if w.heartbeat_at and w.heartbeat_at <= now:
+                    w.heartbeat_at = now + w.heartbeat_ns
+                    self.send_heartbeat(reply)
+                self.waiting.note_time(w)
+                before = w
+            w = after
+
+    def send_heartbeat(self, bytes dest) -> None:
+        """Tell a receiver that this consumer lives and how far it is."""
+        body = consumer_status.idle_heartbeat(self.delivered_cseq, self.next_seq - 1, self.flow_id)
+        self.account.send(dest, b"", body)
+
+    # -- push ------------------------------------------------------------------------------------------------------
+
+    def note_interest(self) -> None:
+        """Subscriptions to the deliver subject changed; called from inside a SUB."""
+        self.interest_changed = True
+        self.mark_dirty()
+
+    def check_interest(self) -> None:
+        """Find out whether anybody listens on the deliver subject."""
+        self.interest_changed = False
+        group = self.config.deliver_group.encode()
+        was, self.bound = self.bound, False
+        for subscription in self.account.subs.match(self.deliver_subject):
+            if subscription.queue == group:
+                self.bound = True
+        if was and not self.bound:
+            self.unbound_at = self.turn.now
+        elif self.bound and not was:
+            self.sent_at = self.turn.now
+
+    cdef void ask_flow(self) noexcept:
+        """Ask the subscriber to confirm what it got, so that no more than a window is on its way."""
+        suffix = random_token(self.rng, 4)
+        self.flow_id = f"$JS.FC.{self.stream_name}.{self.name}.{suffix}".encode()
+        self.flow_asked = True
+        self.flow_sent = self.flow_pending
+        self.account.send(self.deliver_subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow_id)
+
+    def on_flow(self, request) -> None:
+        """Take a confirmation: what it covers is no longer on its way, and the window grows."""
+        if request.subject != self.flow_id:
+            return
+        self.flow_window = min(self.flow_window * 2, FLOW_WINDOW_LAST)
+        self.flow_pending = max(self.flow_pending - self.flow_sent, 0)
+        self.flow_id, self.flow_sent, self.flow_asked = b"", 0, False
+        self.mark_dirty()
+
+    # -- the turn --------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There are new messages."""
+        self.waits = False
+        self.mark_dirty()
+
+    def pump(self) -> None:
+        """Deliver, record, answer: everything this consumer has to do in a turn."""
+        cdef Stop stop
+        self.dirty = False
+        if self.closed:
+            return
+        if self.interest_changed:
+            self.check_interest()
+        orders, self.orders = self.orders, []
+        for reply, body in orders:
+            self.request_next(reply, body)
+        stop = self.deliver_some()
+        if stop == STOP_BUDGET:
+            self.mark_dirty()
+        elif stop == STOP_END:
+            self.caught_up()
+        self.settle_turn()
+
+    def caught_up(self) -> None:
+        """No more messages: end the requests that do not wait, and ask to be woken for the others."""
+        if self.waiting is not None and self.waiting.no_wait:
+            self.end_no_wait()
+        if not self.waits and self.wait is not None and self.has_demand():
+            self.waits = True
+            self.wait()
+
+    def settle_turn(self) -> None:
+        """Record what changed, then let everybody know who waits for that."""
+        cdef size_t i
+        if self.file is not None and not self.write_state():
+            self.replies_len = 0
+        self.send_replies()
+        if self.n_settling:
+            self.settled.extend([self.settling[i] for i in range(self.n_settling)])
+            self.n_settling = 0
+            if self.settle is not None:
+                self.settle()
+        advisories, self.advisories = self.advisories, []
+        for kind, fields in advisories:
+            self.events.send(kind, self.turn.now, **fields)
+        if not self.closed:
+            self.arm_timer()
+
+    def write_state(self) -> bool:
+        """Keep what changed; False: it could not be written."""
+        try:
+            consumer_record.record(self)
+        except (OSError, consumer_record.StoreFailed) as error:
+            self.log.error(f"JetStream consumer '{self.path}' state can not be written: {error}")
+            return False
+        return True
+
+    def send_replies(self) -> None:
+        """Answer the acks that asked for it."""
+        cdef size_t at = 0
+        cdef uint32_t n
+        cdef Msg m
+        m.reply, m.reply_len, m.header_len, m.size = NULL, 0, 0, 0
+        m.body = m.tail = b"0\r\n"
+        m.tail_len = 3
+        m.split, m.aliased, m.origin = True, False, NULL
+        while at < self.replies_len:
+            memcpy(&n, self.replies + at, sizeof(uint32_t))
+            m.subject, m.subject_len = self.replies + at + sizeof(uint32_t), n
+            self.account.publish(&m)
+            at += sizeof(uint32_t) + n
+        self.replies_len = 0
+
+    # -- deadlines -------------------------------------------------------------------------------------------------
+
+    cdef void wake_by(self, int64_t* best, int64_t at) noexcept nogil:
+        if at and (best[0] == 0 or at < best[0]):
+            best[0] = at
+
+    def arm_timer(self) -> None:
+        """Be called at the next deadline; a timer that is early enough stays."""
+        cdef int64_t best = 0, due = self.pending.next_due()
+        self.wake_by(&best, due + SLACK_NS if due else 0)
+        if self.waiting is not None:
+            self.wake_by(&best, self.waiting.wake_at)
+        elif self.bound and self.config.idle_heartbeat_ns:
+            self.wake_by(&best, self.sent_at + <int64_t> self.config.idle_heartbeat_ns)
+        if self.threshold and not (self.push and self.bound):
+            self.wake_by(&best, (self.unbound_at if self.push else self.active_at) + self.threshold)
+        if self.paused_until > self.turn.now:
+            self.wake_by(&best, self.paused_until)
+        if best == 0 or (self.timer is not None and self.timer_at <= best):
+            return
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_at = max(best, self.turn.now + 1)
+        self.timer = self.timers.at(self.timer_at, self.on_timer)
+
+    def on_timer(self) -> None:
+        """Look at every deadline that may have passed."""
+        cdef int64_t now = self.turn.now
+        self.timer = None
+        if self.closed:
+            return
+        if self.pending.expire(now, self.max_deliver):
+            self.spend_expired()
+        if self.waiting is not None:
+            self.sweep_waiting()
+        elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
+            self.sent_at = now
+            self.send_heartbeat(self.deliver_subject)
+        if self.timer_at == self.paused_until:
+            self.tell_pause()
+        if self.threshold and self.is_abandoned():
+            self.expired()
+            return
+        self.mark_dirty()
+
+    def is_abandoned(self) -> bool:
+        """Tell whether nobody has cared for longer than inactive_threshold, nor may still be at work."""
+        cdef int64_t now = self.turn.now, busy_until = 0
+        cdef uint32_t i
+        if self.push:
+            return not self.bound and now - self.unbound_at >= self.threshold
+        if now - self.active_at < self.threshold:
+            return False
+        if self.waiting.count:
+            self.active_at = now
+            return False
+        i = self.pending.oldest
+        while i:
+            busy_until = max(busy_until, self.pending.deadline(i) + SLACK_NS)
+            i = self.pending.entries[i].newer
+        if busy_until + self.threshold > now:
+            self.active_at = busy_until
+            return False
+        return True
+
+    def spend_expired(self) -> None:
+        """Give up what was delivered as often as allowed."""
+        cdef uint32_t i = self.pending.lists[<uint32_t> IN_SPENT].head
+        while i:
+            self.spend(i)
+            i = self.pending.lists[<uint32_t> IN_SPENT].head
+
+    cdef void spend(self, uint32_t i) noexcept:
+        """Give up a delivery for good: it stays unacknowledged, and the floors stay where they are."""
+        cdef Entry* e = &self.pending.entries[i]
+        seq, count = e.seq, e.count
+        self.pending.remove(i)
+        self.spent[seq] = count
+        self.n_spent = <uint32_t> len(self.spent)
+        self.changes.put(SPENT, seq, 0)
+        self.advisories.append(("max_deliver", {"stream_seq": seq, "deliveries": count}))
+
+    # -- removals from the stream ----------------------------------------------------------------------------------
+
+    cdef void lose(self, uint32_t i, str reason) noexcept:
+        """Give up a delivery whose message is gone."""
+        cdef Entry* e = &self.pending.entries[i]
+        seq, cseq, count = e.seq, e.cseq, e.count
+        self.settle_entry(i)
+        self.changes.acked(seq)
+        self.note_terminated(seq, cseq, count, reason)
+
+    def on_drops(self, list dropped) -> None:
+        """Messages are gone; `dropped` holds (seq, subject)."""
+        cdef uint64_t seq
+        cdef uint32_t i
+        for seq, subject in dropped:
+            i = self.pending.find(seq)
+            if i:
+                self.lose(i, GONE)
+                self.mark_dirty()
+            elif self.n_spent and self.spent.pop(seq, None) is not None:
+                self.n_spent -= 1
+            elif seq >= self.next_seq and not self.unread_stale and seq <= self.counted_to:
+                if self.skips != NULL:
+                    self.unread_stale = True
+                elif self.unread and (self.filter.all or self.filter.match_subject(subject)):
+                    self.unread -= 1
+
+    def on_purge(self, uint64_t first_seq) -> None:
+        """Everything before `first_seq` is gone, and perhaps more."""
+        cdef uint32_t i = self.pending.oldest, newer
+        self.unread_stale = True
+        if self.next_seq < first_seq:
+            self.next_seq = first_seq
+        while i:
+            newer = self.pending.entries[i].newer
+            if self.store.get(self.pending.entries[i].seq) is None:
+                self.pending.remove(i)
+            i = newer
+        self.spent = {seq: count for seq, count in self.spent.items() if seq >= first_seq}
+        self.n_spent = <uint32_t> len(self.spent)
+        if self.pending.count == 0:
+            self.delivered_seq = max(self.delivered_seq, first_seq - 1)
+            self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
+        elif self.floor_seq < first_seq - 1:
+            self.floor_seq = first_seq - 1
+            self.floor_cseq = max(self.floor_cseq, self.pending.entries[self.pending.oldest].cseq - 1)
+        if self.file is not None:
+            consumer_record.rewrite(self)
+        self.mark_dirty()
+
+    def needs(self, uint64_t seq) -> bool:
+        """Tell whether the message is for this consumer and not settled yet."""
+        if self.store.next_seq(seq, self.filter) != seq:
+            return False
+        if seq >= self.next_seq or self.pending.find(seq) or seq in self.spent:
+            return True
+        return self.ack_policy != ACK_EXPLICIT and seq > self.floor_seq
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def num_pending(self) -> int:
+        """Return how many messages are still to be delivered for the first time."""
+        self.refresh_unread()
+        return self.unread if self.next_seq <= self.store.last_seq or self.skips != NULL else 0
+
+    def dump_state(self) -> dict:
+        """Return everything that `load_state` needs to go on from here."""
+        cdef size_t i
+        return {
+            "next_seq": self.next_seq,
+            "delivered": [self.delivered_cseq, self.delivered_seq],
+            "floor": [self.floor_cseq, self.floor_seq],
+            "pending": self.pending.dump(),
+            "spent": list(self.spent.items()),
+            "skips": [self.skips[i] for i in range(self.skips_at, self.n_skips)] if self.skips != NULL else [],
+            "skips_end": self.skips_end,
+        }
+
+    def load_state(self, dict state) -> None:
+        """Take over what `dump_state` returned."""
+        self.next_seq = state["next_seq"]
+        self.delivered_cseq, self.delivered_seq = state["delivered"]
+        self.floor_cseq, self.floor_seq = state["floor"]
+        self.pending.restore(state["pending"])
+        self.spent = dict(state["spent"])
+        self.n_spent = <uint32_t> len(self.spent)
+        self.set_skips(state["skips"], state["skips_end"])
+
+    def replay_delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
+        """Repeat `n` first deliveries in a row."""
+        cdef uint64_t k
+        for k in range(n):
+            self.pass_by(seq + k)
+            self.delivered_seq, self.delivered_cseq = seq + k, cseq + k
+            if self.ack_policy == ACK_NONE:
+                self.floor_seq, self.floor_cseq = seq + k, cseq + k
+            elif self.pending.track(seq + k, cseq + k, ts) == 0:
+                raise MemoryError
+
+    def replay_acked(self, uint64_t seq, uint64_t n) -> None:
+        """Repeat `n` acks in a row."""
+        cdef uint64_t k
+        cdef uint32_t i
+        for k in range(n):
+            i = self.pending.find(seq + k)
+            if i:
+                self.settle_entry(i)
+            elif self.spent.pop(seq + k, None) is not None:
+                self.n_spent -= 1
+
+    def replay_acked_all(self, uint64_t seq, uint64_t cseq) -> None:
+        """Repeat the ack of everything up to `seq`."""
+        self.ack_all(seq, cseq)
+
+    def replay_redelivered(self, uint64_t seq, int64_t ts) -> None:
+        """Repeat a redelivery."""
+        cdef uint32_t i = self.pending.find(seq)
+        self.delivered_cseq += 1
+        if i:
+            self.pending.sent_again(i, ts)
+
+    def replay_spent(self, uint64_t seq) -> None:
+        """Repeat that a delivery was given up."""
+        cdef uint32_t i = self.pending.find(seq)
+        if i:
+            self.spent[seq] = self.pending.entries[i].count
+            self.n_spent = <uint32_t> len(self.spent)
+            self.pending.remove(i)
+
+    def clamp(self) -> None:
+        """Fit the state to a stream that lost or dropped messages while this consumer was not there."""
+        cdef uint64_t last = self.store.last_seq
+        cdef uint32_t i, newer
+        if self.delivered_seq > last:
+            self.log.warn(f"JetStream consumer '{self.path}' delivered sequence {self.delivered_seq} past last"
+                          f" stream sequence of {last}")
+            self.delivered_seq = last
+            self.floor_seq = min(self.floor_seq, last)
+            self.next_seq = last + 1
+        i = self.pending.oldest
+        while i:
+            newer = self.pending.entries[i].newer
+            if self.store.get(self.pending.entries[i].seq) is None:
+                self.settle_entry(i)
+            i = newer
+        self.spent = {seq: count for seq, count in self.spent.items() if self.store.get(seq) is not None}
+        self.n_spent = <uint32_t> len(self.spent)
+        self.next_seq = max(self.next_seq, self.store.first_seq)

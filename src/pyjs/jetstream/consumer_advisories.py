@@ -1,0 +1,61 @@
+"""Advisories and metrics of consumers: JSON events for whoever subscribes to them.
+
+An event without interest is never built. Knows consumers only by name.
+
+Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from pyjs.base.nuid import nuid
+from pyjs.base.rng import Rng
+from pyjs.core.account import Account
+from pyjs.jetstream.times import format_time_ns
+
+_EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type behind io.nats.jetstream.
+    "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),
+    "nak": ("ADVISORY.CONSUMER.MSG_NAKED", "advisory.v1.nak"),
+    "terminated": ("ADVISORY.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated"),
+    "created": ("ADVISORY.CONSUMER.CREATED", "advisory.v1.consumer_action"),
+    "deleted": ("ADVISORY.CONSUMER.DELETED", "advisory.v1.consumer_action"),
+    "pause": ("ADVISORY.CONSUMER.PAUSE", "advisory.v1.consumer_pause"),
+    "ack": ("METRIC.CONSUMER.ACK", "metric.v1.consumer_ack"),
+}
+
+
+class ConsumerEvents:
+    """What one consumer tells the world."""
+
+    def __init__(self, account: Account, rng: Rng, stream: str, consumer: str, domain: str = "") -> None:
+        self._account = account
+        self._rng = rng
+        self._names = {"stream": stream, "consumer": consumer}
+        self._domain = domain
+
+    def wanted(self, kind: str) -> bool:
+        """Tell whether anybody subscribes to events of `kind`."""
+        return self._account.has_interest(self._subject(kind))
+
+    def send(self, kind: str, now_ns: int, **fields: Any) -> None:
+        """Publish an event of `kind`, if anybody wants it."""
+        subject = self._subject(kind)
+        if not self._account.has_interest(subject):
+            return
+        event: dict[str, Any] = {
+            "type": f"io.nats.jetstream.{_EVENTS[kind][1]}",
+            "id": nuid(self._rng),
+            "timestamp": format_time_ns(now_ns),
+            **self._names,
+            **fields,
+        }
+        if self._domain:
+            event["domain"] = self._domain
+        self._account.send(subject, orjson.dumps(event))
+
+    def _subject(self, kind: str) -> bytes:
+        names = self._names
+        return f"$JS.EVENT.{_EVENTS[kind][0]}.{names['stream']}.{names['consumer']}".encode()

@@ -1,0 +1,46 @@
+"""What CONSUMER.INFO, CREATE and LIST and the monitor say of a consumer.
+
+Source: nats.docs "ConsumerInfo"; field order and omissions probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjs.jetstream.config import API_LEVEL, PEER_VERSION
+from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.consumer_config import shown
+from pyjs.jetstream.times import format_time_ns
+
+
+def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict[str, Any]:
+    """Return the ConsumerInfo object; `listed`: without the metadata of this server's version."""
+    if consumer.waiting is not None:
+        consumer.sweep_waiting()
+    config = consumer.config
+    out: dict[str, Any] = {
+        "stream_name": consumer.stream_name,
+        "name": consumer.name,
+        "created": format_time_ns(consumer.created_ns),
+        "config": config.as_json() if listed else shown(config, PEER_VERSION, API_LEVEL),
+        "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at),
+        "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at),
+        "num_ack_pending": consumer.pending.count,
+        "num_redelivered": 0 if config.max_deliver == 1 else consumer.pending.redelivered + len(consumer.spent),
+        "num_waiting": 0 if consumer.waiting is None else consumer.waiting.count,
+        "num_pending": consumer.num_pending(),
+    }
+    if consumer.bound:
+        out["push_bound"] = True
+    if consumer.paused_until > now_ns:
+        out["paused"] = True
+        out["pause_remaining"] = consumer.paused_until - now_ns
+    out["ts"] = format_time_ns(now_ns)
+    return out
+
+
+def _position(consumer_seq: int, stream_seq: int, at_ns: int) -> dict[str, Any]:
+    out: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+    if at_ns:
+        out["last_active"] = format_time_ns(at_ns)
+    return out

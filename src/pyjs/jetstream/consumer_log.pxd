@@ -1,0 +1,26 @@
+"""What happened to a consumer in one turn, as bytes for its state file."""
+from libc.stdint cimport int64_t, uint64_t
+
+cdef enum Change:
+    DELIVERED = 1               # seq, cseq, n, ts: n first deliveries, seq and cseq ascending by one
+    ACKED                       # seq, n
+    ACKED_ALL                   # seq, cseq
+    REDELIVERED                 # seq, ts
+    PROGRESS                    # seq, ts
+    NAKED                       # seq
+    DELAYED                     # seq, due_at
+    SPENT                       # seq
+
+cdef class StateLog:
+    cdef unsigned char* data
+    cdef size_t len, capacity
+    cdef public bint enabled
+    cdef public bint lost       # no memory for a change: only a snapshot tells the state
+    cdef int run                # DELIVERED or ACKED: changes that are still being joined; 0: none
+    cdef uint64_t run_seq, run_cseq, run_n
+    cdef int64_t run_ts
+    cdef void delivered(self, uint64_t seq, uint64_t cseq, int64_t ts) noexcept nogil
+    cdef void acked(self, uint64_t seq) noexcept nogil
+    cdef void put(self, Change change, uint64_t a, uint64_t b) noexcept nogil
+    cdef void end_run(self) noexcept nogil
+    cdef void write(self, int change, uint64_t* values, int n) noexcept nogil

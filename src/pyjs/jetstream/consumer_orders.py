@@ -1,0 +1,30 @@
+"""Arguments that come with acks and settings: delays and percentages."""
+
+from __future__ import annotations
+
+import orjson
+
+from pyjs.jetstream.times import parse_duration_ns
+
+
+def read_delay_ns(argument: bytes) -> int:
+    """Return the delay in what follows "-NAK": JSON or a duration; -1: none.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    text = argument.strip()
+    if not text:
+        return -1
+    if text[:1] != b"{":
+        return parse_duration_ns(text.decode("utf-8", "replace"))
+    fields = orjson.loads(text)
+    delay = fields.get("delay", 0)
+    if type(delay) is not int:
+        raise ValueError(f"the delay is not a whole number of nanoseconds: {delay!r}")
+    return delay
+
+
+def read_percent(sample_freq: str) -> int:
+    """Return the share of acks to sample, 0 to 100, of a checked `sample_freq`."""
+    return min(int(sample_freq.removesuffix("%") or 0), 100)

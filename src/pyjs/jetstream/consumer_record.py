@@ -1,0 +1,107 @@
+"""The state of a consumer on disk: a snapshot, and behind it what changed turn by turn.
+
+A snapshot is a msgpack map (see `Consumer.dump_state`) with a version; a delta is what consumer_log.pyx writes.
+Replaying a delta repeats what happened, with the same code. Whoever keeps the bytes (a `StateFile`) guards them
+with checksums and cuts a torn end; what is lost so is at most the last turn, whose messages are delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgpack
+
+from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.jetstream.consumer_log import decode
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.consumer import Consumer
+
+__all__ = ["StateFile", "StoreFailed", "record", "restore", "rewrite"]
+
+VERSION = 1
+DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
+DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
+
+
+class StateFile(Protocol):
+    """Where one consumer's state is kept."""
+
+    @property
+    def deltas_size(self) -> int:
+        """Return how many bytes of deltas are behind the snapshot."""
+
+    def append(self, delta: bytes) -> None:
+        """Add one turn's changes."""
+
+    def snapshot(self, data: bytes) -> None:
+        """Replace everything."""
+
+
+class BadState(PyjsError):
+    """A stored consumer state that can not be read."""
+
+
+def record(consumer: Consumer) -> None:
+    """Keep what changed since the last call.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    changes, file = consumer.changes, consumer.file
+    assert file is not None
+    delta = changes.take()
+    if changes.lost:
+        rewrite(consumer)
+    elif delta:
+        file.append(delta)
+        if file.deltas_size > max(DELTAS_SIZE_MIN, DELTAS_PER_SNAPSHOT * 24 * len(consumer.pending)):
+            rewrite(consumer)
+
+
+def rewrite(consumer: Consumer) -> None:
+    """Keep the whole state."""
+    consumer.changes.take()
+    consumer.changes.lost = False
+    assert consumer.file is not None
+    consumer.file.snapshot(msgpack.packb({"version": VERSION, **consumer.dump_state()}))
+
+
+def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> None:
+    """Bring `consumer` to where it was.
+
+    Raises:
+        BadState: the bytes are not a state of this version.
+    """
+    try:
+        state: dict[str, Any] = msgpack.unpackb(snapshot, strict_map_key=False)
+        if state.pop("version") != VERSION:
+            raise BadState("the consumer state was written by a newer version: use that one")
+        consumer.load_state(state)
+        for delta in deltas:
+            for change in decode(delta):
+                _replay(consumer, change)
+    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
+        raise BadState(f"the consumer state is damaged: {error}") from error
+    consumer.clamp()
+
+
+def _replay(consumer: Consumer, change: tuple[int, ...]) -> None:
+    kind, numbers = change[0], change[1:]
+    if kind == 1:
+        consumer.replay_delivered(*numbers)
+    elif kind == 2:
+        consumer.replay_acked(*numbers)
+    elif kind == 3:
+        consumer.replay_acked_all(*numbers)
+    elif kind == 4:
+        consumer.replay_redelivered(*numbers)
+    elif kind == 5:
+        consumer.pending.in_progress(*numbers)
+    elif kind == 6:
+        consumer.pending.nak(*numbers)
+    elif kind == 7:
+        consumer.pending.nak(*numbers)
+    else:
+        consumer.replay_spent(*numbers)

@@ -1,0 +1,25 @@
+"""Where a consumer sits: what it needs of its stream, account and node, handed over once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjs.base.log import Log
+from pyjs.base.rng import Rng
+from pyjs.base.timers import Timers
+from pyjs.core.account import Account
+from pyjs.store.store import StreamStore
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The surroundings of a consumer. It holds the store, not the stream."""
+
+    stream_name: str
+    account: Account
+    store: StreamStore
+    timers: Timers
+    rng: Rng
+    log: Log
+    domain: str = ""
+    max_msgs_per_subject: int = -1

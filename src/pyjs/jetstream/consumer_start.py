@@ -1,0 +1,57 @@
+"""Where a new consumer begins: its deliver policy, applied to what the stream holds.
+
+Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjs.jetstream.consumer_config import ConsumerConfig
+from pyjs.store.store import StoreFilter, StreamStore
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first sequence to look at; `skips`: deliver exactly these, then go on behind `skips_end`."""
+
+    seq: int
+    skips: tuple[int, ...] = ()
+    skips_end: int = 0
+
+
+def select_start(
+    config: ConsumerConfig, store: StreamStore, matches: StoreFilter, max_msgs_per_subject: int
+) -> Start:
+    """Return where a consumer of `config` begins now."""
+    if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
+        skips = tuple(store.last_seqs(matches))
+        if skips:
+            return Start(skips[0], skips, store.last_seq)
+    if config.opt_start_seq:
+        return Start(max(config.opt_start_seq, store.first_seq))
+    if store.first_seq == 0:
+        return Start(1)
+    seq = _wanted(config, store, matches)
+    return Start(min(max(seq, store.first_seq), store.last_seq + 1))
+
+
+def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
+    policy = config.deliver_policy
+    if policy == "last":
+        found = [store.get_last(subject.encode()) for subject in config.filters or (">",)]
+        return max((message.seq for message in found if message is not None), default=0)
+    if policy == "by_start_time":
+        assert config.opt_start_time_ns is not None
+        return _first_from(store.seq_at(config.opt_start_time_ns), store, matches)
+    if policy == "new":
+        return store.last_seq + 1
+    if policy == "last_per_subject" and not store.next_match(store.first_seq, matches):
+        return store.last_seq
+    return store.first_seq
+
+
+def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
+    """Return the first match when nothing before it was to be had anyway, else `seq`."""
+    first = 0 if matches.all else store.next_match(store.first_seq, matches)
+    return first if seq < first < store.last_seq else seq

@@ -1,0 +1,34 @@
+"""The status messages of consumers: header blocks without payload.
+
+Knows nothing of when they are sent.
+
+Source: ADR-13 and nats.docs "Consumers"; texts and headers probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+FLOW_CONTROL_REQUEST = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
+
+
+def status(text: str | bytes) -> bytes:
+    """Return a status without further headers; `text` is code and description."""
+    return b"NATS/1.0 %b\r\n\r\n" % (text.encode() if isinstance(text, str) else text)
+
+
+def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
+    """Return the status that ends a pull request, with what it asked for and did not get."""
+    return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
+        text,
+        messages_left,
+        bytes_left,
+    )
+
+
+def idle_heartbeat(consumer_seq: int, stream_seq: int, stalled: bytes = b"") -> bytes:
+    """Return a heartbeat; `stalled` is the reply subject of an unanswered flow control request."""
+    head = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n" % (
+        consumer_seq,
+        stream_seq,
+    )
+    return head + (b"Nats-Consumer-Stalled: %b\r\n" % stalled if stalled else b"") + b"\r\n"

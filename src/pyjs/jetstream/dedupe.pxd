@@ -1,0 +1,28 @@
+"""Message ids seen during the last window."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef struct SeenId:
+    uint64_t hash
+    uint64_t seq                # stored under
+    int64_t at                  # when, ns
+    uint64_t key_at             # position in all ids ever remembered
+    uint32_t key_len
+
+cdef class Dedupe:
+    cdef public int64_t window_ns
+    cdef SeenId* ring           # entry e lives at e & ring_mask; entries oldest .. newest - 1
+    cdef uint64_t oldest, newest, ring_mask
+    cdef uint64_t* slots        # hash table of entry numbers + 1, 0: free
+    cdef uint64_t slots_mask
+    cdef char* keys             # the ids, one behind the other
+    cdef size_t keys_used, keys_room
+    cdef uint64_t keys_base     # position of keys[0]
+
+    cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: new or forgotten
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
+    cdef void forget_before(self, int64_t horizon) noexcept nogil
+    cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil
+    cdef void remove_slot(self, uint64_t at) noexcept nogil
+    cdef void put_slot(self, uint64_t e) noexcept nogil
+    cdef int grow(self) noexcept nogil
+    cdef int keep_key(self, const char* key, size_t n) noexcept nogil

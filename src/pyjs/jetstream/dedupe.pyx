@@ -1,0 +1,158 @@
+"""Message ids seen during the last window, with the sequence each was stored under.
+
+Three flat pieces of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing,
+linear probing), and the id bytes one behind the other. Ids are only forgotten from the oldest end, so the ring and
+the bytes are cut there; half-empty byte memory is moved down. Time is an argument: entries must come in order.
+
+Knows nothing of messages or streams. Compiled because every message with an id passes here (benchmarks/:
+JetStream async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.table cimport table_hash
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FIRST_ENTRIES = 64
+    FIRST_KEYS = 2048
+
+
+cdef class Dedupe:
+    """The ids of one stream."""
+
+    def __cinit__(self, int64_t window_ns):
+        self.window_ns = window_ns
+
+    def __dealloc__(self):
+        free(self.ring)
+        free(self.slots)
+        free(self.keys)
+
+    cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil:
+        cdef uint64_t at
+        self.forget_before(now - self.window_ns)
+        if self.oldest == self.newest:
+            return 0
+        at = self.find_slot(table_hash(key, n), key, n)
+        return self.ring[(self.slots[at] - 1) & self.ring_mask].seq if self.slots[at] else 0
+
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil:
+        cdef SeenId* entry
+        if self.ring == NULL or self.newest - self.oldest > self.ring_mask:
+            if self.grow() != 0:
+                return -1
+        if self.keep_key(key, n) != 0:
+            return -1
+        entry = &self.ring[self.newest & self.ring_mask]
+        entry.hash = table_hash(key, n)
+        entry.seq = seq
+        entry.at = now
+        entry.key_at = self.keys_base + self.keys_used - n
+        entry.key_len = <uint32_t> n
+        self.put_slot(self.newest)
+        self.newest += 1
+        return 0
+
+    cdef void forget_before(self, int64_t horizon) noexcept nogil:
+        cdef SeenId* entry
+        cdef size_t dead
+        while self.oldest != self.newest:
+            entry = &self.ring[self.oldest & self.ring_mask]
+            if entry.at >= horizon:
+                break
+            self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base),
+                                            entry.key_len))
+            self.oldest += 1
+        dead = self.keys_used if self.oldest == self.newest else \
+            self.ring[self.oldest & self.ring_mask].key_at - self.keys_base
+        if dead > FIRST_KEYS and dead * 2 >= self.keys_used:
+            memmove(self.keys, self.keys + dead, self.keys_used - dead)
+            self.keys_used -= dead
+            self.keys_base += dead
+
+    cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil:
+        """Position of the id's slot, or of the free slot where it would go."""
+        cdef uint64_t at = (h >> 7) & self.slots_mask        # bit 0 of every hash is set
+        cdef SeenId* entry
+        while self.slots[at]:
+            entry = &self.ring[(self.slots[at] - 1) & self.ring_mask]
+            if entry.hash == h and entry.key_len == n \
+                    and memcmp(self.keys + (entry.key_at - self.keys_base), key, n) == 0:
+                break
+            at = (at + 1) & self.slots_mask
+        return at
+
+    cdef void remove_slot(self, uint64_t at) noexcept nogil:
+        """Free a slot and move up those behind it that would no longer be found."""
+        cdef uint64_t hole = at, home
+        while True:
+            at = (at + 1) & self.slots_mask
+            if self.slots[at] == 0:
+                break
+            home = (self.ring[(self.slots[at] - 1) & self.ring_mask].hash >> 7) & self.slots_mask
+            if ((at - home) & self.slots_mask) >= ((at - hole) & self.slots_mask):
+                self.slots[hole] = self.slots[at]
+                hole = at
+        self.slots[hole] = 0
+
+    cdef void put_slot(self, uint64_t e) noexcept nogil:
+        cdef uint64_t at = (self.ring[e & self.ring_mask].hash >> 7) & self.slots_mask
+        while self.slots[at]:
+            at = (at + 1) & self.slots_mask
+        self.slots[at] = e + 1
+
+    cdef int grow(self) noexcept nogil:
+        """Double the ring; the hash table has twice as many slots as the ring has entries."""
+        cdef uint64_t size = FIRST_ENTRIES if self.ring == NULL else (self.ring_mask + 1) * 2
+        cdef SeenId* ring = <SeenId*> malloc(size * sizeof(SeenId))
+        cdef uint64_t* slots = <uint64_t*> calloc(size * 2, sizeof(uint64_t))
+        cdef uint64_t e
+        if ring == NULL or slots == NULL:
+            free(ring)
+            free(slots)
+            return -1
+        for e in range(self.oldest, self.newest):
+            ring[e & (size - 1)] = self.ring[e & self.ring_mask]
+        free(self.ring)
+        free(self.slots)
+        self.ring, self.slots = ring, slots
+        self.ring_mask, self.slots_mask = size - 1, size * 2 - 1
+        for e in range(self.oldest, self.newest):
+            self.put_slot(e)
+        return 0
+
+    cdef int keep_key(self, const char* key, size_t n) noexcept nogil:
+        cdef size_t room = self.keys_room if self.keys_room else FIRST_KEYS
+        cdef char* bigger
+        if self.keys_used + n > self.keys_room:
+            while room < self.keys_used + n:
+                room *= 2
+            bigger = <char*> realloc(self.keys, room)
+            if bigger == NULL:
+                return -1
+            self.keys, self.keys_room = bigger, room
+        memcpy(self.keys + self.keys_used, key, n)
+        self.keys_used += n
+        return 0
+
+    # -- for Python code -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.newest - self.oldest
+
+    def find(self, bytes msg_id, int64_t now_ns) -> int:
+        """Return the sequence stored under `msg_id`, 0 if it is new or forgotten."""
+        return self.seq_of(msg_id, len(msg_id), now_ns)
+
+    def add(self, bytes msg_id, uint64_t seq, int64_t at_ns) -> None:
+        """Remember `msg_id`, which is not known yet; times must not go backwards."""
+        if self.remember(msg_id, len(msg_id), seq, at_ns) != 0:
+            raise MemoryError
+
+    def expire(self, int64_t now_ns) -> None:
+        """Forget what is older than the window."""
+        self.forget_before(now_ns - self.window_ns)

@@ -1,0 +1,219 @@
+"""What a stream request may hold: fields and kinds for the strict decoder, and the decoded requests.
+
+Knows nothing of limits and conflicts (stream_rules.py). Features that are not there yet are read, so that
+wrong types get the usual answer, and listed in `StreamRequest.unsupported`.
+
+Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config import ConsumerLimits, Placement, StreamConfig
+from pyjs.jetstream.json_strict import (
+    BOOL,
+    DURATION,
+    INT,
+    INT32,
+    INT64,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    TIME,
+    UINT64,
+    JsonFault,
+    Kind,
+    Struct,
+    decode,
+    enum,
+    struct,
+    structs,
+)
+
+PLACEMENT = Struct("Placement", {"cluster": STRING, "tags": STRINGS, "preferred": STRING})
+EXTERNAL = Struct("ExternalStream", {"api": STRING, "deliver": STRING})
+TRANSFORM = Struct("SubjectTransformConfig", {"src": STRING, "dest": STRING})
+SOURCE_CONSUMER = Struct("StreamConsumerSource", {"name": STRING, "deliver_subject": STRING})
+SOURCE = Struct(
+    "StreamSource",
+    {
+        "name": STRING,
+        "opt_start_seq": UINT64,
+        "opt_start_time": TIME,
+        "filter_subject": STRING,
+        "subject_transforms": structs(TRANSFORM, "[]server.SubjectTransformConfig"),
+        "external": struct(EXTERNAL),
+        "consumer": struct(SOURCE_CONSUMER),
+    },
+)
+REPUBLISH = Struct("RePublish", {"src": STRING, "dest": STRING, "headers_only": BOOL})
+CONSUMER_LIMITS = Struct("StreamConsumerLimits", {"inactive_threshold": DURATION, "max_ack_pending": INT})
+
+CONFIG_FIELDS: dict[str, Kind] = {
+    "name": STRING,
+    "description": STRING,
+    "subjects": STRINGS,
+    "retention": enum("limits", "interest", "workqueue"),
+    "max_consumers": INT,
+    "max_msgs": INT64,
+    "max_bytes": INT64,
+    "max_age": DURATION,
+    "max_msgs_per_subject": INT64,
+    "max_msg_size": INT32,
+    "discard": enum("old", "new"),
+    "storage": enum("memory", "file"),
+    "num_replicas": INT,
+    "no_ack": BOOL,
+    "duplicate_window": DURATION,
+    "placement": struct(PLACEMENT),
+    "mirror": struct(SOURCE),
+    "sources": structs(SOURCE),
+    "compression": enum("none", "s2", unknown_text="unknown compression algorithm"),
+    "first_seq": UINT64,
+    "subject_transform": struct(TRANSFORM),
+    "republish": struct(REPUBLISH),
+    "allow_direct": BOOL,
+    "mirror_direct": BOOL,
+    "discard_new_per_subject": BOOL,
+    "sealed": BOOL,
+    "deny_delete": BOOL,
+    "deny_purge": BOOL,
+    "allow_rollup_hdrs": BOOL,
+    "consumer_limits": struct(CONSUMER_LIMITS),
+    "allow_msg_ttl": BOOL,
+    "subject_delete_marker_ttl": DURATION,
+    "allow_msg_counter": BOOL,
+    "allow_atomic": BOOL,
+    "allow_msg_schedules": BOOL,
+    "persist_mode": enum("default", "async"),
+    "allow_batched": BOOL,
+    "metadata": STRING_MAP,
+}
+STREAM_REQUEST = Struct("StreamConfigRequest", {**CONFIG_FIELDS, "pedantic": BOOL})
+
+INFO_REQUEST = Struct(
+    "JSApiStreamInfoRequest", {"offset": INT, "deleted_details": BOOL, "subjects_filter": STRING}
+)
+NAMES_REQUEST = Struct("JSApiStreamNamesRequest", {"offset": INT, "subject": STRING})
+LIST_REQUEST = Struct("JSApiStreamListRequest", {"offset": INT, "subject": STRING})
+PURGE_REQUEST = Struct("JSApiStreamPurgeRequest", {"seq": UINT64, "filter": STRING, "keep": UINT64})
+DELETE_MSG_REQUEST = Struct("JSApiMsgDeleteRequest", {"seq": UINT64, "no_erase": BOOL})
+GET_MSG_REQUEST = Struct(
+    "JSApiMsgGetRequest",
+    {
+        "seq": UINT64,
+        "last_by_subj": STRING,
+        "next_by_subj": STRING,
+        "batch": INT,
+        "max_bytes": INT,
+        "start_time": TIME,
+        "multi_last": STRINGS,
+        "up_to_seq": UINT64,
+        "up_to_time": TIME,
+        "no_hdr": BOOL,
+    },
+)
+
+# Same name on the wire and in StreamConfig.
+_PLAIN = (
+    "name",
+    "description",
+    "retention",
+    "max_consumers",
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "max_msg_size",
+    "discard",
+    "storage",
+    "num_replicas",
+    "no_ack",
+    "first_seq",
+    "allow_direct",
+    "mirror_direct",
+    "discard_new_per_subject",
+    "sealed",
+    "deny_delete",
+    "deny_purge",
+    "allow_rollup_hdrs",
+)
+_LATER = {
+    "mirror": "mirrors are",
+    "sources": "sources are",
+    "subject_transform": "subject transforms are",
+    "republish": "republish is",
+    "allow_msg_ttl": "per-message TTLs are",
+    "subject_delete_marker_ttl": "subject delete markers are",
+    "allow_msg_counter": "message counters are",
+    "allow_atomic": "atomic batch publish is",
+    "allow_msg_schedules": "message schedules are",
+    "allow_batched": "batch publish is",
+}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class StreamRequest:
+    """A decoded STREAM.CREATE or STREAM.UPDATE body."""
+
+    config: StreamConfig  # as asked for: not checked, limits not normalised
+    pedantic: bool
+    unsupported: tuple[str, ...]  # "mirrors are" and so on: what the request uses and the server lacks
+
+
+def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
+    """Return the fields that `body` sets.
+
+    Raises:
+        ApiError: 10025, the body is not JSON or holds something unknown.
+    """
+    try:
+        return decode(body, table, strict)
+    except JsonFault as fault:
+        raise errcodes.INVALID_JSON.error(err=fault) from None
+
+
+def read_stream(body: bytes, strict: bool) -> StreamRequest:
+    """Return the stream request in `body`.
+
+    Raises:
+        ApiError: 10025, the body is not JSON or holds something unknown.
+    """
+    given = read(body, STREAM_REQUEST, strict)
+    return StreamRequest(_config(given), given.get("pedantic", False), _unsupported(given))
+
+
+def _config(given: dict[str, Any]) -> StreamConfig:
+    values: dict[str, Any] = {
+        "name": "",
+        "max_consumers": 0,
+        "max_msgs": 0,
+        "max_bytes": 0,
+        "num_replicas": 0,
+    }
+    values.update(max_msgs_per_subject=0, max_msg_size=0)
+    values.update({name: given[name] for name in _PLAIN if name in given})
+    values["subjects"] = tuple(given.get("subjects", ()))
+    values["max_age_ns"] = given.get("max_age", 0)
+    values["duplicate_window_ns"] = given.get("duplicate_window", 0)
+    values["metadata"] = given.get("metadata", {})
+    limits = given.get("consumer_limits", {})
+    values["consumer_limits"] = ConsumerLimits(
+        limits.get("inactive_threshold", 0), limits.get("max_ack_pending", 0)
+    )
+    if "placement" in given:
+        place = given["placement"]
+        tags = tuple(place.get("tags", ()))
+        values["placement"] = Placement(place.get("cluster", ""), tags, place.get("preferred", ""))
+    return StreamConfig(**values)
+
+
+def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
+    out = [text for name, text in _LATER.items() if given.get(name)]
+    if given.get("compression") == "s2":
+        out.append("compression s2 is")
+    if given.get("persist_mode") == "async":
+        out.append("persist mode async is")
+    return tuple(out)

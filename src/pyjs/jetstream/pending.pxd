@@ -1,0 +1,59 @@
+"""Deliveries waiting for an acknowledgement."""
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    IN_NONE = 0                 # in no list: being handled
+    IN_REDELIVER = 1            # due: goes out again, in this order
+    IN_SPENT = 2                # due, and delivered as often as allowed
+    IN_DELAYED = 3              # due at a time of its own (nak with delay), ordered by due_at
+    IN_WAIT = 4                 # first of the lists of those waiting for an ack, one per backoff step
+
+cdef struct Entry:
+    uint64_t seq                # stream_seq
+    uint64_t cseq               # consumer_seq of the first delivery
+    int64_t sent_at             # ns: last delivery or +WPI
+    int64_t due_at              # ns: redelivery, when in a waiting list
+    uint32_t count              # deliveries so far, >= 1
+    uint32_t older, newer       # neighbours by seq; 0: none
+    uint32_t before, after      # neighbours in its list; 0: none
+    uint16_t where              # IN_...
+
+cdef struct Ends:
+    uint32_t head, tail
+
+cdef class PendingAcks:
+    cdef Entry* entries         # entries[0] is unused: index 0 means none
+    cdef uint32_t capacity      # entries allocated
+    cdef uint32_t used          # entries ever handed out
+    cdef uint32_t free          # free entries, linked by `after`
+    cdef uint32_t* buckets      # hash of seq -> index
+    cdef uint64_t bucket_mask
+    cdef int bucket_shift
+    cdef readonly uint32_t count            # entries in use
+    cdef readonly uint32_t redelivered      # of them delivered more than once
+    cdef uint32_t oldest, newest            # by seq
+    cdef Ends* lists
+    cdef int64_t* waits         # ns per backoff step
+    cdef uint32_t n_waits
+
+    cdef int reserve(self) noexcept nogil       # room for one more, so that track can not fail; -1: no memory
+    cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: not pending
+    cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
+    cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
+    cdef void remove(self, uint32_t i) noexcept nogil
+    cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
+    cdef void requeue(self, uint32_t i) noexcept nogil
+    cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
+    cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
+    cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
+    cdef void clear(self) noexcept nogil
+
+    cdef int reorder(self) except -1
+    cdef void link(self, uint32_t i, uint32_t where) noexcept nogil
+    cdef void unlink(self, uint32_t i) noexcept nogil
+    cdef void await_ack(self, uint32_t i) noexcept nogil
+    cdef uint32_t allocate(self) noexcept nogil
+    cdef int grow(self) noexcept nogil
+    cdef int rehash(self, uint64_t size) noexcept nogil
+    cdef uint64_t bucket_of(self, uint64_t seq) noexcept nogil

@@ -1,0 +1,450 @@
+"""Deliveries waiting for an acknowledgement: found by sequence, redelivered by deadline.
+
+Knows nothing of streams, subjects or sockets: it sees sequences and times.
+
+One entry per stream_seq, in a slab; a hash table finds it. Every entry is in two linked lists: all entries in the
+order of their sequences (first deliveries come in that order, so a new entry is the newest), and one list that
+says what it waits for. Waiting for an ack there is one list per backoff step: all its entries wait equally long
+and time never goes back, so each list is ordered by deadline without a heap, an ack costs O(1), and the next
+deadline is the least of the heads. Deadlines of their own (nak with delay) are in one list kept ordered.
+
+Compiled: every delivery and every ack comes here (benchmarks/: pull with explicit acks).
+
+Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared in tests/conformance.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FIRST_CAPACITY = 64
+    FIRST_BUCKETS_LOG = 7
+
+cdef struct SortKey:
+    int64_t key
+    uint32_t index
+
+cdef int by_key(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const SortKey*> a).key
+    cdef int64_t y = (<const SortKey*> b).key
+    return (x > y) - (x < y)
+
+
+cdef class PendingAcks:
+    """The deliveries of one consumer that are not settled."""
+
+    def __cinit__(self, waits_ns=(0,)):
+        self.capacity = FIRST_CAPACITY
+        self.used = 1
+        self.entries = <Entry*> malloc(FIRST_CAPACITY * sizeof(Entry))
+        self.bucket_shift = 64 - FIRST_BUCKETS_LOG
+        self.bucket_mask = (1 << FIRST_BUCKETS_LOG) - 1
+        self.buckets = <uint32_t*> calloc(1 << FIRST_BUCKETS_LOG, sizeof(uint32_t))
+        if self.entries == NULL or self.buckets == NULL:
+            raise MemoryError
+        self.set_waits(waits_ns)
+
+    def __dealloc__(self):
+        free(self.entries)
+        free(self.buckets)
+        free(self.lists)
+        free(self.waits)
+
+    def set_waits(self, waits_ns) -> None:
+        """Redeliver the n-th delivery after the n-th of `waits_ns`, the last one for all further deliveries.
+
+        Entries that wait get the deadline they would have had.
+        """
+        cdef uint32_t n = <uint32_t> len(waits_ns), i
+        cdef Ends* lists = <Ends*> calloc(IN_WAIT + n, sizeof(Ends))
+        cdef int64_t* waits = <int64_t*> malloc(n * sizeof(int64_t))
+        if n == 0 or lists == NULL or waits == NULL:
+            free(lists)
+            free(waits)
+            raise MemoryError
+        for i in range(n):
+            waits[i] = waits_ns[i]
+        if self.lists != NULL:
+            for i in range(IN_WAIT):
+                lists[i] = self.lists[i]
+        free(self.waits)
+        free(self.lists)
+        self.waits = waits
+        self.lists = lists
+        self.n_waits = n
+        self.reorder()
+
+    cdef int reorder(self) except -1:
+        """Put all entries that wait for an ack into the list and place that is right for them now."""
+        cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
+        cdef uint32_t n = 0, i = self.oldest, k
+        cdef Entry* e
+        if keys == NULL:
+            raise MemoryError
+        while i:
+            e = &self.entries[i]
+            if e.where >= IN_WAIT:
+                e.due_at = e.sent_at + self.waits[min(e.count, self.n_waits) - 1]
+                keys[n].key = e.due_at
+                keys[n].index = i
+                n += 1
+            i = e.newer
+        qsort(keys, n, sizeof(SortKey), by_key)
+        for k in range(n):
+            self.link(keys[k].index, IN_WAIT + min(self.entries[keys[k].index].count, self.n_waits) - 1)
+        free(keys)
+        return 0
+
+    # -- the table of sequences ------------------------------------------------------------------------------------
+
+    cdef uint64_t bucket_of(self, uint64_t seq) noexcept nogil:
+        return (seq * <uint64_t> 0x9E3779B97F4A7C15) >> self.bucket_shift
+
+    cdef uint32_t find(self, uint64_t seq) noexcept nogil:
+        cdef uint64_t at = self.bucket_of(seq)
+        while self.buckets[at]:
+            if self.entries[self.buckets[at]].seq == seq:
+                return self.buckets[at]
+            at = (at + 1) & self.bucket_mask
+        return 0
+
+    cdef uint32_t allocate(self) noexcept nogil:
+        cdef uint32_t i = self.free
+        if i:
+            self.free = self.entries[i].after
+            return i
+        self.used += 1
+        return self.used - 1
+
+    cdef int grow(self) noexcept nogil:
+        cdef Entry* entries = <Entry*> realloc(self.entries, self.capacity * 2 * sizeof(Entry))
+        if entries == NULL:
+            return -1
+        self.entries = entries
+        self.capacity *= 2
+        return 0
+
+    cdef int rehash(self, uint64_t size) noexcept nogil:
+        cdef uint32_t* buckets = <uint32_t*> calloc(size, sizeof(uint32_t))
+        cdef uint32_t i = self.oldest
+        cdef uint64_t at
+        if buckets == NULL:
+            return -1
+        free(self.buckets)
+        self.buckets = buckets
+        self.bucket_mask = size - 1
+        self.bucket_shift -= 1
+        while i:
+            at = self.bucket_of(self.entries[i].seq)
+            while buckets[at]:
+                at = (at + 1) & self.bucket_mask
+            buckets[at] = i
+            i = self.entries[i].newer
+        return 0
+
+    # -- lists -----------------------------------------------------------------------------------------------------
+
+    cdef void link(self, uint32_t i, uint32_t where) noexcept nogil:
+        cdef Ends* ends = &self.lists[where]
+        cdef Entry* e = &self.entries[i]
+        e.where = where
+        e.before = ends.tail
+        e.after = 0
+        if ends.tail:
+            self.entries[ends.tail].after = i
+        else:
+            ends.head = i
+        ends.tail = i
+
+    cdef void unlink(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        cdef Ends* ends = &self.lists[e.where]
+        if e.where == IN_NONE:
+            return
+        if e.before:
+            self.entries[e.before].after = e.after
+        else:
+            ends.head = e.after
+        if e.after:
+            self.entries[e.after].before = e.before
+        else:
+            ends.tail = e.before
+        e.where = IN_NONE
+
+    cdef void await_ack(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        cdef uint32_t step = (e.count if e.count < self.n_waits else self.n_waits) - 1
+        e.due_at = e.sent_at + self.waits[step]
+        self.link(i, IN_WAIT + step)
+
+    # -- deliveries and acks ---------------------------------------------------------------------------------------
+
+    cdef int reserve(self) noexcept nogil:
+        if (self.count + 1) * 2 > self.bucket_mask and self.rehash((self.bucket_mask + 1) * 2) < 0:
+            return -1
+        if self.free == 0 and self.used == self.capacity:
+            return self.grow()
+        return 0
+
+    cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
+        """Note the first delivery of `seq`, which is above all others."""
+        cdef uint32_t i
+        cdef uint64_t at
+        cdef Entry* e
+        if self.reserve() < 0:
+            return 0
+        i = self.allocate()
+        e = &self.entries[i]
+        e.seq = seq
+        e.cseq = cseq
+        e.sent_at = now
+        e.count = 1
+        e.newer = 0
+        e.older = self.newest
+        if self.newest:
+            self.entries[self.newest].newer = i
+        else:
+            self.oldest = i
+        self.newest = i
+        at = self.bucket_of(seq)
+        while self.buckets[at]:
+            at = (at + 1) & self.bucket_mask
+        self.buckets[at] = i
+        self.count += 1
+        self.await_ack(i)
+        return i
+
+    cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        self.unlink(i)
+        if e.count == 1:
+            self.redelivered += 1
+        e.count += 1
+        e.sent_at = now
+        self.await_ack(i)
+
+    cdef void remove(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        cdef uint64_t at = self.bucket_of(e.seq), hole, home
+        self.unlink(i)
+        if e.older:
+            self.entries[e.older].newer = e.newer
+        else:
+            self.oldest = e.newer
+        if e.newer:
+            self.entries[e.newer].older = e.older
+        else:
+            self.newest = e.older
+        self.count -= 1
+        if e.count > 1:
+            self.redelivered -= 1
+        while self.buckets[at] != i:
+            at = (at + 1) & self.bucket_mask
+        hole = at
+        while True:                         # move later ones of the run into the hole, so that no probe stops early
+            at = (at + 1) & self.bucket_mask
+            if self.buckets[at] == 0:
+                break
+            home = self.bucket_of(self.entries[self.buckets[at]].seq)
+            if ((at - home) & self.bucket_mask) >= ((at - hole) & self.bucket_mask):
+                self.buckets[hole] = self.buckets[at]
+                hole = at
+        self.buckets[hole] = 0
+        e.after = self.free
+        self.free = i
+
+    cdef void progress(self, uint32_t i, int64_t now) noexcept nogil:
+        """The client still works on it: its wait starts again. One that is queued to go out again stays queued."""
+        self.entries[i].sent_at = now
+        if self.entries[i].where >= IN_DELAYED:
+            self.unlink(i)
+            self.await_ack(i)
+
+    cdef void requeue(self, uint32_t i) noexcept nogil:
+        """Have it go out again behind those already queued."""
+        if self.entries[i].where == IN_REDELIVER:
+            return
+        self.unlink(i)
+        self.link(i, IN_REDELIVER)
+
+    cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil:
+        """Have it go out again at `due_at`, whatever its wait is."""
+        cdef Entry* e = &self.entries[i]
+        cdef Ends* ends = &self.lists[<uint32_t> IN_DELAYED]
+        cdef uint32_t behind
+        self.unlink(i)
+        e.due_at = due_at
+        behind = ends.tail
+        while behind and self.entries[behind].due_at > due_at:
+            behind = self.entries[behind].before
+        e.where = IN_DELAYED
+        e.before = behind
+        e.after = self.entries[behind].after if behind else ends.head
+        if e.after:
+            self.entries[e.after].before = i
+        else:
+            ends.tail = i
+        if behind:
+            self.entries[behind].after = i
+        else:
+            ends.head = i
+
+    # -- deadlines -------------------------------------------------------------------------------------------------
+
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil:
+        cdef Entry* e = &self.entries[i]
+        return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
+
+    cdef int64_t next_due(self) noexcept nogil:
+        cdef int64_t best = 0
+        cdef uint32_t k, head
+        for k in range(<uint32_t> IN_DELAYED, IN_WAIT + self.n_waits):
+            head = self.lists[k].head
+            if head and (best == 0 or self.entries[head].due_at < best):
+                best = self.entries[head].due_at
+        return best
+
+    cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
+        """Queue everything due at `now` for redelivery, in sequence order; returns how many were due.
+
+        What was delivered `max_deliver` times (0: no limit) goes to the list of the spent instead.
+        """
+        cdef uint32_t k, i, n = 0, room = 0
+        cdef SortKey* keys = NULL
+        cdef SortKey* more
+        for k in range(<uint32_t> IN_DELAYED, IN_WAIT + self.n_waits):
+            while self.lists[k].head and self.entries[self.lists[k].head].due_at <= now:
+                if n == room:
+                    room = 64 if room == 0 else room * 2
+                    more = <SortKey*> realloc(keys, room * sizeof(SortKey))
+                    if more == NULL:
+                        free(keys)
+                        return 0
+                    keys = more
+                i = self.lists[k].head
+                self.unlink(i)
+                keys[n].key = <int64_t> self.entries[i].seq
+                keys[n].index = i
+                n += 1
+        if n == 0:
+            return 0
+        qsort(keys, n, sizeof(SortKey), by_key)
+        for k in range(n):
+            i = keys[k].index
+            self.link(i, IN_SPENT if max_deliver and self.entries[i].count >= max_deliver else IN_REDELIVER)
+        free(keys)
+        return n
+
+    cdef void clear(self) noexcept nogil:
+        """Forget everything."""
+        while self.oldest:
+            self.remove(self.oldest)
+
+    # -- for recovery, reports and tests ---------------------------------------------------------------------------
+
+    def restore(self, entries) -> None:
+        """Take over `entries`, tuples as `dump` gives them, in ascending order of seq."""
+        cdef uint32_t i
+        for seq, cseq, sent_at, count, where, due_at in entries:
+            i = self.track(seq, cseq, sent_at)
+            if i == 0:
+                raise MemoryError
+            self.entries[i].count = count
+            if count > 1:
+                self.redelivered += 1
+            if where == IN_DELAYED:
+                self.delay(i, due_at)
+            elif where != IN_WAIT:
+                self.requeue(i)
+        self.reorder_all()
+
+    def reorder_all(self) -> None:
+        """Order the waiting lists anew, after entries were taken over."""
+        cdef uint32_t k
+        for k in range(IN_WAIT, IN_WAIT + self.n_waits):
+            self.lists[k].head = self.lists[k].tail = 0
+        self.reorder()
+
+    def dump(self) -> list:
+        """Return (seq, cseq, sent_at, count, where, due_at) of every entry, ascending by seq.
+
+        `where` is 1 queued for redelivery, 3 delayed until due_at, 4 waiting for an ack.
+        """
+        cdef list out = []
+        cdef uint32_t i = self.oldest
+        cdef Entry* e
+        while i:
+            e = &self.entries[i]
+            out.append((e.seq, e.cseq, e.sent_at, e.count, min(e.where, IN_WAIT), e.due_at))
+            i = e.newer
+        return out
+
+    def queued(self) -> list:
+        """Return the sequences queued for redelivery, next first."""
+        cdef list out = []
+        cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
+        while i:
+            out.append(self.entries[i].seq)
+            i = self.entries[i].after
+        return out
+
+    def __len__(self) -> int:
+        return self.count
+
+    # The message path in Python terms, for tests: each returns False when `seq` is not pending.
+
+    def deliver_first(self, uint64_t seq, uint64_t cseq, int64_t now) -> None:
+        """Note a first delivery."""
+        if self.track(seq, cseq, now) == 0:
+            raise MemoryError
+
+    def deliver_again(self, int64_t now) -> int:
+        """Send the next one queued for redelivery; returns its seq, 0 when none is queued."""
+        cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
+        if i == 0:
+            return 0
+        self.sent_again(i, now)
+        return self.entries[i].seq
+
+    def settle(self, uint64_t seq) -> bool:
+        """Forget `seq`."""
+        cdef uint32_t i = self.find(seq)
+        if i:
+            self.remove(i)
+        return i != 0
+
+    def in_progress(self, uint64_t seq, int64_t now) -> bool:
+        """Restart the wait of `seq`."""
+        cdef uint32_t i = self.find(seq)
+        if i:
+            self.progress(i, now)
+        return i != 0
+
+    def nak(self, uint64_t seq, int64_t due_at=0) -> bool:
+        """Queue `seq` for redelivery, at once or at `due_at`."""
+        cdef uint32_t i = self.find(seq)
+        if i == 0:
+            return False
+        if due_at:
+            self.delay(i, due_at)
+        else:
+            self.requeue(i)
+        return True
+
+    def expire_due(self, int64_t now, uint32_t max_deliver=0) -> list:
+        """Queue what is due; returns and forgets the sequences that were delivered `max_deliver` times."""
+        cdef list spent = []
+        cdef uint32_t i
+        self.expire(now, max_deliver)
+        while self.lists[<uint32_t> IN_SPENT].head:
+            i = self.lists[<uint32_t> IN_SPENT].head
+            spent.append(self.entries[i].seq)
+            self.remove(i)
+        return spent
+
+    def due_at_ns(self) -> int:
+        """Return the next deadline, 0 when nothing waits."""
+        return self.next_due()

@@ -1,0 +1,23 @@
+"""The headers of a publish that a stream acts on."""
+from libc.stdint cimport int64_t, uint32_t
+
+cdef struct Value:              # a view into the header block; p NULL: absent
+    const char* p
+    uint32_t n
+
+cdef struct PubHeaders:
+    Value msg_id
+    Value expected_stream
+    Value expected_last_seq
+    Value expected_last_subject_seq
+    Value expected_last_subject
+    Value expected_last_msg_id
+    Value rollup
+    bint later                  # there is a header of a feature that no stream has yet
+    bint conditional            # something besides msg_id is set
+    bint has_status             # the first line carries a status
+
+# Fill `out` from a whole header block; returns 0 when it holds nothing of interest.
+cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil
+cdef int64_t parse_seq(Value v) noexcept nogil      # -1: not a number
+cdef bint value_is(Value v, const char* text, size_t n) noexcept nogil

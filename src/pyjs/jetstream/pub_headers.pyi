@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+def scan(headers: bytes) -> dict[str, bytes]: ...

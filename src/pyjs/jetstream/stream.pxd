@@ -1,0 +1,78 @@
+"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Sink, Turn
+from pyjs.jetstream.answers cimport Answers
+from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.pub_headers cimport PubHeaders
+from pyjs.jetstream.usage cimport Usage
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.sublist cimport Sublist, Target
+from pyjs.wire.ops cimport Msg
+
+cdef class Stream(Sink):
+    cdef readonly str name
+    cdef bytes name_bytes
+    cdef const char* name_text              # in name_bytes
+    cdef size_t name_len
+    cdef readonly object config             # config.StreamConfig
+    cdef readonly Account account
+    cdef readonly Turn turn
+    cdef readonly StreamStore store
+    cdef readonly Dedupe dedupe
+    cdef readonly dict consumers            # name -> consumer, see stream_consumer.py
+    cdef readonly int64_t created_ns
+    cdef readonly bint closed
+    cdef object expiry                      # expiry.Expiry
+
+    # copies of the configuration
+    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
+    cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup
+    cdef bint keeps_interest                # interest retention
+    cdef bint settles                       # interest or workqueue retention
+
+    cdef Usage account_usage, server_usage
+    cdef int64_t counted_bytes              # what the usages hold of this stream
+
+    cdef list waiting                       # consumers to wake when messages come
+    cdef Sublist interest                   # filters of the consumers; only when keeps_interest
+    cdef uint64_t woken_seq                 # last_seq when consumers were last woken
+    cdef bint dirty                         # in Turn.streams
+    cdef bint purged                        # consumers are to be told
+    cdef uint64_t staged_bytes              # appended since the last commit
+    cdef Answers answers
+    cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut
+    cdef uint32_t last_id_len
+
+    cdef int ingest(self, Msg* m) noexcept nogil
+    cdef void ingest_without_status(self, Msg* m) noexcept
+    cdef int ingest_with_headers(self, Msg* m) noexcept nogil
+    cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil
+    cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint size_refused(self, Msg* m) noexcept nogil
+    cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef bint over_usage(self, Msg* m) noexcept nogil
+    cdef uint64_t keep(self, Msg* m) noexcept nogil
+    cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef bint wanted(self, Msg* m) noexcept nogil
+    cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil
+    cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
+    cdef bint refuse_with(self, Msg* m, object error) noexcept
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept
+    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
+    cdef tell_consumers(self)
+    cdef add_interest(self, consumer)
+    cdef drop_interest(self, str name)
+    cdef bint needed(self, uint64_t seq) except *
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
+    cdef void mark_dirty(self) noexcept nogil
+    cdef void count_bytes(self) noexcept nogil
+    cdef void evict_subject(self, Msg* m) noexcept nogil
+    cdef void evict_oldest(self) noexcept nogil
+    cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

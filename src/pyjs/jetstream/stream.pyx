@@ -1,0 +1,519 @@
+"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept.
+
+`deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
+queued answer. `commit`, called in the turn, makes the batch durable and only then lets the answers go and wakes
+consumers. Limits on the whole stream (max_msgs, max_bytes) are enforced at the commit, the per-subject one at the
+append, since it needs the subject.
+
+Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
+stream_consumer.py. Compiled because every published message passes here (benchmarks/: JetStream async publish).
+Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Sink
+from pyjs.jetstream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
+from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
+from pyjs.jetstream.usage cimport Usage
+from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.subjects.sublist cimport Route, Sublist, Subscription, Target
+from pyjs.wire.ops cimport Msg
+
+from functools import partial
+
+from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    STAGED_BYTES_MAX = 262144   # ask for a turn beyond
+    ANSWERS_MAX = 8192
+    HEADERS_SIZE_MAX = 65535
+    EXPIRED_PER_TURN = 50000
+    AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
+    AFTER_STREAM = 1
+    AFTER_SEQUENCES = 2
+    AT_LAST = 3
+    MAX_MSGS_REACHED = 1        # what discard new refuses, see publish_errors.store_error
+    MAX_BYTES_REACHED = 2
+    MAX_MSGS_PER_SUBJECT_REACHED = 3
+
+
+cdef class Stream(Sink):
+    """One stream of one account."""
+
+    def __init__(self, Account account, config, StreamStore store, int64_t created_ns,
+                 Usage account_usage, Usage server_usage, bytes ack_head, expiry):
+        self.account = account
+        self.turn = account.turn
+        self.name = config.name
+        self.name_bytes = self.name.encode()
+        self.name_text = self.name_bytes
+        self.name_len = len(self.name_bytes)
+        self.store = store
+        self.created_ns = created_ns
+        self.account_usage = account_usage
+        self.server_usage = server_usage
+        self.answers = Answers(ack_head)
+        self.expiry = expiry
+        self.dedupe = Dedupe(config.duplicate_window_ns)
+        self.interest = Sublist()
+        self.consumers = {}
+        self.waiting = []
+        self.woken_seq = store.last_seq
+        self.configure(config)
+        self.count_bytes()
+
+    def configure(self, config) -> None:
+        """Take over `config`; what became too much is evicted by the next commit."""
+        self.config = config
+        self.max_msgs = config.max_msgs
+        self.max_bytes = config.max_bytes
+        self.max_msgs_per_subject = config.max_msgs_per_subject
+        self.max_msg_size = config.max_msg_size
+        if self.max_age_ns != config.max_age_ns:
+            self.expiry.cancel()
+        self.max_age_ns = config.max_age_ns
+        self.discard_new = config.discard == "new"
+        self.discard_new_per_subject = config.discard_new_per_subject
+        self.no_ack = config.no_ack
+        self.sealed = config.sealed
+        self.allow_rollup = config.allow_rollup_hdrs and not config.deny_purge
+        self.keeps_interest = config.retention == "interest"
+        self.settles = config.retention != "limits"
+        self.dedupe.window_ns = config.duplicate_window_ns
+        for consumer in self.consumers.values():
+            consumer.settle = self.settle if self.settles else None
+        self.mark_dirty()
+
+    # -- ingest --------------------------------------------------------------------------------------------
+
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if self.closed:
+            return 0
+        t.sub.delivered += 1
+        if not self.dirty:
+            self.mark_dirty()
+        self.ingest(m)
+        if self.staged_bytes > STAGED_BYTES_MAX or self.answers.used > ANSWERS_MAX:
+            self.turn.pressure = True
+        return 1
+
+    cdef int ingest(self, Msg* m) noexcept nogil:
+        cdef uint64_t seq
+        if self.sealed:
+            self.refuse(m, 10109, 0)
+            return 0
+        if m.header_len:
+            return self.ingest_with_headers(m)
+        if self.size_refused(m):
+            return 0
+        seq = self.keep_or_skip(m, False)
+        if seq:
+            self.last_id_len = 0
+            self.answer(m, PUB_ACK, seq)
+        return 0
+
+    cdef int ingest_with_headers(self, Msg* m) noexcept nogil:
+        cdef PubHeaders h
+        cdef uint64_t seq
+        scan_pub_headers(m.body, m.header_len, &h)
+        if h.has_status:
+            with gil:
+                self.ingest_without_status(m)
+            return 0
+        if (h.conditional and self.headers_refused(m, &h)) or self.size_refused(m):
+            return 0
+        if h.later and self.later_refused(m, AT_LAST):
+            return 0
+        if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
+            return 0
+        seq = self.keep_or_skip(m, h.rollup.n != 0)
+        if seq == 0:
+            return 0
+        self.remember_id(&h, seq)
+        self.answer(m, PUB_ACK, seq)
+        if h.rollup.n:
+            with gil:
+                self.roll_up(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
+        return 0
+
+    cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """Whether a header besides Nats-Msg-Id keeps the message out; it has been answered then."""
+        if h.later and self.later_refused(m, AT_FIRST):
+            return True
+        if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
+            return self.refuse(m, 10060, 0)
+        if h.later and self.later_refused(m, AFTER_STREAM):
+            return True
+        if self.expectations_failed(m, h):
+            return True
+        if h.later and self.later_refused(m, AFTER_SEQUENCES):
+            return True
+        if h.msg_id.n and self.answered_as_duplicate(m, h):
+            return True
+        if h.expected_last_msg_id.n and not value_is(h.expected_last_msg_id, self.last_id, self.last_id_len):
+            return self.refuse(m, 10070, 0)
+        return h.rollup.n != 0 and self.rollup_refused(m, h)
+
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
+        """Whether a header of a feature that is not there yet keeps the message out at this point."""
+        with gil:
+            return self.refuse_unless_none(m, later_refusal(point, m.body[:m.header_len], m.subject[:m.subject_len]))
+
+    cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
+        cdef uint64_t last
+        if h.expected_last_subject_seq.n:
+            last = self.last_seq_for(m, h)
+            if parse_seq(h.expected_last_subject_seq) != <int64_t> last:
+                return self.refuse(m, 10071, last)
+        elif h.expected_last_subject.n:
+            return self.refuse(m, 10193, 0)
+        if h.expected_last_seq.n and parse_seq(h.expected_last_seq) != <int64_t> self.store.last_seq:
+            return self.refuse(m, 10071, self.store.last_seq)
+        return False
+
+    cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """The last sequence of the subject that Nats-Expected-Last-Subject-Sequence means."""
+        if h.expected_last_subject.n == 0:
+            return self.store.last_seq_of(m.subject, m.subject_len)
+        with gil:
+            return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
+
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept:
+        found = self.store.get_last(subject_filter)
+        return 0 if found is None else found.seq
+
+    cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
+        cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
+        if seq:
+            self.answer(m, DUPLICATE, seq)
+        return seq != 0
+
+    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
+        with gil:
+            return self.refuse_unless_none(m, rollup_error(h.rollup.p[:h.rollup.n], self.allow_rollup))
+
+    cdef bint size_refused(self, Msg* m) noexcept nogil:
+        if self.max_msg_size >= 0 and m.size > self.max_msg_size:
+            return self.refuse(m, 10054, 0)
+        if m.header_len > HEADERS_SIZE_MAX:
+            return self.refuse(m, 10097, 0)
+        return False
+
+    cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
+        """The sequence that the message got; 0: refused, and answered."""
+        if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
+            self.refuse(m, 10023, 0)
+            return 0
+        if self.keeps_interest and not self.wanted(m):
+            return self.store.skip()
+        if self.over_usage(m):
+            return 0
+        if (self.discard_new or self.discard_new_per_subject) and self.limits_refused(m, rolls_up):
+            return 0
+        return self.keep(m)
+
+    cdef bint wanted(self, Msg* m) noexcept nogil:
+        cdef Route* r = self.interest.find(m.subject, m.subject_len)
+        return r.n > 0
+
+    cdef bint over_usage(self, Msg* m) noexcept nogil:
+        cdef int64_t after
+        if self.account_usage.max < 0:
+            return False
+        after = self.account_usage.used + m.size + m.subject_len + self.store.overhead
+        if after <= self.account_usage.max:
+            return False
+        return self.refuse(m, 10047 if self.store.overhead > 16 else 10028, 0)
+
+    cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
+        """Discard new: whether the stream, or the subject, has no room."""
+        cdef uint64_t size = self.store.overhead + m.subject_len + m.size
+        cdef bint replaces = self.max_msgs_per_subject > 0 and self.store.count_of(m.subject, m.subject_len) \
+            >= <uint64_t> self.max_msgs_per_subject
+        if m.header_len:
+            size += self.store.header_overhead
+        if replaces and self.discard_new_per_subject and not rolls_up:
+            return self.refuse(m, 10077, MAX_MSGS_PER_SUBJECT_REACHED)
+        if self.max_msgs > 0 and self.store.msgs >= <uint64_t> self.max_msgs and not replaces:
+            return self.refuse(m, 10077, MAX_MSGS_REACHED)
+        if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes and not replaces:
+            return self.refuse(m, 10077, MAX_BYTES_REACHED)
+        return False
+
+    cdef uint64_t keep(self, Msg* m) noexcept nogil:
+        cdef int64_t ts = self.turn.now
+        cdef uint64_t seq
+        if ts <= self.store.last_ts:
+            ts = self.store.last_ts + 1     # times tell messages apart and never go backwards
+        seq = self.store.append(m, ts)
+        if seq == 0:
+            with gil:
+                self.refuse_with(m, store_error(self.store.error))
+            return 0
+        self.staged_bytes += m.size + m.subject_len
+        if self.account_usage.max >= 0 or self.server_usage.max >= 0:
+            self.count_bytes()
+        if self.max_msgs_per_subject > 0:
+            self.evict_subject(m)
+        return seq
+
+    cdef void evict_subject(self, Msg* m) noexcept nogil:
+        while self.store.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
+            if self.store.drop(self.store.first_seq_of(m.subject, m.subject_len), False) != 0:
+                return
+
+    cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
+        self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
+        if h.msg_id.n == 0:
+            return
+        memcpy(self.last_id, h.msg_id.p, self.last_id_len)
+        # Without memory a repeat of this message would be stored again.
+        self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
+
+    cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
+        if m.reply_len and not self.no_ack:
+            self.answers.add(m, kind, seq, NULL, 0)
+
+    cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
+        """Answer with an error; `seq` is what the text names (or a reason of 10077). Always true."""
+        if m.reply_len and not self.no_ack:
+            with gil:
+                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_id[:self.last_id_len]))
+        return True
+
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept:
+        self.answers.add(m, REFUSAL, 0, body, len(body))
+
+    cdef bint refuse_with(self, Msg* m, object error) noexcept:
+        """As refuse, with an ApiError."""
+        if m.reply_len and not self.no_ack:
+            self.add_refusal(m, failure_body(self.name, error))
+        return True
+
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:
+        return error is not None and self.refuse_with(m, error)
+
+    cdef void ingest_without_status(self, Msg* m) noexcept:
+        """Take a message whose header block begins with a status, which is not stored."""
+        cdef Msg plain = m[0]
+        cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
+        cdef bytes headers = b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest
+        cdef bytes body = headers + m.body[m.header_len:m.size]
+        plain.body = body
+        plain.header_len = <uint32_t> len(headers)
+        plain.size = <uint32_t> len(body)
+        plain.split = True                  # `tail` is not that of this body
+        self.ingest(&plain)
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if self.dirty:
+            return
+        self.dirty = True
+        with gil:
+            self.turn.streams.append(self)
+
+    cdef void count_bytes(self) noexcept nogil:
+        cdef int64_t change = <int64_t> self.store.bytes - self.counted_bytes
+        self.counted_bytes += change
+        self.account_usage.used += change
+        self.server_usage.used += change
+
+    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq):
+        """Drop what the message `seq` replaces: everything older, on its subject or in the stream."""
+        subjects = () if scope.lower() == b"all" else (subject,)
+        self.store.purge(self.store.make_filter(subjects), seq)
+        self.purged = True
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Make durable what was taken, then answer, tell consumers what is gone, and wake those that wait."""
+        cdef bytes failure
+        self.dirty = False
+        self.staged_bytes = 0
+        if not self.closed:
+            self.evict_oldest()
+        if self.store.commit() != 0:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.answers.send(self.account, failure, len(failure))
+            return
+        self.answers.send(self.account, NULL, 0)
+        self.count_bytes()
+        if self.max_age_ns and self.store.msgs:
+            self.expiry.arm(self, self.store.first_ts + self.max_age_ns, self.turn.now)
+        self.tell_consumers()
+
+    cdef void evict_oldest(self) noexcept nogil:
+        while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
+            self.store.drop(self.store.first_seq, False)
+        while self.max_bytes > 0 and self.store.bytes > <uint64_t> self.max_bytes:
+            self.store.drop(self.store.first_seq, False)
+
+    cdef tell_consumers(self):
+        """Report drops, and wake who waits when there are new messages."""
+        if self.purged:
+            self.purged = False
+            for consumer in list(self.consumers.values()):
+                consumer.on_purge(self.store.first_seq)
+        if self.store.track_drops:
+            drops = self.store.take_drops()
+            if drops:
+                for consumer in list(self.consumers.values()):
+                    consumer.on_drops(drops)
+        if self.store.last_seq > self.woken_seq:
+            self.woken_seq = self.store.last_seq
+            waiting, self.waiting = self.waiting, []
+            for consumer in waiting:
+                consumer.wake()
+
+    def commit_now(self) -> None:
+        """Commit before an API reply that says so; the turn may do it again.
+
+        Raises:
+            StoreFailed: the change is not in the file.
+        """
+        was_dirty = self.dirty
+        self.commit()
+        self.dirty = was_dirty
+        if self.store.failed:
+            raise self.store.error
+
+    def expire(self) -> None:
+        """Drop what is older than max_age, a bounded number at a time."""
+        cdef int64_t horizon = self.turn.now - self.max_age_ns
+        cdef int left = EXPIRED_PER_TURN
+        while left and self.max_age_ns and self.store.msgs and self.store.first_ts <= horizon:
+            self.store.drop(self.store.first_seq, False)
+            left -= 1
+        self.mark_dirty()
+
+    # -- consumers -----------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer) -> None:
+        """Register `consumer` and give it the hooks that stream_consumer.py describes."""
+        assert consumer.name not in self.consumers
+        self.consumers[consumer.name] = consumer
+        self.add_interest(consumer)
+        self.store.track_drops = True
+        consumer.settle = self.settle if self.settles else None
+        consumer.wait = partial(self.waiting_consumer, consumer)
+
+    def remove_consumer(self, str name) -> None:
+        """Forget a consumer; what only it needed is dropped from an interest stream."""
+        consumer = self.consumers.pop(name)
+        self.drop_interest(name)
+        self.waiting = [other for other in self.waiting if other is not consumer]
+        consumer.settle = consumer.wait = None
+        self.store.track_drops = bool(self.consumers)
+        if self.keeps_interest and not self.closed:
+            self.sweep()
+
+    def update_interest(self, consumer) -> None:
+        """Take over changed filters of `consumer`."""
+        self.drop_interest(consumer.name)
+        self.add_interest(consumer)
+        if self.keeps_interest:
+            self.sweep()
+
+    cdef add_interest(self, consumer):
+        """Let publishes find that `consumer` wants them."""
+        for subject in consumer.filters or (b">",):
+            self.interest.insert(Subscription(self, subject, b"", consumer.name.encode()))
+
+    cdef drop_interest(self, str name):
+        """Undo add_interest."""
+        sid = name.encode()
+        for sub in self.interest.subscriptions():
+            if (<Subscription> sub).sid == sid:
+                self.interest.remove(sub)
+
+    def waiting_consumer(self, consumer) -> None:
+        """Wake `consumer` once when there are new messages."""
+        if consumer not in self.waiting:
+            self.waiting.append(consumer)
+
+    def settle(self) -> None:
+        """Drop what consumers have settled and nobody else needs."""
+        cdef uint64_t seq
+        cdef Record r
+        for consumer in list(self.consumers.values()):
+            settled = list(consumer.settled)
+            consumer.settled.clear()
+            for seq in settled:
+                if not self.keeps_interest or (self.store.load(seq, &r) == 0 and not self.needed(seq)):
+                    self.store.drop(seq, False)
+        self.mark_dirty()
+
+    cdef bint needed(self, uint64_t seq) except *:
+        """Tell whether a consumer still wants the message."""
+        for consumer in self.consumers.values():
+            if consumer.needs(seq):
+                return True
+        return False
+
+    def sweep(self) -> None:
+        """Drop from an interest stream every message that no consumer needs."""
+        cdef StoreFilter everything = self.store.make_filter(())
+        cdef uint64_t seq = self.store.next_seq(0, everything)
+        while seq:
+            if not self.consumers or not self.needed(seq):
+                self.store.drop(seq, False)
+            seq = self.store.next_seq(seq + 1, everything)
+        self.mark_dirty()
+
+    # -- the API's business --------------------------------------------------------------------------------
+
+    def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
+        """Remove messages, all or those of `subject_filter`; return how many. Durable when it returns."""
+        subjects = (subject_filter,) if subject_filter else ()
+        purged = self.store.purge(self.store.make_filter(subjects), before_seq, keep)
+        self.purged = True
+        self.commit_now()
+        return purged
+
+    def delete_msg(self, uint64_t seq, bint erase) -> bool:
+        """Remove one message; False: there was none. Durable when it returns."""
+        removed = self.store.drop_seq(seq, erase)
+        self.commit_now()
+        return removed
+
+    def rebuild_dedupe(self, int64_t now_ns) -> None:
+        """Learn the ids of stored messages younger than the window; once, after recovery."""
+        cdef StoreFilter everything = self.store.make_filter(())
+        cdef uint64_t seq = self.store.seq_at(now_ns - self.dedupe.window_ns)
+        cdef PubHeaders h
+        cdef Record r
+        if seq == 0 or self.store.msgs == 0:
+            return
+        seq = self.store.next_seq(seq, everything)
+        while seq:
+            self.last_id_len = 0
+            if self.store.load(seq, &r) == 0 and r.header_len:
+                scan_pub_headers(r.body, r.header_len, &h)
+                if h.msg_id.n:
+                    self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
+                    memcpy(self.last_id, h.msg_id.p, self.last_id_len)
+                    if self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
+                        self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
+            seq = self.store.next_seq(seq + 1, everything)
+
+    def close(self) -> None:
+        """Answer what is kept, then take nothing more; the store is the caller's to close."""
+        self.closed = True
+        self.expiry.cancel()
+        if self.store.commit() == 0:
+            self.answers.send(self.account, NULL, 0)
+        self.account_usage.used -= self.counted_bytes
+        self.server_usage.used -= self.counted_bytes
+        self.counted_bytes = 0
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """Nats-Msg-Id of the last message, b"" if it had none."""
+        return self.last_id[:self.last_id_len]

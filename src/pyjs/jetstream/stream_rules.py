@@ -1,0 +1,220 @@
+"""Whether a stream configuration may be: checks and defaults at create and update, in the peer's order.
+
+Pure functions of configurations and options: no stream, store or account is touched. What depends on other
+streams (name in use, subject overlap, reservations) is the engine's business.
+
+Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_stream_rules.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.options import AccountLimits, JetStreamOptions
+from pyjs.jetstream.times import format_duration_ns
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
+
+NAME_SIZE_MAX = 255
+DESCRIPTION_SIZE_MAX = 4096
+METADATA_SIZE_MAX = 128 * 1024
+REPLICAS_MAX = 5
+DUPLICATE_WINDOW_NS = 120 * 1_000_000_000
+SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
+NAME_FORBIDDEN = " \t\r\n\f.*>\\/"
+_LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
+
+
+def invalid(text: str) -> ApiError:
+    """Return the error of a configuration that cannot be."""
+    return errcodes.STREAM_INVALID_CONFIG.error(err=text)
+
+
+def is_valid_name(name: str) -> bool:
+    """Tell whether a stream or consumer may be called so (length aside)."""
+    return bool(name) and not any(char in NAME_FORBIDDEN for char in name)
+
+
+def check_create(config: StreamConfig) -> None:
+    """Refuse what only a new stream may not have.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    if "\\" in config.name or "/" in config.name:
+        raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
+    if config.sealed:
+        raise invalid("stream configuration for create can not be sealed")
+    if config.mirror_direct:
+        raise invalid("stream has no mirror but does have mirror direct")
+
+
+def check(
+    config: StreamConfig,
+    options: JetStreamOptions,
+    limits: AccountLimits,
+    pedantic: bool = False,
+    unsupported: tuple[str, ...] = (),
+) -> StreamConfig:
+    """Return `config` with defaults filled in; `pedantic` refuses what would be corrected silently.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    _check_texts(config)
+    config = _with_limits(config, pedantic)
+    config = _with_times(config, options, pedantic)
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise invalid("roll-ups require the purge permission")
+    _check_discard_new_per_subject(config)
+    if unsupported:
+        raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
+    config = _with_subjects(config)
+    _check_max_bytes(config, limits)
+    if config.placement and not config.placement.to_json_dict():
+        config = replace(config, placement=None)
+    if config.placement and config.placement.preferred:
+        raise invalid("preferred server not permitted in placement")
+    return config
+
+
+def check_single_server(config: StreamConfig) -> None:
+    """Refuse what needs a cluster.
+
+    Raises:
+        ApiError: 10074.
+    """
+    if config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
+
+
+def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+    """Return `new`, which passed `check`, as it may replace `old`.
+
+    Raises:
+        ApiError: says what cannot be changed.
+    """
+    check_single_server(new)
+    if new.storage != old.storage:
+        raise invalid("stream configuration update can not change storage type")
+    if new.retention != old.retention and WORKQUEUE in (new.retention, old.retention):
+        raise invalid("stream configuration update can not change retention policy to/from workqueue")
+    if old.sealed and not new.sealed:
+        raise invalid("stream configuration update can not unseal a sealed stream")
+    if old.deny_delete and not new.deny_delete:
+        raise invalid("stream configuration update can not cancel deny message deletes")
+    if old.deny_purge and not new.deny_purge:
+        raise invalid("stream configuration update can not cancel deny purge")
+    if not new.sealed:
+        return new
+    return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
+
+
+def _check_texts(config: StreamConfig) -> None:
+    if not is_valid_name(config.name):
+        raise invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if len(config.name.encode()) > NAME_SIZE_MAX:
+        raise invalid(f"stream name is too long, maximum allowed is {NAME_SIZE_MAX}")
+    if len(config.description.encode()) > DESCRIPTION_SIZE_MAX:
+        raise invalid(f"stream description is too long, maximum allowed is {DESCRIPTION_SIZE_MAX}")
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
+    if size > METADATA_SIZE_MAX:
+        raise invalid(f"stream metadata exceeds maximum size of {METADATA_SIZE_MAX} bytes")
+
+
+def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    replicas = config.num_replicas or 1
+    if replicas > REPLICAS_MAX:
+        raise invalid(f"maximum replicas is {REPLICAS_MAX}")
+    if replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
+    values = {name: getattr(config, name) for name in _LIMITS}
+    for name, value in values.items():
+        if pedantic and value < -1:
+            raise errcodes.PEDANTIC.error(err=f"{name} must be set to -1")
+    corrected: dict[str, Any] = {name: value if value > 0 else -1 for name, value in values.items()}
+    return replace(config, num_replicas=replicas, **corrected)
+
+
+def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
+    if config.max_age_ns < 0:
+        raise invalid("max age can not be negative")
+    if 0 < config.max_age_ns < SHORTEST_NS:
+        raise invalid("max age needs to be >= 100ms")
+    longest = options.max_duplicate_window_ns
+    window = config.duplicate_window_ns
+    if window == 0:
+        window = _default_window(config.max_age_ns, longest, pedantic)
+    if window < 0:
+        raise invalid("duplicates window can not be negative")
+    if config.max_age_ns and window > config.max_age_ns:
+        raise invalid("duplicates window can not be larger then max age")
+    if 0 < longest < window:
+        shown = format_duration_ns(longest)
+        raise invalid(f"duplicates window can not be larger then server limit of {shown}")
+    if 0 < window < SHORTEST_NS:
+        raise invalid("duplicates window needs to be >= 100ms")
+    return replace(config, duplicate_window_ns=window)
+
+
+def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
+    window = DUPLICATE_WINDOW_NS
+    if 0 < longest < window:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="duplicate window limits are higher than current limits")
+        window = longest
+    if 0 < max_age_ns < window:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="duplicate window cannot be bigger than max age")
+        window = max_age_ns
+    return window
+
+
+def _check_discard_new_per_subject(config: StreamConfig) -> None:
+    if not config.discard_new_per_subject:
+        return
+    if config.discard != NEW:
+        raise invalid("discard new per subject requires discard new policy to be set")
+    if config.max_msgs_per_subject <= 0:
+        raise invalid("discard new per subject requires max msgs per subject > 0")
+
+
+def _with_subjects(config: StreamConfig) -> StreamConfig:
+    if not config.subjects:
+        return replace(config, subjects=(config.name,))
+    for at, subject in enumerate(config.subjects):
+        raw = subject.encode()
+        if not is_valid_subject(raw):
+            raise invalid("invalid subject")
+        if subject in config.subjects[:at]:
+            raise invalid("duplicate subjects detected")
+        _check_reach(config, raw)
+        for other in config.subjects[at + 1 :]:
+            if is_valid_subject(other.encode()) and subjects_overlap(other.encode(), raw):
+                raise invalid(f'subject "{subject}" overlaps with "{other}"')
+    return config
+
+
+def _check_reach(config: StreamConfig, subject: bytes) -> None:
+    if subject == b">" and not config.no_ack:
+        raise invalid("capturing all subjects requires no-ack to be true")
+    if subject == b">" and config.num_replicas != 1:
+        raise invalid("capturing all subjects requires replicas of 1")
+    if config.no_ack:
+        return
+    for space in (b"$JS.>", b"$JSC.>", b"$NRG.>"):
+        if subjects_overlap(subject, space) and not is_subset(subject, b"$JS.EVENT.>"):
+            raise invalid("subjects that overlap with jetstream api require no-ack to be true")
+    if subjects_overlap(subject, b"$SYS.>") and not is_subset(subject, b"$SYS.ACCOUNT.>"):
+        raise invalid("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise errcodes.STREAM_MAX_BYTES_REQUIRED.error()
+    largest = {FILE: limits.store_max_stream_bytes, MEMORY: limits.memory_max_stream_bytes}[config.storage]
+    if 0 < largest < config.max_bytes:
+        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.error()

@@ -1,0 +1,16 @@
+"""Bytes held by many streams together, against one limit.
+
+One for each account and storage, one for each server and storage. Streams add what they store and subtract what
+they drop; nothing else changes `used`. Compiled because ingest compares it for every message (benchmarks/:
+JetStream async publish).
+"""
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef class Usage:
+    """A sum of bytes and its limit."""
+
+    def __cinit__(self, int64_t limit=-1):
+        self.max = limit

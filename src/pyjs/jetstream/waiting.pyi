@@ -1,0 +1,20 @@
+SOURCE_HASH: bytes
+
+class WaitingQueue:
+    count: int
+    no_wait: int
+    max: int
+    def __init__(self, max: int) -> None: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        reply: bytes,
+        batch: int,
+        max_bytes: int,
+        no_wait: bool,
+        now: int,
+        expires_ns: int,
+        heartbeat_ns: int,
+    ) -> bool: ...
+    def replies(self) -> list[bytes]: ...
+    def wanted(self) -> int: ...

@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+def keep_buffers() -> bool: ...

@@ -1,0 +1,56 @@
+"""The store of file streams."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.index cimport Segment
+from pyjs.store.store cimport StreamStore
+
+cdef class FileStore(StreamStore):
+    """Messages in segment files of one directory."""
+    cdef readonly object disk               # base.disk.Disk
+    cdef readonly str directory
+    cdef readonly object log                # base.log.Log
+    cdef readonly uint64_t segment_size     # a segment is sealed before it grows beyond
+    cdef readonly uint64_t incarnation
+    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the last recovery
+    cdef readonly list lost_seqs            # the first of them
+    cdef readonly bint resumable            # failed for want of space: a later write may succeed
+    cdef readonly uint64_t written_mark     # counts commits that wrote something
+    cdef readonly uint64_t synced_mark      # the last of them that is on the medium
+    cdef dict maps                          # segment number -> memoryview of its map
+    cdef list unsynced                      # descriptors of segments written since the last sync
+    cdef list doomed                        # (written_mark, path): files to remove once that mark is synced
+    cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way
+    cdef readonly bint closed
+    cdef bint names_unsynced                # the directory changed
+    cdef bint recovering                    # changes come from the files: write nothing
+    cdef bint state_due                     # first_seq or last_seq moved without a record
+    cdef uint32_t next_number
+    cdef char* staging                      # records not written yet, of the last segment
+    cdef size_t staged, staging_room
+    cdef uint64_t staged_from               # sequence of the first staged message
+    cdef uint64_t chain                     # checksum of the last record
+    cdef uint64_t chain_written             # checksum of the last record in the file
+    cdef uint64_t written                   # bytes of the last segment in its file
+    cdef uint64_t allocated                 # bytes reserved for the last segment
+    cdef uint64_t* removals                 # interior removals to record with the next commit
+    cdef size_t n_removals, removals_room
+    cdef uint64_t* erasures                 # likewise, of messages whose bytes were overwritten
+    cdef size_t n_erasures, erasures_room
+
+    cdef char* stage(self, size_t length) noexcept nogil        # NULL: the store failed
+    cdef int begin_segment(self) noexcept nogil
+    cdef int new_segment(self) except -1
+    cdef int seal(self) noexcept nogil
+    cdef int write_staged(self) noexcept nogil
+    cdef int write_out(self) except -1
+    cdef int stage_state(self) noexcept nogil
+    cdef int stage_removals(self) noexcept nogil
+    cdef int stage_sequences(self, uint64_t* seqs, size_t n, int flags) noexcept nogil
+    cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
+    cdef void fail(self, object error) noexcept
+    cdef void forget_staged(self) noexcept nogil
+    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
+    cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
+    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
+    cdef void overwrite(self, Segment* s, uint32_t i) noexcept
+    cdef void doom(self, Segment* s) noexcept

@@ -1,0 +1,636 @@
+"""The store of file streams: records appended to segment files, read through maps.
+
+An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
+it is full. Records are read from the map of their segment, or from the buffer before they are written. Removing
+messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are noted
+together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on the
+medium. docs/storage-format.md has the layout, store/recovery how a directory is read back.
+
+Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result; `synced_mark`
+then says which commits are safe. A failed write drops what was staged (its sequences are not used again) and the
+store refuses appends: until `try_resume` finds room when the disk was full, for good otherwise. A failed sync is
+never believed.
+
+Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+"""
+import errno
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index cimport (
+    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
+)
+from pyjs.store.record cimport (
+    FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
+    SEGMENT_HEADER_SIZE, RecordHeader, seal_record, stored_checksum, write_segment_header,
+)
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.errors import StoreFailed
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    STAGED_MAX = 262144         # bytes written at once
+    ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
+    DELETES_MAX = 8192          # sequences in one DELETES record
+    MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
+cdef uint64_t ERASED_BIT = <uint64_t> 1 << 63
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class SyncJob:
+    """What has to reach the medium, made by begin_sync. Run it in any thread; it touches no store."""
+
+    def __init__(self, disk, fds, directory, mark) -> None:
+        self.disk = disk
+        self.fds = fds
+        self.directory = directory      # None: no names changed
+        self.mark = mark
+
+    def __call__(self):
+        """Sync files, then names; return the error of the first call that failed, None: all is safe."""
+        try:
+            for fd in self.fds:
+                self.disk.sync_file(fd)
+            if self.directory is not None:
+                self.disk.sync_dir(self.directory)
+        except OSError as error:
+            return error
+        return None
+
+
+cdef class FileStore(StreamStore):
+    def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.log = log
+        self.segment_size = segment_size
+        self.incarnation = incarnation
+        self.overhead = 30
+        self.header_overhead = 4
+        self.maps = {}
+        self.unsynced = []
+        self.doomed = []
+        self.in_flight = None
+        self.lost_seqs = []
+        self.next_number = 1
+        disk.make_dirs(directory)
+        self.names_unsynced = True
+        from pyjs.store.recovery import recover
+
+        recover(self)
+
+    def __dealloc__(self):
+        free(self.staging)
+        free(self.removals)
+        free(self.erasures)
+
+    # -- message path ------------------------------------------------------------------------------------------
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
+        cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
+        cdef Segment* s = self.tail()
+        cdef RecordHeader* h
+        cdef Entry* e
+        cdef char* p
+        if s == NULL:
+            return 0
+        if s.end + length > self.segment_size and s.n:
+            if self.begin_segment() != 0:
+                return 0
+            s = self.index.segments[self.index.n - 1]
+        p = self.stage(length)
+        if p == NULL:
+            return 0
+        e = self.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
+        if e == NULL:
+            return 0
+        h = <RecordHeader*> p
+        h.length = <uint32_t> length
+        h.kind = KIND_MSG
+        h.flags = 0
+        h.subject_len = m.subject_len
+        h.seq = self.last_seq
+        h.ts = ts
+        h.header_len = m.header_len
+        h.spare = 0
+        memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
+        memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
+        self.chain = seal_record(p, length, self.chain)
+        e.offset = <uint32_t> s.end
+        s.end += length
+        self.staged += length
+        if self.staged_from == 0:
+            self.staged_from = self.last_seq
+        return self.last_seq
+
+    cdef uint64_t skip(self) noexcept nogil:
+        cdef uint64_t seq = StreamStore.skip(self)
+        self.state_due = True
+        return seq
+
+    cdef int commit(self) noexcept nogil:
+        if self.failed:
+            return -1
+        if (self.n_removals or self.n_erasures) and self.stage_removals() != 0:
+            return -1
+        if self.state_due and self.stage_state() != 0:
+            return -1
+        if self.staged and self.write_staged() != 0:
+            return -1
+        self.n_removals = self.n_erasures = 0
+        self.state_due = False
+        return 0
+
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
+        cdef Segment* s = index_find(&self.index, seq)
+        cdef Entry* e
+        cdef const char* p
+        cdef RecordHeader h
+        cdef uint64_t end
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return -1
+        e = &s.entries[seq - s.base]
+        end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
+        if s == self.index.segments[self.index.n - 1] and e.offset >= self.written:
+            p = self.staging + (e.offset - self.written)
+        else:
+            if end > s.map_size and self.map_segment(s, end) != 0:
+                return -2
+            p = s.data + e.offset
+        memcpy(&h, p, RECORD_HEADER_SIZE)
+        if h.seq != seq or h.length < end - e.offset or h.subject_len != e.subject_len:
+            return -2
+        r.subject = p + (h.length - (end - e.offset)) + RECORD_HEADER_SIZE    # behind term and index, if there
+        r.body = r.subject + e.subject_len
+        r.seq = seq
+        r.ts = e.ts
+        r.subject_len = e.subject_len
+        r.header_len = e.header_len
+        r.size = e.size
+        return 0
+
+    # -- staging -----------------------------------------------------------------------------------------------
+    cdef Segment* tail(self) noexcept nogil:
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        if self.failed:
+            return NULL
+        if s == NULL or s.sealed or s.base + s.n != self.last_seq + 1:
+            if self.begin_segment() != 0:
+                return NULL
+            s = self.index.segments[self.index.n - 1]
+        return s
+
+    cdef char* stage(self, size_t length) noexcept nogil:
+        """Return room for a record of `length` bytes behind what is staged."""
+        cdef void* more
+        if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
+            return NULL
+        if self.staged + length > self.staging_room:
+            more = realloc(self.staging, self.staged + length + STAGED_MAX)
+            if more == NULL:
+                return NULL
+            self.staging = <char*> more
+            self.staging_room = self.staged + length + STAGED_MAX
+        return self.staging + self.staged
+
+    cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
+        """Stage a record that is no message."""
+        cdef size_t length = RECORD_SIZE_MIN + n
+        cdef Segment* s = self.tail()
+        cdef RecordHeader* h
+        cdef char* p
+        if s == NULL:
+            return -1
+        p = self.stage(length)
+        if p == NULL:
+            return -1
+        h = <RecordHeader*> p
+        memset(h, 0, RECORD_HEADER_SIZE)
+        h.length = <uint32_t> length
+        h.kind = kind
+        h.flags = flags
+        h.seq = seq
+        memcpy(p + RECORD_HEADER_SIZE, body, n)
+        self.chain = seal_record(p, length, self.chain)
+        s.end += length
+        self.staged += length
+        return 0
+
+    cdef int stage_state(self) noexcept nogil:
+        cdef uint64_t[2] body
+        body[0] = self.first_seq
+        body[1] = <uint64_t> self.last_ts
+        return self.stage_plain(KIND_STATE, 0, self.last_seq, <char*> body, 16)
+
+    cdef int stage_removals(self) noexcept nogil:
+        if self.stage_sequences(self.removals, self.n_removals, 0) != 0:
+            return -1
+        return self.stage_sequences(self.erasures, self.n_erasures, FLAG_ERASED)
+
+    cdef int stage_sequences(self, uint64_t* seqs, size_t n, int flags) noexcept nogil:
+        cdef size_t at = 0, some, i
+        cdef Segment* s
+        while at < n:
+            some = n - at if n - at < DELETES_MAX else DELETES_MAX
+            if self.stage_plain(KIND_DELETES, flags, self.last_seq, <char*> (seqs + at), some * 8) != 0:
+                return -1
+            s = self.index.segments[self.index.n - 1]
+            for i in range(at, at + some):
+                if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
+                    return -1
+            at += some
+        return 0
+
+    cdef int write_staged(self) noexcept nogil:
+        cdef int failed = -1
+        with gil:
+            try:
+                self.write_out()
+                failed = 0
+            except OSError as error:
+                self.fail(error)
+            except BaseException as error:
+                self.fail(OSError(0, repr(error)))
+        return failed
+
+    cdef int write_out(self) except -1:
+        """Write what is staged behind the last segment's records, reserving the space first."""
+        cdef Segment* s = self.index.segments[self.index.n - 1]
+        cdef uint64_t end = self.written + self.staged, step
+        if end > self.allocated:
+            step = self.allocated if self.allocated > ALLOCATE_MIN else ALLOCATE_MIN
+            if self.allocated + step > self.segment_size and self.allocated < self.segment_size:
+                step = self.segment_size - self.allocated
+            if self.allocated + step < end:
+                step = end - self.allocated
+            try:
+                self.disk.allocate(s.fd, self.allocated, step)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+            self.allocated += step
+        self.disk.write_at(s.fd, memoryview(<char[:self.staged]> self.staging), self.written)
+        self.written = end
+        self.staged = 0
+        self.staged_from = 0
+        self.chain_written = self.chain
+        self.written_mark += 1
+        if s.fd not in self.unsynced:
+            self.unsynced.append(s.fd)
+        return 0
+
+    cdef void fail(self, object error) noexcept:
+        """Refuse appends from now on, and forget what did not get into the file."""
+        self.error = StoreFailed(f"{self.directory}: {error.strerror or error}")
+        self.resumable = error.errno in NO_SPACE
+        self.failed = True
+        self.forget_staged()
+        self.log.error(f"Store of {self.directory} refuses messages: {error}; "
+                       + ("it goes on when there is space" if self.resumable else "restart to recover it"))
+
+    cdef void forget_staged(self) noexcept nogil:
+        """Take back the messages that were staged; their sequences stay used."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef uint64_t seq = self.staged_from
+        self.staged = 0
+        self.staged_from = 0
+        self.state_due = True
+        if s == NULL:
+            return
+        while seq and seq <= self.last_seq:
+            if seq >= s.base and seq < s.base + s.n and not is_dead(s, <uint32_t> (seq - s.base)):
+                self.unlink(s, <uint32_t> (seq - s.base))
+            seq += 1
+        s.end = self.written
+        self.chain = self.chain_written
+        if self.written == 0:           # not even its header is in the file
+            with gil:
+                self.doom(s)
+            self.index.n -= 1
+            segment_free(s, 0)
+
+    # -- segments ----------------------------------------------------------------------------------------------
+    cdef int begin_segment(self) noexcept nogil:
+        cdef int failed = -1
+        if self.failed or self.seal() != 0:
+            return -1
+        with gil:
+            try:
+                self.new_segment()
+                failed = 0
+            except OSError as error:
+                self.fail(error)
+            except BaseException as error:
+                self.fail(OSError(0, repr(error)))
+        return failed
+
+    cdef int new_segment(self) except -1:
+        cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
+        if s == NULL or index_push(&self.index, s) != 0:
+            raise MemoryError
+        self.written = self.allocated = self.staged = 0
+        self.next_number += 1
+        s.fd = self.disk.open_file(self.path_of(s.number), create=True)
+        s.last_ts = self.last_ts
+        self.names_unsynced = True
+        write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.incarnation)
+        self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
+        self.staged = s.end = SEGMENT_HEADER_SIZE
+        return 0
+
+    cdef int seal(self) noexcept nogil:
+        """Close the last segment: a footer, and nothing is ever appended again."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef uint64_t[6] body
+        if s == NULL or s.sealed:
+            return 0
+        body[0] = s.base
+        body[1] = s.base + s.n - 1
+        body[2] = s.n
+        body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
+        body[4] = <uint64_t> s.last_ts
+        body[5] = s.end
+        if s.base + s.n != self.last_seq + 1 or self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48) != 0:
+            if self.failed:
+                return -1
+        if self.staged and self.write_staged() != 0:
+            return -1
+        s.sealed = True
+        with gil:
+            try:
+                self.disk.truncate(s.fd, self.written)
+            except OSError as error:
+                self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
+            if s.fd not in self.unsynced:
+                self.unsynced.append(s.fd)
+        s.fd = -1                       # `unsynced` holds it, finish_sync closes it
+        return 0
+
+    def path_of(self, uint32_t number) -> str:
+        """Return the path of a segment's file."""
+        return f"{self.directory}/{number:08d}.seg"
+
+    def segment_paths(self) -> list:
+        """Return the files of the live segments, oldest first."""
+        cdef size_t i
+        return [self.path_of(self.index.segments[i].number) for i in range(self.index.n)]
+
+    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
+        """Map the file of `s` up to `wanted` bytes at least."""
+        cdef int failed = -1
+        cdef const unsigned char[::1] view
+        with gil:
+            try:
+                if len(self.maps) >= MAPS_MAX:
+                    self.drop_maps()
+                fd = s.fd if s.fd >= 0 else self.disk.open_read_only(self.path_of(s.number))
+                try:
+                    size = self.disk.size_of(fd)
+                    if size < wanted:
+                        raise OSError(errno.EIO, f"{size} bytes where {wanted} were written")
+                    view = self.disk.map_file(fd, size)
+                finally:
+                    if s.fd < 0:
+                        self.disk.close_file(fd)
+                self.maps[s.number] = view
+                s.data = <const char*> &view[0]
+                s.map_size = size
+                failed = 0
+            except (OSError, ValueError) as error:
+                self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
+        return failed
+
+    def drop_maps(self) -> None:
+        """Give all maps back; they are made again when they are needed."""
+        cdef size_t i
+        for i in range(self.index.n):
+            self.index.segments[i].data = NULL
+            self.index.segments[i].map_size = 0
+        self.maps.clear()
+
+    # -- removals ----------------------------------------------------------------------------------------------
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
+        cdef uint64_t seq = s.base + i
+        if self.recovering:
+            return
+        if erase:
+            with gil:
+                self.overwrite(s, i)
+            self.note_removal(seq, True)
+        if self.first_seq > seq:
+            self.state_due = True
+        elif not erase:
+            self.note_removal(seq, False)
+
+    cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
+        cdef void* more
+        if erased:
+            if self.n_erasures == self.erasures_room:
+                more = realloc(self.erasures, (self.erasures_room * 2 + 64) * 8)
+                if more == NULL:
+                    return -1
+                self.erasures = <uint64_t*> more
+                self.erasures_room = self.erasures_room * 2 + 64
+            self.erasures[self.n_erasures] = seq
+            self.n_erasures += 1
+            return 0
+        if self.n_removals == self.removals_room:
+            more = realloc(self.removals, (self.removals_room * 2 + 64) * 8)
+            if more == NULL:
+                return -1
+            self.removals = <uint64_t*> more
+            self.removals_room = self.removals_room * 2 + 64
+        self.removals[self.n_removals] = seq
+        self.n_removals += 1
+        return 0
+
+    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
+        """Remember that the removal of `seq` is recorded in the file of `s`."""
+        cdef void* more
+        if s.n_removed == s.removed_room:
+            more = realloc(s.removed, (s.removed_room * 2 + 16) * 8)
+            if more == NULL:
+                return -1
+            s.removed = <uint64_t*> more
+            s.removed_room = s.removed_room * 2 + 16
+        s.removed[s.n_removed] = seq
+        s.n_removed += 1
+        return 0
+
+    cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
+        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t at
+        if self.staged and s == self.index.segments[self.index.n - 1] and e.offset >= self.written:
+            if self.write_staged() != 0:
+                return
+        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+        try:
+            fd = s.fd if s.fd >= 0 else self.disk.open_file(self.path_of(s.number))
+            self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+            self.disk.write_at(fd, bytes(e.size), at)
+            if fd not in self.unsynced:
+                self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
+            self.written_mark += 1
+        except OSError as error:
+            self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "
+                           f"could not be overwritten: {error}")
+
+    cdef void retire(self, size_t at) noexcept nogil:
+        cdef Segment* s = self.index.segments[at]
+        cdef uint32_t i
+        cdef Segment* other
+        if at > 0:                      # removals in older segments are recorded here: record them anew
+            for i in range(s.n_removed):
+                other = index_find(&self.index, s.removed[i] & ~ERASED_BIT)
+                if other != NULL and other != s:
+                    self.note_removal(s.removed[i] & ~ERASED_BIT, s.removed[i] & ERASED_BIT != 0)
+        with gil:
+            self.doom(s)
+        index_remove(&self.index, at)
+        segment_free(s, 0)
+
+    cdef void clear_segments(self) noexcept nogil:
+        cdef size_t i
+        with gil:
+            for i in range(self.index.n):
+                self.doom(self.index.segments[i])
+        index_free(&self.index, 0)
+        self.staged = self.written = self.allocated = 0
+        self.staged_from = 0
+        self.n_removals = self.n_erasures = 0
+        self.state_due = True
+
+    cdef void doom(self, Segment* s) noexcept:
+        """Have the file of `s` removed once the next commit is on the medium."""
+        self.doomed.append((self.written_mark + 1, self.path_of(s.number)))
+        self.maps.pop(s.number, None)
+        if s.fd >= 0 and s.fd not in self.unsynced:
+            self.unsynced.append(s.fd)
+        s.fd = -1
+        self.state_due = True
+
+    # -- syncing -----------------------------------------------------------------------------------------------
+    @property
+    def dirty(self) -> bool:
+        """Whether something was written that is not known to be on the medium."""
+        return bool(self.unsynced or self.names_unsynced or self.doomed or self.in_flight is not None)
+
+    def begin_sync(self):
+        """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way.
+
+        Hand the job's result to finish_sync, also when the store was closed meanwhile.
+        """
+        if self.in_flight is not None or not (self.unsynced or self.names_unsynced):
+            return None
+        job = SyncJob(self.disk, self.unsynced, self.directory if self.names_unsynced else None, self.written_mark)
+        self.in_flight = job
+        self.unsynced = []
+        self.names_unsynced = False
+        return job
+
+    def finish_sync(self, job, error) -> None:
+        """Take the result of a SyncJob: what it covered is safe now, or the store failed for good."""
+        cdef int tail_fd = self.index.segments[self.index.n - 1].fd if self.index.n else -1
+        assert job is self.in_flight
+        self.in_flight = None
+        for fd in job.fds:
+            if (self.closed or fd != tail_fd) and fd not in self.unsynced:
+                self.disk.close_file(fd)
+        if error is not None:
+            self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
+            self.failed = True
+            self.resumable = False
+            self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
+            return
+        self.synced_mark = job.mark
+        self.remove_doomed()
+
+    def remove_doomed(self) -> None:
+        """Remove the files that nothing needs any more."""
+        keep = []
+        for mark, path in self.doomed:
+            if mark > self.synced_mark:
+                keep.append((mark, path))
+                continue
+            try:
+                self.disk.unlink(path)
+                self.names_unsynced = not self.closed
+            except OSError as error:
+                self.log.warn(f"{path} could not be removed: {error}")
+        self.doomed = keep
+
+    def sync_now(self) -> None:
+        """Sync in this thread; for a stop and for tests."""
+        while (job := self.begin_sync()) is not None:
+            self.finish_sync(job, job())
+
+    def try_resume(self) -> bool:
+        """Take appends again if the disk has room again; returns whether the store works."""
+        if not self.failed or not self.resumable:
+            return not self.failed
+        probe = f"{self.directory}/.probe"
+        try:
+            fd = self.disk.open_file(probe, create=True)
+            try:
+                self.disk.allocate(fd, 0, STAGED_MAX)
+                self.disk.sync_file(fd)
+            finally:
+                self.disk.close_file(fd)
+                self.disk.unlink(probe)
+        except OSError:
+            return False
+        self.failed = False
+        self.error = None
+        self.log.info(f"Store of {self.directory} takes messages again")
+        return True
+
+    # -- end ---------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Write, sync and close everything; the last segment gives its reserved space back."""
+        cdef Segment* s
+        if self.closed:
+            return
+        self.commit()
+        if not self.failed:
+            if self.index.n and self.index.segments[self.index.n - 1].fd >= 0:
+                try:
+                    self.disk.truncate(self.index.segments[self.index.n - 1].fd, self.written)
+                except OSError as error:
+                    self.log.warn(f"{self.directory}: reserved space stays: {error}")
+            self.sync_now()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files without writing."""
+        cdef Segment* s
+        self.closed = True
+        self.failed = True
+        if self.error is None:
+            self.error = StoreFailed(f"{self.directory}: closed")
+        held = set(self.unsynced)
+        if self.index.n:
+            s = self.index.segments[self.index.n - 1]
+            if s.fd >= 0:
+                held.add(s.fd)
+                s.fd = -1
+        if self.in_flight is not None:
+            held -= set(self.in_flight.fds)     # finish_sync closes these
+        for fd in held:
+            self.disk.close_file(fd)
+        self.unsynced = []
+        self.names_unsynced = False
+        self.drop_maps()
+
+    def destroy(self) -> None:
+        """Close, and remove the directory of the segments."""
+        if not self.closed:
+            self.release()
+        self.doomed = []
+        self.disk.remove_tree(self.directory)

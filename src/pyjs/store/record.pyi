@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+def checksum_of(data: bytes, seed: int) -> int: ...

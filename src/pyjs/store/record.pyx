@@ -1,0 +1,83 @@
+"""Segment files: the layout of their header and records, and the checksum that chains them.
+
+A segment is a 64-byte header and records behind each other, little-endian, no padding:
+
+    record   = length u32 | kind u8 | flags u8 | subject_len u16 | seq u64 | ts i64 | header_len u32 | spare u32
+               [term u64 | index u64]  subject  headers  payload  checksum u64
+
+The checksum is XXH64 of everything before it, with the eight bytes in front of the record as seed: the checksum of
+the record before, or of the segment header. So each record can be checked alone, wherever it is found, and a chain
+of them proves that nothing is missing between.
+
+Knows no files. Compiled: each append makes one record (benchmarks/: JetStream async publish).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.xxh64 cimport xxh64
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil:
+    cdef uint64_t checksum = xxh64(record, length - CHECKSUM_SIZE, before)
+    memcpy(record + length - CHECKSUM_SIZE, &checksum, CHECKSUM_SIZE)
+    return checksum
+
+
+cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil:
+    cdef uint64_t checksum
+    memcpy(&checksum, record + length - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    return checksum
+
+
+cdef bint plausible(const char* p, size_t left) noexcept nogil:
+    cdef RecordHeader h
+    cdef size_t fixed = RECORD_SIZE_MIN
+    if left < RECORD_SIZE_MIN:
+        return False
+    memcpy(&h, p, RECORD_HEADER_SIZE)
+    if h.length < RECORD_SIZE_MIN or h.length > left or h.length > RECORD_SIZE_MAX:
+        return False
+    if h.kind < KIND_MSG or h.kind > KIND_FOOTER or h.flags > 3 or h.spare:
+        return False
+    if h.flags & FLAG_EXTENDED:
+        fixed += 16
+    return fixed + h.subject_len + h.header_len <= h.length
+
+
+cdef bint intact(const char* p, uint64_t before) noexcept nogil:
+    cdef uint32_t length
+    memcpy(&length, p, 4)
+    return xxh64(p, length - CHECKSUM_SIZE, before) == stored_checksum(p, length)
+
+
+cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil:
+    cdef SegmentHeader h
+    memset(&h, 0, sizeof(h))
+    memcpy(h.magic, b"PYJSSEG\n", 8)
+    h.version = FORMAT_VERSION
+    h.base_seq = base_seq
+    h.number = number
+    h.incarnation = incarnation
+    h.checksum = xxh64(&h, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0)
+    memcpy(out, &h, SEGMENT_HEADER_SIZE)
+
+
+cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
+    cdef SegmentHeader h
+    if size < SEGMENT_HEADER_SIZE or memcmp(p, b"PYJSSEG\n", 8) != 0:
+        return -1
+    memcpy(&h, p, SEGMENT_HEADER_SIZE)
+    if h.checksum != xxh64(p, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0):
+        return -1
+    if h.version > FORMAT_VERSION or h.flags:
+        return -2
+    return 0
+
+
+def checksum_of(bytes data, uint64_t seed) -> int:
+    """Return XXH64 of `data`, as the records carry it."""
+    cdef const char* p = data
+    return xxh64(p, len(data), seed)

@@ -1,0 +1,47 @@
+"""The dedupe window against a slow, plain one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyjs.jetstream.dedupe import Dedupe
+
+
+class PlainWindow:
+    def __init__(self, window_ns: int) -> None:
+        self.window_ns = window_ns
+        self.seen: dict[bytes, tuple[int, int]] = {}
+
+    def find(self, msg_id: bytes, now_ns: int) -> int:
+        seq, at = self.seen.get(msg_id, (0, 0))
+        return seq if at >= now_ns - self.window_ns else 0
+
+
+IDS = st.binary(min_size=1, max_size=3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(IDS, st.integers(0, 30)), max_size=400))
+def test_it_agrees_with_a_plain_window(steps: list[tuple[bytes, int]]) -> None:
+    window, plain, now = Dedupe(100), PlainWindow(100), 1_000
+    for seq, (msg_id, passed) in enumerate(steps, 1):
+        now += passed
+        assert window.find(msg_id, now) == plain.find(msg_id, now)
+        if not plain.find(msg_id, now):
+            window.add(msg_id, seq, now)
+            plain.seen[msg_id] = (seq, now)
+
+
+def test_many_ids_come_and_go() -> None:
+    window = Dedupe(1_000)
+    for i in range(50_000):
+        window.add(b"id-%d" % i, i + 1, i)
+        window.expire(i)
+    assert len(window) == 1_001
+    assert window.find(b"id-49999", 50_000) == 50_000
+    assert window.find(b"id-1", 50_000) == 0
+    window.expire(10**9)
+    assert len(window) == 0
+    window.add(b"again", 7, 10**9)
+    assert window.find(b"again", 10**9) == 7

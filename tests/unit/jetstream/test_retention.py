@@ -1,0 +1,177 @@
+"""Interest and workqueue streams, and what a stream tells its consumers. The consumers here only note."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.jetstream.consumer_config import ConsumerConfig
+from pyjs.jetstream.stream import Stream
+from pyjs.subjects.tokens import subject_matches
+
+
+class NotingConsumer:
+    """Acknowledges when told to, and notes what the stream says."""
+
+    def __init__(self, stream: Stream, name: str, filters: tuple[bytes, ...] = ()) -> None:
+        self.stream = stream
+        self.name = name
+        self.filters = filters
+        self.config = ConsumerConfig()
+        self.settled: list[int] = []
+        self.settle: Callable[[], None] | None = None
+        self.wait: Callable[[], None] | None = None
+        self.done: set[int] = set()
+        self.notes: list[object] = []
+
+    def ack(self, *seqs: int) -> None:
+        self.settled.extend(seqs)
+        self.done.update(seqs)
+        if self.settle is not None:
+            self.settle()
+
+    def wake(self) -> None:
+        self.notes.append("wake")
+
+    def needs(self, seq: int) -> bool:
+        message = self.stream.store.get(seq)
+        assert message is not None
+        matches = not self.filters or any(subject_matches(message.subject, f) for f in self.filters)
+        return matches and seq not in self.done
+
+    def on_drops(self, dropped: list[tuple[int, bytes]]) -> None:
+        self.notes.append(dropped)
+
+    def on_purge(self, first_seq: int) -> None:
+        self.notes.append(f"purge {first_seq}")
+
+    def stop(self, reason: str) -> None:
+        self.notes.append(reason)
+
+
+@pytest.fixture
+def js() -> JetStreamFixture:
+    return JetStreamFixture()
+
+
+def consumer(js: JetStreamFixture, stream: str, name: str, *filters: bytes) -> NotingConsumer:
+    out = NotingConsumer(js.stream(stream), name, filters)
+    js.stream(stream).add_consumer(out)
+    return out
+
+
+def test_a_workqueue_drops_what_is_acknowledged(js: JetStreamFixture) -> None:
+    js.add("W", subjects=["w"], retention="workqueue")
+    worker = consumer(js, "W", "c")
+    for i in range(3):
+        js.publish("w", b"%d" % i)
+
+    worker.ack(2)
+    js.turn()
+
+    assert js.payloads("W") == [b"0", b"2"]
+    assert worker.settled == []
+
+
+def test_a_workqueue_keeps_messages_without_consumers(js: JetStreamFixture) -> None:
+    js.add("W", subjects=["w"], retention="workqueue")
+    js.publish("w")
+    consumer(js, "W", "c")
+    js.stream("W").remove_consumer("c")
+    assert js.payloads("W") == [b"x"]
+
+
+def test_interest_keeps_until_every_consumer_is_done(js: JetStreamFixture) -> None:
+    js.add("I", subjects=["i.*"], retention="interest")
+    a, b = consumer(js, "I", "a"), consumer(js, "I", "b", b"i.b")
+    js.publish("i.a", b"1")
+    js.publish("i.b", b"2")
+
+    a.ack(1, 2)
+    js.turn()
+    assert js.payloads("I") == [b"2"]
+
+    b.ack(2)
+    js.turn()
+    assert js.payloads("I") == []
+
+
+def test_interest_stores_only_what_somebody_filters_for(js: JetStreamFixture) -> None:
+    js.add("I", subjects=["i.*"], retention="interest")
+    consumer(js, "I", "a", b"i.a")
+    assert js.publish("i.a", b"1")["seq"] == 1
+    assert js.publish("i.b", b"2")["seq"] == 2
+    assert js.payloads("I") == [b"1"]
+
+
+def test_interest_ends_with_the_consumer(js: JetStreamFixture) -> None:
+    js.add("I", subjects=["i.*"], retention="interest")
+    consumer(js, "I", "a")
+    consumer(js, "I", "b", b"i.b")
+    for subject in ("i.a", "i.b", "i.c"):
+        js.publish(subject, subject.encode())
+
+    js.stream("I").remove_consumer("a")
+    js.turn()
+    assert js.payloads("I") == [b"i.b"]
+
+    js.stream("I").remove_consumer("b")
+    js.turn()
+    assert js.payloads("I") == []
+    assert js.publish("i.a")["seq"] == 4
+
+
+def test_changed_filters_are_seen_by_publishes(js: JetStreamFixture) -> None:
+    js.add("I", subjects=["i.*"], retention="interest")
+    a = consumer(js, "I", "a", b"i.a")
+    js.publish("i.a", b"1")
+    a.filters = (b"i.b",)
+
+    js.stream("I").update_interest(a)
+    js.turn()
+    js.publish("i.b", b"2")
+
+    assert js.payloads("I") == [b"2"]
+
+
+def test_a_stream_that_becomes_an_interest_stream_asks_for_settled_messages(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"])
+    a = consumer(js, "S", "a")
+    assert a.settle is None
+    js.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s"], "storage": "memory", "retention": "interest"})
+    assert a.settle is not None
+
+
+def test_consumers_that_wait_are_woken_once_by_a_commit(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"])
+    a, b = consumer(js, "S", "a"), consumer(js, "S", "b")
+    assert a.wait
+    a.wait()
+    a.wait()
+
+    js.user.send(b"PUB s 1\r\nx\r\nPUB s 1\r\nx\r\n")
+    js.user.send(b"PUB s 1\r\nx\r\n")
+
+    assert a.notes == ["wake"]
+    assert b.notes == []
+
+
+def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], max_msgs=2)
+    a = consumer(js, "S", "a")
+    for subject in ("s.a", "s.b", "s.c"):
+        js.publish(subject)
+    js.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    js.api("STREAM.PURGE.S", {"filter": "s.b"})
+    js.api("STREAM.DELETE.S")
+    assert a.notes == [[(1, b"s.a")], [(3, b"s.c")], "purge 4", "deleted"]
+
+
+def test_a_lower_consumer_limit_names_those_above_it(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"])
+    a = consumer(js, "S", "a")
+    a.config = ConsumerConfig(max_ack_pending=10)
+    update = {"name": "S", "subjects": ["s"], "storage": "memory", "consumer_limits": {"max_ack_pending": 5}}
+    assert js.error("STREAM.UPDATE.S", update) == (500, 10069, "change to limits violates consumers: a")

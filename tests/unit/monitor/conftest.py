@@ -1,0 +1,72 @@
+"""A monitored node on a virtual clock, asked by path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.node import CONNECT, Client, NodeFixture
+
+from pyjs.config.options import AccountOptions, Options, UserOptions
+from pyjs.monitor.response import Response
+from pyjs.monitor.router import Router
+from pyjs.monitor.state import Monitored, ProcessStats
+
+
+class FixedProcess(ProcessStats):
+    """A process with round figures."""
+
+    cores = 4
+
+    def memory_size(self) -> int:
+        return 12345
+
+    def cpu_percent(self, now_ns: int) -> float:
+        return 2.5
+
+
+class Site:
+    """What the monitoring port of one node answers."""
+
+    def __init__(self, options: Options) -> None:
+        self.fixture = NodeFixture(options)
+        self.node = self.fixture.node
+        self.log = self.fixture.log
+        self.monitored = Monitored(self.node, options, FixedProcess(), self.node.started_at_ns)
+        self.monitored.ready = True
+        self.router = Router(self.monitored, self.fixture.clock, self.log)
+
+    def ask(self, target: str) -> Response:
+        return self.router.answer(target)
+
+    def json(self, target: str, status: int = 200) -> Any:
+        answer = self.ask(target)
+        assert answer.status == status, answer.body
+        return json.loads(answer.body)
+
+    def refused(self, target: str) -> str:
+        """Return the text of a 400 answer."""
+        answer = self.ask(target)
+        assert answer.status == 400
+        assert dict(answer.headers)["Content-Type"] == "text/plain; charset=utf-8"
+        return answer.body.decode()
+
+    def client(self, name: str = "", user: str = "") -> Client:
+        more = f',"name":"{name}"' if name else ""
+        more += f',"user":"{user}","pass":"pw"' if user else ""
+        return self.fixture.client(CONNECT[:-1] + more.encode() + b"}")
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site(Options())
+
+
+@pytest.fixture
+def two_accounts() -> Site:
+    options = Options()
+    for name in ("A", "B"):
+        user = UserOptions(user=name.lower(), password="pw", account=name)
+        options.accounts[name] = AccountOptions(name=name, users=(user,))
+    return Site(options)

@@ -1,0 +1,105 @@
+import asyncio
+from typing import cast
+
+from pyjs.base.timers import Timers
+from pyjs.node import Node
+from pyjs.server.clock import SystemClock
+from pyjs.server.driver import Driver
+
+MS = 1_000_000
+
+
+class CountingNode:
+    """Counts its turns; `work` of them leave work for another."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.timers = Timers()
+        self.turns = 0
+        self.work = 0
+        self.has_work = False
+
+    def turn(self, now_ns: int) -> None:
+        self.turns += 1
+        self.timers.fire(now_ns)
+        self.has_work = self.work > 0
+        self.work -= self.has_work
+
+    def next_deadline_ns(self) -> int | None:
+        return self.timers.next_deadline_ns()
+
+
+def made() -> tuple[CountingNode, Driver]:
+    node = CountingNode()
+    return node, Driver(asyncio.get_running_loop(), cast(Node, node))
+
+
+async def test_all_wakes_of_an_iteration_share_one_turn() -> None:
+    node, driver = made()
+
+    for _ in range(10):
+        driver.wake()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert node.turns == 1
+
+
+async def test_left_over_work_gets_another_turn() -> None:
+    node, driver = made()
+    node.work = 2
+
+    driver.wake()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert node.turns == 3
+
+
+async def test_a_deadline_is_met_without_any_event() -> None:
+    node, driver = made()
+    loop = asyncio.get_running_loop()
+    fired: asyncio.Future[int] = loop.create_future()
+    due_ns = node.clock.now_ns() + 5 * MS
+    node.timers.at(due_ns, lambda: fired.set_result(node.clock.now_ns()))
+
+    driver.wake()
+
+    assert await asyncio.wait_for(fired, 5) >= due_ns
+
+
+async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
+    node, driver = made()
+    fired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    node.timers.at(node.clock.now_ns() + 3600_000 * MS, lambda: None)
+    driver.wake()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    node.timers.at(node.clock.now_ns() + MS, lambda: fired.set_result(None))
+    driver.wake()
+
+    await asyncio.wait_for(fired, 5)
+
+
+async def test_after_the_turn_others_have_their_say() -> None:
+    node, driver = made()
+    turns: list[int] = []
+    driver.after_turn = lambda: turns.append(node.turns)
+
+    driver.turn_now()
+
+    assert turns == [1]
+
+
+async def test_a_stopped_driver_takes_no_turn() -> None:
+    node, driver = made()
+    node.timers.at(node.clock.now_ns() + MS, lambda: None)
+    driver.turn_now()
+    driver.wake()
+
+    driver.stop()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert node.turns == 1

@@ -1,0 +1,141 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pyjs.base.log import ListLog
+from pyjs.monitor.response import Response, text_response
+from pyjs.server.addresses import listen
+from pyjs.server.http import REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.listener import Listener
+
+
+class Site:
+    """A monitoring port that answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.log = ListLog()
+        self.connections: set[HttpConnection] = set()
+        loop = asyncio.get_running_loop()
+        self.listener = Listener(loop, listen("127.0.0.1", -1), self.protocol, "Monitor", self.log)
+        self.listener.start()
+
+    def protocol(self) -> HttpConnection:
+        return HttpConnection(self.answer, self.connections, self.log)
+
+    def answer(self, target: str) -> Response:
+        if target == "/broken":
+            raise ZeroDivisionError("broken view")
+        return text_response(404 if target == "/missing" else 200, target)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send `request` and return all that comes until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        return answer
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    yield made
+    made.listener.close()
+
+
+def body(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_a_get_is_answered_with_its_length_and_date(site: Site) -> None:
+    answer = await site.ask(b"GET /varz?x=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    lines = answer.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 200 OK"
+    assert b"Content-Length: 9" in lines
+    assert any(line.startswith(b"Date: ") and line.endswith(b" GMT") for line in lines)
+    assert body(answer) == b"/varz?x=1"
+
+
+async def test_a_head_has_no_body(site: Site) -> None:
+    answer = await site.ask(b"HEAD /varz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert b"Content-Length: 5" in answer
+    assert body(answer) == b""
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"OPTIONS"])
+async def test_other_methods_are_answered_as_get(site: Site, method: bytes) -> None:
+    head = b" / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
+
+    assert body(await site.ask(method + head)) == b"/"
+
+
+async def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
+    first = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    answer = await site.ask(first + b"GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert [part[-2:] for part in answer.split(b"HTTP/1.1 200 OK")[1:]] == [b"/a", b"/b", b"/c"]
+    assert answer.count(b"Connection: close") == 1
+
+
+async def test_http_1_0_closes_unless_asked_to_stay(site: Site) -> None:
+    assert (await site.ask(b"GET /a HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.0 200 OK\r\n")
+
+    stay = b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    answer = await site.ask(stay + b"GET /b HTTP/1.0\r\n\r\n")
+    assert answer.count(b"Connection: keep-alive") == 1
+    assert answer.endswith(b"/b")
+
+
+async def test_an_error_status_keeps_the_connection(site: Site) -> None:
+    answer = await site.ask(
+        b"GET /missing HTTP/1.1\r\nHost: x\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+
+    assert answer.startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert answer.endswith(b"/a")
+
+
+@pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"NATS / HTTP/1.1\r\n\r\n"])
+async def test_what_is_not_http_is_refused(site: Site, garbage: bytes) -> None:
+    assert (await site.ask(garbage)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_endless_headers_are_refused(site: Site) -> None:
+    answer = await site.ask(b"GET / HTTP/1.1\r\nX: " + b"x" * (REQUEST_SIZE_MAX + 1))
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_broken_view_is_said_and_answered(site: Site) -> None:
+    answer = await site.ask(b"GET /broken HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert site.log.lines == [("ERR", "Error answering /broken: ZeroDivisionError('broken view')")]
+
+
+async def test_a_request_in_single_bytes_is_answered_once(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    for byte in b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n":
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(0)
+
+    assert body(await asyncio.wait_for(reader.read(), 5)) == b"/slow"
+    writer.close()
+
+
+async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"/a")
+    (connection,) = site.connections
+
+    connection.close()
+
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    assert not site.connections

@@ -1,0 +1,49 @@
+import asyncio
+import threading
+
+from pyjs.server.io_thread import IoThread
+
+
+async def test_results_come_back_on_the_loop_in_order() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop)
+    results: list[tuple[Exception | None, int]] = []
+    done = loop.create_future()
+    failure = OSError("disk")
+
+    thread.submit(lambda: failure, lambda result: results.append((result, threading.get_ident())))
+    thread.submit(
+        lambda: None, lambda result: done.set_result(results.append((result, threading.get_ident())))
+    )
+    await asyncio.wait_for(done, 5)
+
+    here = threading.get_ident()
+    assert results == [(failure, here), (None, here)]
+    assert thread.pending == 0
+    thread.stop()
+
+
+async def test_jobs_run_beside_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop)
+    release = threading.Event()
+    done = loop.create_future()
+
+    thread.submit(lambda: release.wait(5) and None, done.set_result)
+    assert thread.pending == 1
+    release.set()
+
+    await asyncio.wait_for(done, 5)
+    thread.stop()
+
+
+async def test_stopping_finishes_what_was_given() -> None:
+    ran: list[int] = []
+    thread = IoThread(asyncio.get_running_loop())
+
+    for at in range(10):
+        thread.submit(lambda at=at: ran.append(at), lambda result: None)  # type: ignore[misc]
+    thread.stop()
+    thread.stop()
+
+    assert ran == list(range(10))
