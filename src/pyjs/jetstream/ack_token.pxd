@@ -14,7 +14,7 @@ cdef enum Verb:
     VERB_NEXT
     VERB_OTHER
 
-cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil     # 0, -1: malformed
+cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil     # 0, -1: not five tokens
 cdef size_t write_token(char* out, uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts,
                         uint64_t pending) noexcept nogil
 cdef Verb parse_verb(const char* p, size_t n) noexcept nogil

@@ -17,27 +17,27 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read digits up to a dot or the end; returns how many, 0: none or something else."""
+    """Read up to a dot or the end, return how far; what is no number becomes the largest one, which no delivery has."""
     cdef size_t i = 0
     cdef uint64_t value = 0
+    cdef bint bad = n == 0 or p[0] == c'.'
     while i < n and p[i] != c'.':
-        if p[i] < c'0' or p[i] > c'9' or i == 19:
-            return 0
+        bad = bad or p[i] < c'0' or p[i] > c'9' or i == 19
         value = value * 10 + <uint64_t> (p[i] - c'0')
         i += 1
-    out[0] = value
+    out[0] = <uint64_t> -1 if bad else value
     return i
 
 
 cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
     cdef uint64_t numbers[3]
-    cdef size_t at = 0, used
+    cdef size_t at = 0
     cdef int k, dots = 0
     for k in range(3):
-        used = read_number(p + at, n - at, &numbers[k])
-        if used == 0 or at + used >= n:
+        at += read_number(p + at, n - at, &numbers[k])
+        if at >= n:
             return -1
-        at += used + 1
+        at += 1
     while at < n:
         dots += p[at] == c'.'
         at += 1

@@ -84,6 +84,8 @@ class StreamConfig:
     deny_purge: bool = False
     allow_rollup_hdrs: bool = False
     consumer_limits: ConsumerLimits = field(default_factory=ConsumerLimits)
+    allow_msg_ttl: bool = False
+    subject_delete_marker_ttl_ns: int = 0  # 0: expired subjects leave nothing behind
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -111,7 +113,9 @@ class StreamConfig:
         for name in ("sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs"):
             out[name] = getattr(self, name)
         out["consumer_limits"] = self.consumer_limits.to_json_dict()
-        out["allow_msg_ttl"] = False
+        out["allow_msg_ttl"] = self.allow_msg_ttl
+        if self.subject_delete_marker_ttl_ns:
+            out["subject_delete_marker_ttl"] = self.subject_delete_marker_ttl_ns
         if self.metadata:
             out["metadata"] = dict(sorted(self.metadata.items()))
         return out
@@ -130,7 +134,9 @@ class StreamConfig:
     def with_required_level(self) -> StreamConfig:
         """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
-        kept[META_REQUIRED_LEVEL] = "0"
+        kept[META_REQUIRED_LEVEL] = (
+            "1" if self.allow_msg_ttl or self.subject_delete_marker_ttl_ns > 0 else "0"
+        )
         return replace(self, metadata=kept)
 
     def with_server_metadata(self) -> StreamConfig:
@@ -140,7 +146,10 @@ class StreamConfig:
 
     def same_as(self, other: StreamConfig) -> bool:
         """Tell whether both mean the same stream, whatever server versions they went through."""
-        return self.with_required_level() == other.with_required_level()
+        level = {META_REQUIRED_LEVEL: ""}
+        mine, theirs = self.with_required_level(), other.with_required_level()
+        mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}
+        return mine == theirs
 
     def to_meta(self) -> dict[str, Any]:
         """Return plain values to be stored."""

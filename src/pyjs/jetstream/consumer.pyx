@@ -454,7 +454,9 @@ cdef class Consumer(ConsumerCore):
         if self.pending.expire(now, self.max_deliver):
             self.spend_expired()
         if self.waiting is not None:
-            self.sweep_waiting()
+            if self.waiting.wake_at and self.waiting.wake_at <= now:
+                self.sweep_waiting()
+                self.end_no_wait()
         elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
@@ -473,6 +475,7 @@ cdef class Consumer(ConsumerCore):
             return not self.bound and now - self.unbound_at >= self.threshold
         if now - self.active_at < self.threshold:
             return False
+        self.sweep_waiting()
         if self.waiting.count:
             self.active_at = now
             return False

@@ -105,7 +105,7 @@ cdef class ConsumerCore(Sink):
         if m.subject_len <= prefix or memcmp(m.subject, self.line, prefix) != 0:
             prefix = self.prefix2_len
         if m.subject_len <= prefix or parse_token(m.subject + prefix, m.subject_len - prefix, &token) < 0:
-            return 1
+            return 0
         self.active_at = self.turn.now
         if verb == VERB_ACK:
             answer = self.ack(&token)
@@ -114,7 +114,7 @@ cdef class ConsumerCore(Sink):
         elif verb != VERB_OTHER:
             with gil:
                 answer = self.rare_ack(m, verb, &token, payload[4:n])
-        if answer and m.reply_len:
+        if answer and m.reply_len and token.seq:
             self.queue_reply(m.reply, m.reply_len)
         self.mark_dirty()
         return 1

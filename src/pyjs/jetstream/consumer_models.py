@@ -99,7 +99,7 @@ PRIORITY_FIELDS = {
     "priority": INT,
 }
 NEXT_REQUEST = Struct(
-    "JSApiConsumerGetNextRequest",
+    "",  # as the peer words it: "Go struct field .batch"
     {
         "expires": DURATION,
         "batch": INT,

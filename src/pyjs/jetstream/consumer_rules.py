@@ -21,6 +21,7 @@ from pyjs.jetstream.consumer_config import (
     ConsumerConfig,
 )
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
 
 NS_PER_MS = 1_000_000
@@ -182,7 +183,6 @@ def check(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) 
     if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > METADATA_SIZE_MAX:
         raise errcodes.CONSUMER_METADATA_LENGTH.error(limit=f"{METADATA_SIZE_MAX // 1024}KB")
     _check_priorities(config)
-    _refuse_unsupported(config)
 
 
 def is_valid_name(name: str) -> bool:
@@ -274,7 +274,7 @@ def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: Consumer
             raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold_ns = stream.limit_inactive_threshold_ns
     if 0 < threshold_ns < config.inactive_threshold_ns:
-        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=threshold_ns)
+        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=format_duration_ns(threshold_ns))
 
 
 def _check_filters(config: ConsumerConfig) -> None:
@@ -352,8 +352,12 @@ def _check_priorities(config: ConsumerConfig) -> None:
             raise errcodes.CONSUMER_INVALID_GROUP_NAME.error()
 
 
-def _refuse_unsupported(config: ConsumerConfig) -> None:
-    """Name what a configuration asks for that this server does not do, rather than not doing it silently."""
+def refuse_unsupported(config: ConsumerConfig) -> None:
+    """Refuse what this server does not do, by name, rather than not doing it silently.
+
+    Raises:
+        ApiError: 10052.
+    """
     asked = (
         (config.priority_policy != "none", f"priority_policy {config.priority_policy}"),
         (config.replay_policy != "instant", f"replay_policy {config.replay_policy}"),

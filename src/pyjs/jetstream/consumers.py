@@ -104,6 +104,7 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
+    consumer_rules.refuse_unsupported(config)
     most = js.max_consumers_of(stream)
     if 0 < most <= sum(not consumer.config.direct for consumer in stream.consumers.values()):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
@@ -111,7 +112,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
         consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])
     if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
         raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
-    if len(config.name) > consumer_rules.NAME_SIZE_MAX:
+    if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_kept(stream, config):
         raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer")
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
@@ -138,6 +139,7 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
     config = consumer_rules.mortal(config)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
+    consumer_rules.refuse_unsupported(config)
     if config == old:
         return consumer
     _keep_config(js, stream, consumer, config)

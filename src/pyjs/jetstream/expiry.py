@@ -1,4 +1,4 @@
-"""The timer of one stream's max_age.
+"""The timer of one stream's expiring messages.
 
 Fires a little after the oldest message is due, so that a busy stream expires in batches and not message by
 message. Knows nothing of stores; the stream drops.
@@ -30,9 +30,13 @@ class Expiry:
         self._timer: Timer | None = None
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Have `stream.expire` called soon after `due_ns`, unless a call is pending."""
-        if self._timer is None:
-            self._timer = self._timers.at(max(due_ns, now_ns) + BATCH_NS, lambda: self._fire(stream))
+        """Have `stream.expire` called soon after `due_ns`, unless a call is pending by then."""
+        deadline_ns = max(due_ns, now_ns) + BATCH_NS
+        if self._timer is not None:
+            if self._timer.deadline_ns <= deadline_ns:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.at(deadline_ns, lambda: self._fire(stream))
 
     def cancel(self) -> None:
         """Call nothing."""

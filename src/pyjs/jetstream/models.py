@@ -139,14 +139,13 @@ _PLAIN = (
     "deny_delete",
     "deny_purge",
     "allow_rollup_hdrs",
+    "allow_msg_ttl",
 )
 _LATER = {
     "mirror": "mirrors are",
     "sources": "sources are",
     "subject_transform": "subject transforms are",
     "republish": "republish is",
-    "allow_msg_ttl": "per-message TTLs are",
-    "subject_delete_marker_ttl": "subject delete markers are",
     "allow_msg_counter": "message counters are",
     "allow_atomic": "atomic batch publish is",
     "allow_msg_schedules": "message schedules are",
@@ -198,6 +197,7 @@ def _config(given: dict[str, Any]) -> StreamConfig:
     values["subjects"] = tuple(given.get("subjects", ()))
     values["max_age_ns"] = given.get("max_age", 0)
     values["duplicate_window_ns"] = given.get("duplicate_window", 0)
+    values["subject_delete_marker_ttl_ns"] = given.get("subject_delete_marker_ttl", 0)
     values["metadata"] = given.get("metadata", {})
     limits = given.get("consumer_limits", {})
     values["consumer_limits"] = ConsumerLimits(

@@ -13,6 +13,7 @@ cdef struct PubHeaders:
     Value expected_last_subject
     Value expected_last_msg_id
     Value rollup
+    Value ttl
     bint later                  # there is a header of a feature that no stream has yet
     bint conditional            # something besides msg_id is set
     bint has_status             # the first line carries a status

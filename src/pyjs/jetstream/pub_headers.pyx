@@ -34,13 +34,15 @@ cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
         return &out.expected_last_msg_id
     if named(name, n, b"Rollup", 6):
         return &out.rollup
+    if named(name, n, b"TTL", 3):
+        return &out.ttl
     if is_later(name, n):
         out.later = out.conditional = True
     return NULL
 
 
 cdef bint is_later(const char* name, size_t n) noexcept nogil:
-    return named(name, n, b"TTL", 3) or named(name, n, b"Incr", 4) or named(name, n, b"Batch-Id", 8) \
+    return named(name, n, b"Incr", 4) or named(name, n, b"Batch-Id", 8) \
             or named(name, n, b"Schedule", 8) or named(name, n, b"Schedule-Next", 13) \
             or named(name, n, b"Scheduler", 9) or named(name, n, b"Stream-Source", 13)
 
@@ -69,6 +71,7 @@ cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept no
                     slot.p = colon
                     slot.n = <uint32_t> (value - slot.p)
                     out.conditional |= slot != &out.msg_id
+                    out.later |= slot == &out.ttl
         line = next_line
     return out.conditional or out.msg_id.p != NULL or out.has_status
 
@@ -106,6 +109,7 @@ def scan(bytes headers) -> dict:
         "expected_last_msg_id":
             found.expected_last_msg_id.p[:found.expected_last_msg_id.n] if found.expected_last_msg_id.p else None,
         "rollup": found.rollup.p[:found.rollup.n] if found.rollup.p else None,
+        "ttl": found.ttl.p[:found.ttl.n] if found.ttl.p else None,
         "later": b"" if found.later else None,
     }
     return {name: value for name, value in views.items() if value is not None}

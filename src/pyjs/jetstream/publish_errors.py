@@ -12,7 +12,7 @@ import orjson
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.times import parse_duration_ns
+from pyjs.jetstream.message_ttl import parse_ttl_ns
 from pyjs.subjects.tokens import is_valid_literal
 
 # Reasons of 10077 as stream.pyx numbers them.
@@ -22,7 +22,6 @@ _NO_ROOM = {
     3: "maximum messages per subject exceeded",
 }
 _BIG_INT = re.compile(rb"[+-]?[0-9]+")
-NS_PER_S = 1_000_000_000
 
 
 def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
@@ -77,9 +76,9 @@ def _refused_first(headers: bytes) -> ApiError | None:
 
 
 def _refused_after_stream(headers: bytes) -> ApiError | None:
-    """Return what is refused once the expected stream is right: a time to live."""
+    """Return what is refused once the expected stream is right: a time to live, when none is allowed."""
     ttl = _value(headers, b"Nats-TTL")
-    return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and is_valid_ttl(ttl) else None
+    return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
 
 
 def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
@@ -100,18 +99,7 @@ def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
 def _refused_last(headers: bytes) -> ApiError | None:
     """Return what is refused just before storing: a time to live that is none."""
     ttl = _value(headers, b"Nats-TTL")
-    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and not is_valid_ttl(ttl) else None
-
-
-def is_valid_ttl(text: bytes) -> bool:
-    """Tell whether a Nats-TTL value is a duration of a second or more, a number of seconds, or `never`."""
-    shown = text.decode("utf-8", "replace")
-    if shown.lower() == "never":
-        return True
-    try:
-        return parse_duration_ns(shown) >= NS_PER_S
-    except ValueError:
-        return text.isdigit()
+    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and not parse_ttl_ns(ttl) else None
 
 
 def _value(headers: bytes, name: bytes) -> bytes:

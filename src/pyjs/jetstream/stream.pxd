@@ -28,6 +28,9 @@ cdef class Stream(Sink):
 
     # copies of the configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
+    cdef bint allow_ttl
+    cdef int64_t marker_ttl_ns
+    cdef object ttls                        # message_ttl.MessageTtls
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup
     cdef bint keeps_interest                # interest retention
     cdef bint settles                       # interest or workqueue retention
@@ -47,8 +50,14 @@ cdef class Stream(Sink):
 
     cdef int ingest(self, Msg* m) noexcept nogil
     cdef void ingest_without_status(self, Msg* m) noexcept
+    cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
+    cdef arm_expiry(self)
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint raises_ttl(self, Msg* m) noexcept
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept
+    cdef int expire_seq(self, uint64_t seq) except -1
+    cdef int64_t oldest_expiring(self) except -1
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -25,6 +25,8 @@ from pyjs.wire.ops cimport Msg
 
 from functools import partial
 
+from pyjs.base.gotext import duration_text
+from pyjs.jetstream.message_ttl import MessageTtls, marker_headers, with_least_ttl
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -60,6 +62,7 @@ cdef class Stream(Sink):
         self.server_usage = server_usage
         self.answers = Answers(ack_head)
         self.expiry = expiry
+        self.ttls = MessageTtls()
         self.dedupe = Dedupe(config.duplicate_window_ns)
         self.interest = Sublist()
         self.consumers = {}
@@ -78,6 +81,8 @@ cdef class Stream(Sink):
         if self.max_age_ns != config.max_age_ns:
             self.expiry.cancel()
         self.max_age_ns = config.max_age_ns
+        self.allow_ttl = config.allow_msg_ttl
+        self.marker_ttl_ns = config.subject_delete_marker_ttl_ns
         self.discard_new = config.discard == "new"
         self.discard_new_per_subject = config.discard_new_per_subject
         self.no_ack = config.no_ack
@@ -132,10 +137,17 @@ cdef class Stream(Sink):
             return 0
         if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
             return 0
+        if h.ttl.n and self.marker_ttl_ns and self.max_msgs_per_subject != 1:
+            with gil:
+                if self.raises_ttl(m):
+                    return 0
         seq = self.keep_or_skip(m, h.rollup.n != 0)
         if seq == 0:
             return 0
         self.remember_id(&h, seq)
+        if h.ttl.n:
+            with gil:
+                self.note_ttl(&h, seq)
         self.answer(m, PUB_ACK, seq)
         if h.rollup.n:
             with gil:
@@ -148,7 +160,7 @@ cdef class Stream(Sink):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
             return self.refuse(m, 10060, 0)
-        if h.later and self.later_refused(m, AFTER_STREAM):
+        if h.later and not self.allow_ttl and self.later_refused(m, AFTER_STREAM):
             return True
         if self.expectations_failed(m, h):
             return True
@@ -299,11 +311,24 @@ cdef class Stream(Sink):
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:
         return error is not None and self.refuse_with(m, error)
 
+    cdef bint raises_ttl(self, Msg* m) noexcept:
+        """Whether a TTL was below that of delete markers; the message was then taken with a higher one."""
+        headers = with_least_ttl(m.body[:m.header_len], self.marker_ttl_ns)
+        if headers is None:
+            return False
+        self.ingest_with_other_headers(m, headers)
+        return True
+
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept:
+        self.ttls.add(seq, h.ttl.p[:h.ttl.n], self.store.last_ts)
+
     cdef void ingest_without_status(self, Msg* m) noexcept:
         """Take a message whose header block begins with a status, which is not stored."""
-        cdef Msg plain = m[0]
         cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
-        cdef bytes headers = b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest
+        self.ingest_with_other_headers(m, b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest)
+
+    cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept:
+        cdef Msg plain = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         plain.body = body
         plain.header_len = <uint32_t> len(headers)
@@ -345,8 +370,8 @@ cdef class Stream(Sink):
             return
         self.answers.send(self.account, NULL, 0)
         self.count_bytes()
-        if self.max_age_ns and self.store.msgs:
-            self.expiry.arm(self, self.store.first_ts + self.max_age_ns, self.turn.now)
+        if self.max_age_ns or self.allow_ttl:
+            self.arm_expiry()
         self.tell_consumers()
 
     cdef void evict_oldest(self) noexcept nogil:
@@ -384,14 +409,61 @@ cdef class Stream(Sink):
         if self.store.failed:
             raise self.store.error
 
+    cdef arm_expiry(self):
+        """Have `expire` called when the next message is due."""
+        cdef int64_t due = self.ttls.next_due_ns()
+        cdef int64_t oldest = self.oldest_expiring()
+        if oldest and (due == 0 or oldest + self.max_age_ns < due):
+            due = oldest + self.max_age_ns
+        if due:
+            self.expiry.arm(self, due, self.turn.now)
+
+    cdef int64_t oldest_expiring(self) except -1:
+        """The time of the oldest message that max_age applies to, 0: there is none."""
+        cdef StoreFilter everything
+        cdef uint64_t seq
+        cdef Record r
+        if self.max_age_ns == 0 or self.store.msgs == 0:
+            return 0
+        if not self.ttls.never:
+            return self.store.first_ts
+        everything = self.store.make_filter(())
+        seq = self.store.next_seq(0, everything)
+        while seq and seq in self.ttls.never:
+            seq = self.store.next_seq(seq + 1, everything)
+        return r.ts if seq and self.store.load(seq, &r) == 0 else 0
+
     def expire(self) -> None:
-        """Drop what is older than max_age, a bounded number at a time."""
+        """Drop what is older than max_age or its own time to live, a bounded number at a time."""
         cdef int64_t horizon = self.turn.now - self.max_age_ns
         cdef int left = EXPIRED_PER_TURN
-        while left and self.max_age_ns and self.store.msgs and self.store.first_ts <= horizon:
-            self.store.drop(self.store.first_seq, False)
-            left -= 1
+        cdef StoreFilter everything = self.store.make_filter(())
+        cdef uint64_t seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
+        cdef Record r
+        for due in self.ttls.take_due(self.turn.now):
+            self.expire_seq(due)
+        while left and seq and self.store.load(seq, &r) != -2 and r.ts <= horizon:
+            if not self.ttls.never or seq not in self.ttls.never:
+                self.expire_seq(seq)
+                left -= 1
+            seq = self.store.next_seq(seq + 1, everything)
         self.mark_dirty()
+
+    cdef int expire_seq(self, uint64_t seq) except -1:
+        """Drop one message; the last of its subject leaves a marker where the stream wants that."""
+        cdef bytes subject
+        if self.marker_ttl_ns == 0:
+            self.store.drop(seq, False)
+            return 0
+        message = self.store.get(seq)
+        if message is None:
+            return 0
+        self.store.drop(seq, False)
+        subject = message.subject
+        if b"\r\nNats-Marker-Reason:" not in message.headers and self.store.count_of(subject, len(subject)) == 0:
+            seq = self.store.store(subject, marker_headers(self.marker_ttl_ns), b"", self.turn.now)
+            self.ttls.add(seq, duration_text(self.marker_ttl_ns).encode(), self.turn.now)
+        return 0
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -483,10 +555,10 @@ cdef class Stream(Sink):
         self.commit_now()
         return removed
 
-    def rebuild_dedupe(self, int64_t now_ns) -> None:
-        """Learn the ids of stored messages younger than the window; once, after recovery."""
+    def relearn(self, int64_t now_ns) -> None:
+        """Learn message ids of the window, and times to live, from what is stored; once, after recovery."""
         cdef StoreFilter everything = self.store.make_filter(())
-        cdef uint64_t seq = self.store.seq_at(now_ns - self.dedupe.window_ns)
+        cdef uint64_t seq = 1 if self.allow_ttl else self.store.seq_at(now_ns - self.dedupe.window_ns)
         cdef PubHeaders h
         cdef Record r
         if seq == 0 or self.store.msgs == 0:
@@ -496,10 +568,13 @@ cdef class Stream(Sink):
             self.last_id_len = 0
             if self.store.load(seq, &r) == 0 and r.header_len:
                 scan_pub_headers(r.body, r.header_len, &h)
+                if h.ttl.n and self.allow_ttl:
+                    self.ttls.add(seq, h.ttl.p[:h.ttl.n], r.ts)
                 if h.msg_id.n:
                     self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
                     memcpy(self.last_id, h.msg_id.p, self.last_id_len)
-                    if self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
+                    if r.ts >= now_ns - self.dedupe.window_ns \
+                            and self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
                         self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
             seq = self.store.next_seq(seq + 1, everything)
 

@@ -22,7 +22,8 @@ NAME_SIZE_MAX = 255
 DESCRIPTION_SIZE_MAX = 4096
 METADATA_SIZE_MAX = 128 * 1024
 REPLICAS_MAX = 5
-DUPLICATE_WINDOW_NS = 120 * 1_000_000_000
+NS_PER_S = 1_000_000_000
+DUPLICATE_WINDOW_NS = 120 * NS_PER_S
 SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
 NAME_FORBIDDEN = " \t\r\n\f.*>\\/"
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
@@ -70,6 +71,7 @@ def check(
     if config.deny_purge and config.allow_rollup_hdrs:
         raise invalid("roll-ups require the purge permission")
     _check_discard_new_per_subject(config)
+    config = _with_delete_markers(config, pedantic)
     if unsupported:
         raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config)
@@ -108,6 +110,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise invalid("stream configuration update can not cancel deny purge")
+    if old.allow_msg_ttl and not new.allow_msg_ttl:
+        raise invalid("message TTL status can not be disabled")
     if not new.sealed:
         return new
     return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
@@ -180,6 +184,23 @@ def _check_discard_new_per_subject(config: StreamConfig) -> None:
         raise invalid("discard new per subject requires discard new policy to be set")
     if config.max_msgs_per_subject <= 0:
         raise invalid("discard new per subject requires max msgs per subject > 0")
+
+
+def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    ttl_ns = config.subject_delete_marker_ttl_ns
+    if ttl_ns < 0:
+        raise invalid("subject delete marker TTL must not be negative")
+    if ttl_ns == 0:
+        return config
+    if ttl_ns < NS_PER_S:
+        raise invalid("subject delete marker TTL must be at least 1 second")
+    if pedantic and not config.allow_msg_ttl:
+        raise invalid("subject delete marker cannot be set if message TTLs are disabled")
+    if config.allow_rollup_hdrs:
+        return replace(config, allow_msg_ttl=True)
+    if pedantic:
+        raise invalid("subject delete marker cannot be set if roll-ups are disabled")
+    return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
 
 
 def _with_subjects(config: StreamConfig) -> StreamConfig:

@@ -44,7 +44,8 @@ def test_empty_values_count_as_absent() -> None:
 
 
 def test_headers_of_later_features_are_noticed() -> None:
-    assert scan(block(b"Nats-TTL: 1s")) == {"later": b""}
+    assert scan(block(b"Nats-Incr: 1")) == {"later": b""}
+    assert scan(block(b"Nats-TTL: 1s")) == {"ttl": b"1s", "later": b""}
 
 
 def test_blocks_that_end_early_are_read_safely() -> None:

@@ -57,7 +57,16 @@ def check(
         ({"subjects": ["$SYS.>"]}, "subjects that overlap with system api require no-ack to be true"),
         ({"placement": {"preferred": "x"}}, "preferred server not permitted in placement"),
         ({"sources": [{"name": "O"}]}, "sources are not supported yet by pyjs-server"),
-        ({"allow_msg_ttl": True}, "per-message TTLs are not supported yet by pyjs-server"),
+        ({"subject_delete_marker_ttl": -1}, "subject delete marker TTL must not be negative"),
+        ({"subject_delete_marker_ttl": 1}, "subject delete marker TTL must be at least 1 second"),
+        (
+            {"subject_delete_marker_ttl": S, "pedantic": True},
+            "subject delete marker cannot be set if message TTLs are disabled",
+        ),
+        (
+            {"subject_delete_marker_ttl": S, "pedantic": True, "allow_msg_ttl": True},
+            "subject delete marker cannot be set if roll-ups are disabled",
+        ),
         ({"persist_mode": "async"}, "persist mode async is not supported yet by pyjs-server"),
     ],
 )
@@ -149,6 +158,7 @@ def test_an_empty_placement_is_none() -> None:
         ({"sealed": True}, {}, "can not unseal a sealed stream"),
         ({"deny_delete": True}, {}, "can not cancel deny message deletes"),
         ({"deny_purge": True}, {}, "can not cancel deny purge"),
+        ({"allow_msg_ttl": True}, {}, "message TTL status can not be disabled"),
     ],
 )
 def test_updates_that_cannot_be(old: dict[str, Any], new: dict[str, Any], text: str) -> None:

@@ -45,8 +45,6 @@ def create(call: ApiCall) -> JsonDict:
 def create_durable(call: ApiCall) -> JsonDict:
     """Make or change a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
     request = read_create(call.body, call.js.options.strict)
-    if len(call.args) != 2:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT.error()
     name = call.args[1]
     _check_names(call, request, name)
     if not request.config.durable_name:
@@ -147,7 +145,7 @@ _NOT_PAUSED: JsonDict = {"paused": False, "pause_until": ZERO_TIME}
 
 ENDPOINTS = (
     Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS),
-    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 1, 2),
+    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 2, 2),
     Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2),
     Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE),
     Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE),

@@ -1,0 +1,77 @@
+"""Messages that say themselves how long they live (Nats-TTL), and the markers that tell of expired subjects.
+
+Knows sequences and times, not stores: the stream drops what is due. Entries of messages that are gone by then
+are harmless.
+
+Source: ADR-43; forms and headers probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from pyjs.base.gotext import duration_text
+from pyjs.jetstream.times import parse_duration_ns
+
+NS_PER_S = 1_000_000_000
+NEVER = -1
+
+
+def parse_ttl_ns(text: bytes) -> int | None:
+    """Return a Nats-TTL value in whole seconds, as nanoseconds; NEVER; None: it is not one.
+
+    A duration of at least a second, a number of seconds, or `never`.
+    """
+    shown = text.decode("utf-8", "replace")
+    if shown.lower() == "never":
+        return NEVER
+    try:
+        ns = parse_duration_ns(shown)
+    except ValueError:
+        return int(text) * NS_PER_S if text.isdigit() else None
+    return ns - ns % NS_PER_S if ns >= NS_PER_S else None
+
+
+class MessageTtls:
+    """The messages of one stream that have a time to live of their own."""
+
+    __slots__ = ("_heap", "never")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int]] = []  # (expires_at_ns, seq)
+        self.never: set[int] = set()  # seqs that outlive max_age
+
+    def add(self, seq: int, text: bytes, stored_at_ns: int) -> None:
+        """Note the Nats-TTL value of a stored message; what is none is ignored."""
+        ttl_ns = parse_ttl_ns(text)
+        if ttl_ns == NEVER:
+            self.never.add(seq)
+        elif ttl_ns:
+            heapq.heappush(self._heap, (stored_at_ns + ttl_ns, seq))
+
+    def next_due_ns(self) -> int:
+        """Return when the next message expires; 0: none does."""
+        return self._heap[0][0] if self._heap else 0
+
+    def take_due(self, now_ns: int) -> list[int]:
+        """Return the sequences that have expired; they are forgotten here."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ns:
+            due.append(heapq.heappop(self._heap)[1])
+        return due
+
+
+def marker_headers(ttl_ns: int) -> bytes:
+    """Return the header block of the marker left when the last message of a subject has expired."""
+    shown = duration_text(ttl_ns).encode()
+    return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % shown
+
+
+def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
+    """Return `headers` with their Nats-TTL raised to `least_ns`, None: it is not lower."""
+    head, name, rest = headers.partition(b"\r\nNats-TTL:")
+    value, _, tail = rest.partition(b"\r\n")
+    ttl_ns = parse_ttl_ns(value.strip(b" ")) if name else None
+    if ttl_ns is None or ttl_ns == NEVER or ttl_ns >= least_ns:
+        return None
+    return b"%b\r\n%bNats-TTL: %d\r\n\r\n" % (head, tail[:-2], least_ns // NS_PER_S)

@@ -1,0 +1,88 @@
+"""Messages that say themselves how long they live."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.jetstream.message_ttl import NEVER, parse_ttl_ns
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def js() -> JetStreamFixture:
+    return JetStreamFixture()
+
+
+@pytest.mark.parametrize(
+    ("text", "ttl_ns"),
+    [
+        (b"1s", S),
+        (b"1.5s", S),
+        (b"1m", 60 * S),
+        (b"60", 60 * S),
+        (b"never", NEVER),
+        (b"NEVER", NEVER),
+        (b"500ms", None),
+        (b"-5", None),
+        (b"0", None),
+        (b"zz", None),
+    ],
+)
+def test_times_to_live_are_whole_seconds(text: bytes, ttl_ns: int | None) -> None:
+    assert parse_ttl_ns(text) == ttl_ns
+
+
+def test_a_message_expires_by_its_own_time(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"], allow_msg_ttl=True)
+    js.publish("s", b"long")
+    js.publish("s", b"2s", Nats_TTL="2s")
+    js.publish("s", b"1s", Nats_TTL="1s")
+    js.advance(milliseconds=1100)
+    assert js.payloads("S") == [b"long", b"2s"]
+    js.advance(seconds=1)
+    assert js.payloads("S") == [b"long"]
+
+
+def test_never_outlives_max_age(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"], allow_msg_ttl=True, max_age=S)
+    js.publish("s", b"never", Nats_TTL="never")
+    js.publish("s", b"minute", Nats_TTL="1m")
+    js.publish("s", b"plain")
+    js.advance(seconds=3)
+    assert js.payloads("S") == [b"never"]
+
+
+def test_a_bad_time_to_live_is_refused(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"], allow_msg_ttl=True)
+    assert js.refused("s", Nats_TTL="zz") == (400, 10165, "invalid per-message TTL")
+
+
+def test_the_last_of_a_subject_leaves_a_marker(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], max_age=S, subject_delete_marker_ttl=2 * S)
+    js.publish("s.a")
+    js.publish("s.a")
+    js.advance(milliseconds=1200)
+    store = js.stream("S").store
+    marker = store.get(3)
+
+    assert store.msgs == 1
+    assert marker
+    assert (marker.subject, marker.payload) == (b"s.a", b"")
+    assert (
+        marker.headers
+        == b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 2s\r\nNats-Rollup: sub\r\n\r\n"
+    )
+    js.advance(seconds=3)
+    assert (store.msgs, store.last_seq) == (0, 3)
+
+
+def test_a_time_to_live_is_raised_to_that_of_markers(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], subject_delete_marker_ttl=5 * S)
+    js.publish("s.a", b"x", A="b", Nats_TTL="1s", C="d")
+    message = js.stream("S").store.get(1)
+    assert message
+    assert message.headers == b"NATS/1.0\r\nA: b\r\nC: d\r\nNats-TTL: 5\r\n\r\n"
+    js.advance(seconds=4)
+    assert js.stream("S").store.msgs == 1
