@@ -185,12 +185,8 @@ class JetStream:
         """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
         for config, created_ns, store in self.files.recover():
             stream = self._open(config, store, created_ns)
-<<<<<<< HEAD
             stream.relearn(self.shared.clock.now_ns())
-=======
-            stream.rebuild_dedupe(self.shared.clock.now_ns())
             consumers.recover(self, stream)
->>>>>>> main
             if self.observer is not None:
                 self.observer.stream_opened(stream, recovered=True)
 
