@@ -46,16 +46,28 @@ def _pair(rounds: list[Round], figure: str) -> dict[str, float]:
     }
 
 
+def _notes(rounds: list[Round]) -> list[str]:
+    """Return what makes a row's ratio mean less than it seems."""
+    notes = []
+    shares = [one[side]["driver_cpu_s"] / one[side]["seconds"] for one in rounds for side in one]
+    if max(shares) > DRIVER_BOUND:
+        notes.append("driver-bound: the faster server may be faster still")
+    disk = {side: sum(one[side].get("server_disk_bytes", 0) for one in rounds) for side in ("ours", "peer")}
+    payload = {side: sum(one[side]["bytes"] for one in rounds) for side in disk}
+    written = {side: disk[side] >= payload[side] for side in disk}
+    if written["ours"] != written["peer"]:
+        lazy = "peer" if written["ours"] else "ours"
+        notes.append(f"{lazy} wrote {disk[lazy] >> 20} MiB to files for {payload[lazy] >> 20} MiB of payload")
+    return notes
+
+
 def summarize(rounds: list[Round]) -> dict[str, Any]:
     """Return the medians of a row: rate, cpu, rss, and p50 and p99 where latencies were taken."""
     summary: dict[str, Any] = {
         "rate": _pair(rounds, "rate"),
         "cpu_s_per_million": _pair(rounds, "cpu"),
         "rss_peak_kib": _pair(rounds, "server_rss_peak_kib"),
-        "driver_share": {
-            side: median(one[side]["driver_cpu_s"] / one[side]["seconds"] for one in rounds)
-            for side in ("ours", "peer")
-        },
+        "notes": _notes(rounds),
     }
     if all("latency_us" in result for one in rounds for result in one.values()):
         summary["p50_us"] = _pair(rounds, "p50")
@@ -83,8 +95,8 @@ def table_line(name: str, summary: dict[str, Any]) -> str:
         p50, p99 = summary["p50_us"], summary["p99_us"]
         line += f"   {p50['ours']:.0f}/{p50['peer']:.0f} = {p50['ratio']:.2f}"
         line += f", {p99['ours']:.0f}/{p99['peer']:.0f} = {p99['ratio']:.2f}"
-    if max(summary["driver_share"].values()) > DRIVER_BOUND:
-        line += "   driver-bound: the faster server may be faster still"
+    if summary["notes"]:
+        line += f"   {'; '.join(summary['notes'])}"
     return line
 
 

@@ -124,12 +124,23 @@ static void watch(struct conn *conn) {
     conn->events = events;
 }
 
+static void let_role_build(struct conn *conn) {
+    if (!conn->active || !conn->role->on_turn)
+        return;
+    conn->hungry = false;
+    conn->role->on_turn(conn);
+}
+
 void conn_turn(struct conn *conn) {
-    if (conn->active && conn->role->on_turn) {
-        conn->hungry = false;
-        conn->role->on_turn(conn);
-    }
+    bool blocked = !conn_idle(conn);
+    let_role_build(conn);
     flush(conn);
+    if (blocked && conn_idle(conn)) {
+        /* The role may have held back for output that left just now, a PONG for example; no event will
+         * come to tell it so. */
+        let_role_build(conn);
+        flush(conn);
+    }
     watch(conn);
 }
 

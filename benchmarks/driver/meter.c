@@ -18,6 +18,7 @@ static struct {
     int64_t started_at_ns, took_ns;
     int64_t server_cpu_ns, driver_cpu_ns;  /* a reading at the start, the difference at the end */
     long server_rss_kib;
+    int64_t server_disk_bytes;             /* a reading at the start, the difference at the end; -1 unknown */
     uint64_t errors;
     char error[200];
     uint32_t *latencies_ns;                /* capped at 4.2 s */
@@ -42,16 +43,16 @@ static void rss_peak_reset(int pid) {
     close(fd);
 }
 
-static long rss_peak_kib(int pid) {
+/* Read the number behind `format` in a file of /proc/<pid>, or -1. */
+static long long proc_number(int pid, const char *name, const char *format) {
     char path[64], line[256];
-    long value = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    long long value = -1;
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
     FILE *file = fopen(path, "r");
     if (!file)
-        return 0;
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %ld", &value) == 1)
-            break;
+        return -1;
+    while (value < 0 && fgets(line, sizeof line, file))
+        sscanf(line, format, &value);
     fclose(file);
     return value;
 }
@@ -66,6 +67,7 @@ void meter_init(const struct options *options) {
 void meter_start(void) {
     if (meter.server_pid) {
         rss_peak_reset(meter.server_pid);
+        meter.server_disk_bytes = proc_number(meter.server_pid, "io", "write_bytes: %lld");
         meter.server_cpu_ns = clock_ns(meter.server_clock);
     }
     meter.driver_cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -77,7 +79,9 @@ void meter_stop(void) {
     meter.driver_cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - meter.driver_cpu_ns;
     if (meter.server_pid) {
         meter.server_cpu_ns = clock_ns(meter.server_clock) - meter.server_cpu_ns;
-        meter.server_rss_kib = rss_peak_kib(meter.server_pid);
+        meter.server_rss_kib = (long)proc_number(meter.server_pid, "status", "VmHWM: %lld");
+        long long written = proc_number(meter.server_pid, "io", "write_bytes: %lld");
+        meter.server_disk_bytes = written < 0 ? -1 : written - meter.server_disk_bytes;
     }
 }
 
@@ -130,8 +134,8 @@ int meter_report(uint64_t msgs, uint64_t bytes) {
            meter.command, verified ? "true" : "false", (unsigned long long)meter.errors, (unsigned long long)msgs,
            (unsigned long long)bytes, seconds, (double)msgs / seconds, (double)meter.driver_cpu_ns / 1e9);
     if (meter.server_pid)
-        printf(",\"server_cpu_s\":%.6f,\"server_rss_peak_kib\":%ld", (double)meter.server_cpu_ns / 1e9,
-               meter.server_rss_kib);
+        printf(",\"server_cpu_s\":%.6f,\"server_rss_peak_kib\":%ld,\"server_disk_bytes\":%lld",
+               (double)meter.server_cpu_ns / 1e9, meter.server_rss_kib, (long long)meter.server_disk_bytes);
     print_latencies();
     if (!verified)
         print_text("failure", meter.error);

@@ -2,7 +2,7 @@
  * one JSON line that reports it.
  *
  * The server's CPU is its process clock (nanoseconds, all threads); its peak RSS is VmHWM, reset when
- * the measured part starts. Set-up before meter_start and checks after meter_stop do not count.
+ * the measured part starts; its disk bytes are what it made the page cache hold for files. Set-up before meter_start and checks after meter_stop do not count.
  */
 #ifndef METER_H
 #define METER_H

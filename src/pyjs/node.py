@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import sys
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from pyjs.core.limits import AccountLimits
 from pyjs.core.link import Link, Peer
 from pyjs.core.permissions import Permissions, ResponsePermission
 from pyjs.core.session import ClientSession
-from pyjs.core.sink import Turn
+from pyjs.core.sink import Request, Turn
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -211,7 +212,7 @@ class Node(Host):
                 for stream in state.take("streams"):
                     stream.commit()
                 for request in state.take("requests"):
-                    request.handler(request)
+                    self._handle(request)
                 for consumer in state.take("consumers"):
                     consumer.pump()
             for account in self.accounts.values():
@@ -220,6 +221,14 @@ class Node(Host):
                 session.flush_output()
         finally:
             self._in_turn = False
+
+    def _handle(self, request: Request) -> None:
+        """Run one request; a handler that fails is reported and keeps nobody else waiting."""
+        try:
+            request.handler(request)
+        except Exception:
+            subject = request.subject.decode("utf-8", "replace")
+            self.log.error(f"unexpected failure in a request on {subject}: {traceback.format_exc()}")
 
     @property
     def has_work(self) -> bool:

@@ -103,7 +103,7 @@ cdef class Consumer(ConsumerCore):
         self.dest_len = <uint32_t> len(self.deliver_subject)
         self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
         self.pending.set_waits(config.backoff_ns or (config.ack_wait_ns,))
-        self.paused_until = config.pause_until_ns or 0
+        self.paused_until = max(config.pause_until_ns or 0, 0)      # Go's zero time lies before the epoch
         self.threshold = config.inactive_threshold_ns
         if self.threshold and not self.push:
             self.threshold += JITTER_NS * (1 + self.rng.below(10))

@@ -22,6 +22,7 @@ from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.persist import AccountFiles
 from pyjs.jetstream.usage import Usage
+from pyjs.store.layout import lock_store
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -50,6 +51,7 @@ class JetStreamServer:
         self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
         self.accounts: dict[str, JetStream] = {}
         self._routers: list[Router] = []
+        self._lock = -1  # holds the lock of the store directory
 
     @property
     def memory(self) -> Usage:
@@ -62,7 +64,12 @@ class JetStreamServer:
         return self.shared.usage[FILE]
 
     def start(self) -> None:
-        """Recover every stream and begin to answer requests."""
+        """Recover every stream and begin to answer requests.
+
+        Raises:
+            StoreLocked: another server works on the store directory.
+        """
+        self._lock = lock_store(self._host.disk, self.options.store_dir)
         for name, account in self._host.accounts.items():
             limits = self._limits_of(name)
             engine = None if limits is None else self._start_account(account, limits)
@@ -78,9 +85,13 @@ class JetStreamServer:
             engine.stop()
             engine.account.jetstream = None
         self.accounts.clear()
+        if self._lock >= 0:
+            self._host.disk.close_file(self._lock)
+            self._lock = -1
 
     def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
-        files = AccountFiles()
+        host = self._host
+        files = AccountFiles(host.disk, self.options.store_dir, account.name, host.log, host.clock.now_ns)
         engine = JetStream(account, self.shared, limits, files)
         self.accounts[account.name] = engine
         account.jetstream = engine

@@ -188,6 +188,18 @@ def test_wire_without_a_fault_is_verified(server: RunningServer, driver: Driver,
 
 
 @pytest.mark.peer
+@pytest.mark.parametrize("command", [command for command in JUDGED_REPLIES if not command.startswith("pub ")])
+def test_ping_in_the_read_of_a_reply_does_not_stop_the_run(
+    server: RunningServer, driver: Driver, command: str
+) -> None:
+    with faulty_wire(server.port, JUDGED_REPLIES[command], 150, lambda reply: b"PING\r\n" + reply) as wire:
+        done = run_through(wire, driver, command)
+
+    assert wire.hit
+    assert json.loads(done.stdout)["verified"] is True
+
+
+@pytest.mark.peer
 @pytest.mark.parametrize("fault", [_drop, _repeat, _damage, _refuse])
 @pytest.mark.parametrize("command", [command for command in JUDGED_REPLIES if not command.startswith("pub ")])
 def test_one_wrong_reply_fails_the_run(

@@ -20,6 +20,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 def result(rate: float, cpu_s: float = 1.0, driver_cpu_s: float = 0.1) -> dict[str, Any]:
     return {
         "msgs": 1_000_000,
+        "bytes": 128_000_000,
         "seconds": 1.0,
         "rate": rate,
         "server_cpu_s": cpu_s,
@@ -62,6 +63,17 @@ def test_row_bound_by_the_driver_says_so() -> None:
 
     assert "driver-bound" in table_line("1-1", summarize([{"ours": busy, "peer": result(1)}]))
     assert "driver-bound" not in table_line("1-1", summarize([{"ours": result(1), "peer": result(1)}]))
+
+
+def test_server_that_writes_less_than_it_was_given_is_named_when_the_other_one_writes() -> None:
+    written = {**result(1), "server_disk_bytes": 200_000_000}
+    kept = {**result(1), "server_disk_bytes": 1 << 20}
+
+    line = table_line("jspub-1", summarize([{"ours": kept, "peer": written}]))
+
+    assert "ours wrote 1 MiB to files for 122 MiB of payload" in line
+    assert summarize([{"ours": kept, "peer": kept}])["notes"] == []
+    assert summarize([{"ours": written, "peer": written}])["notes"] == []
 
 
 @pytest.mark.usefixtures("scripts")

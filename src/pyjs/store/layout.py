@@ -1,0 +1,83 @@
+"""Names of files and directories below a store directory.
+
+    <store>/.lock
+    <store>/<account>/streams/<stream>/meta.{a,b}
+                                       msgs/NNNNNNNN.seg
+                                       consumers/<consumer>/meta.{a,b} snap.G log.G
+
+Account, stream and consumer names are escaped, so that none of them can leave its place or meet a file of ours.
+What is removed first gets a name that begins with `.deleting-`: a crash in the middle is finished by the next start.
+"""
+
+from __future__ import annotations
+
+import string
+
+import xxhash
+
+from pyjs.base.disk import Disk
+from pyjs.base.errors import PyjsError
+
+SAFE = frozenset(string.ascii_letters + string.digits + "_-$=+,@")
+NAME_SIZE_MAX = 180  # bytes of an escaped name; file systems take 255
+DELETING = ".deleting-"
+DAMAGED = ".damaged-"
+
+
+class StoreLocked(PyjsError):
+    """Another server works on the store directory."""
+
+
+def file_name(name: str) -> str:
+    """Return `name` as a file name: other characters than SAFE as %XX; a long one shortened behind a digest."""
+    escaped = "".join(
+        char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
+    )
+    if len(escaped) <= NAME_SIZE_MAX:
+        return escaped
+    return f"{escaped[: NAME_SIZE_MAX - 20]}%-{xxhash.xxh64_hexdigest(name.encode())}"
+
+
+def lock_store(disk: Disk, directory: str) -> int:
+    """Take the lock of a store directory; returns the descriptor that holds it.
+
+    Raises:
+        StoreLocked: another process has it.
+    """
+    disk.make_dirs(directory)
+    try:
+        return disk.lock(f"{directory}/.lock")
+    except BlockingIOError:
+        raise StoreLocked(
+            f"store directory {directory} is in use by another server; stop it or choose another store_dir"
+        ) from None
+
+
+def remove_directory(disk: Disk, directory: str) -> None:
+    """Remove a directory for good: out of sight first, then its files."""
+    parent, _, name = directory.rpartition("/")
+    number = 0
+    while disk.exists(hidden := f"{parent}/{DELETING}{number}-{name}"):
+        number += 1
+    disk.rename(directory, hidden)
+    disk.sync_dir(parent)
+    disk.remove_tree(hidden)
+
+
+def finish_removals(disk: Disk, parent: str) -> int:
+    """Remove what an earlier process had begun to remove in `parent`; returns how many directories."""
+    found = [name for name in disk.list_dir(parent) if name.startswith(DELETING)]
+    for name in found:
+        disk.remove_tree(f"{parent}/{name}")
+    return len(found)
+
+
+def set_aside(disk: Disk, directory: str) -> str:
+    """Give a directory that cannot be read a name that no start looks at; returns its new path."""
+    parent, _, name = directory.rpartition("/")
+    number = 0
+    while disk.exists(aside := f"{parent}/{DAMAGED}{number}-{name}"):
+        number += 1
+    disk.rename(directory, aside)
+    disk.sync_dir(parent)
+    return aside
