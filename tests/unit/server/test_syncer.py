@@ -72,6 +72,7 @@ class Site:
         while self.io_thread.pending:
             await asyncio.sleep(0.001)
             self.driver.turn_now()
+        self.driver.turn_now()
 
     def close(self) -> None:
         self.disk.gate.set()
