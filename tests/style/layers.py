@@ -28,7 +28,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("ack_token", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers", "publish_errors", "usage",
      "waiting", "consumer_core", "consumer_advisories", "consumer_info", "consumer_log", "consumer_orders", "consumer_record",
-     "consumer_seat", "consumer_start", "consumer_status", "pull_request", "stream_consumer"),
+     "consumer_seat", "consumer_start", "consumer_status", "pull_request", "store_sync", "stream_consumer"),
     ("consumer",),
     ("stream",),
     ("persist",),

@@ -34,7 +34,18 @@ def run_at_once(job: SyncJob, done: Done) -> None:
 class StoreSync:
     """The syncs of one stream's file store."""
 
-    __slots__ = ("_account", "_held", "_interval_ns", "_name", "_probe", "_store", "_submit", "_timer", "_timers", "always")
+    __slots__ = (
+        "_account",
+        "_held",
+        "_interval_ns",
+        "_name",
+        "_probe",
+        "_store",
+        "_submit",
+        "_timer",
+        "_timers",
+        "always",
+    )
 
     def __init__(
         self,

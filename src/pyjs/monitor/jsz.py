@@ -17,7 +17,8 @@ from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream, StreamConsumer
+    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.stream_consumer import StreamConsumer
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
