@@ -25,7 +25,8 @@ from pyjs.jetstream.consumer_start import select_start
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream, StreamConsumer
+    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.stream_consumer import StreamConsumer
 
 NAME_LENGTH = 8  # digits of a name that the server makes up
 

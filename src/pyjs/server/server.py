@@ -23,6 +23,7 @@ from pyjs.server.announce import announce_jetstream, announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
+from pyjs.server.io_thread import Done, IoThread, Job
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.machine import effective_options
@@ -53,6 +54,7 @@ class Server:
         self.clock = SystemClock()
         self.node: Node
         self.driver: Driver
+        self.io_thread: IoThread
         self.loop: asyncio.AbstractEventLoop
         self.monitored: Monitored | None = None  # None: no monitoring
         self.connections: set[Connection] = set()
@@ -119,6 +121,7 @@ class Server:
         effective = effective_options(self.options)
         self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
+        self.io_thread = IoThread(self.loop)
         announce_start(self.log, self.node, self.options)
         try:
             self._write_pid_file()
@@ -185,7 +188,18 @@ class Server:
             )
         except PyjsError as error:
             _fail(f"Can't start JetStream: {error}")
+        assert self.node.jetstream is not None
+        self.node.jetstream.shared.submit = self._sync_beside
         self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
+
+    def _sync_beside(self, job: Job, done: Done) -> None:
+        """Run a sync in the I/O thread; what waited for it leaves in the turn after it."""
+
+        def synced(error: Exception | None) -> None:
+            done(error)
+            self.driver.wake()
+
+        self.io_thread.submit(job, synced)
 
     def _start_clients(self) -> None:
         options = self.options
@@ -349,7 +363,10 @@ class Server:
         if self._http_listener is not None:
             self._http_listener.close()
         self.driver.turn_now()
+        while self.io_thread.pending:  # acks that wait for a sync still leave
+            await asyncio.sleep(0.001)
         self._stop_jetstream()
+        self.io_thread.stop()
         self.node.stop()
         self.driver.stop()
         for http_connection in list(self.http_connections):
