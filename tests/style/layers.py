@@ -27,9 +27,9 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict", "times"),
     ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("ack_token", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers", "publish_errors", "usage",
-     "waiting", "consumer_core", "consumer_advisories", "consumer_info", "consumer_log", "consumer_orders", "consumer_record",
-     "consumer_seat", "consumer_start", "consumer_status", "pull_request", "store_sync", "stream_consumer"),
-    ("consumer",),
+     "waiting", "consumer_core", "consumer_advisories", "consumer_log", "consumer_orders", "consumer_seat",
+     "consumer_start", "consumer_status", "pull_request", "store_probe", "stream_consumer"),
+    ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
     ("persist",),
     ("engine", "consumers"),
@@ -74,7 +74,8 @@ def violations(src: Path, package: str = "pyjs") -> list[str]:
             target = resolve(imported, name, modules)
             problems = _forbidden(room, target, package)
             found.extend(f"{where}:{imported.number}: {problem}" for problem in problems)
-            if target in modules and target != name and not imported.typing_only:
+            loads = imported.indent == 0  # neither for types only nor put off into a function
+            if target in modules and target != name and loads:
                 edges[name].add(target)
     return list(dict.fromkeys(found)) + [f"import cycle: {' -> '.join(cycle)}" for cycle in cycles(edges)]
 

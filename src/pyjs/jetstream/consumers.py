@@ -67,8 +67,6 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     js.files.remove_consumer(stream.name, consumer.name)
-    if isinstance(consumer, Consumer) and not consumer.config.direct:
-        consumer.events.send("deleted", stream.turn.now, action="delete")
 
 
 def recover(js: JetStream, stream: Stream) -> None:

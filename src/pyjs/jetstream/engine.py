@@ -22,10 +22,10 @@ from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.persist import AccountFiles
-from pyjs.jetstream.store_sync import Done, StoreSync, Submit, run_at_once
+from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.usage import Usage
-from pyjs.store.filestore import FileStore, SyncJob
+from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.subjects.sublist import Subscription
@@ -58,7 +58,6 @@ class Shared:
         self.rng = rng
         self.log = log
         self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
-        self.submit: Submit = run_at_once  # where syncs run; the shell sets one that uses a thread
         self.api_total = 0
         self.api_errors = 0
         self.api_inflight = 0
@@ -211,23 +210,13 @@ class JetStream:
         usage, server_usage = self.usage[config.storage], self.shared.usage[config.storage]
         head = _ack_head(config.name, self.options.domain)
         expiry = Expiry(self.shared.timers)
-        sync = self._sync_of(config.name, store)
-        stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry, sync)
+        probe = StoreProbe(store, self.shared.timers) if isinstance(store, FileStore) else None
+        stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
+        stream.sync_always = self.options.sync_always and config.storage == FILE
         self.streams[config.name] = stream
         self._reserve(config, 1)
         self._subscribe(stream, config.subjects)
         return stream
-
-    def _sync_of(self, name: str, store: StreamStore) -> StoreSync | None:
-        if not isinstance(store, FileStore):
-            return None
-        shared, options = self.shared, self.options
-        always, interval_ns = options.sync_always, options.sync_interval_ns
-
-        def submit(job: SyncJob, done: Done) -> None:
-            shared.submit(job, done)
-
-        return StoreSync(self.account, name, store, always, interval_ns, shared.timers, submit)
 
     def _close(self, stream: Stream, deleted: bool) -> None:
         if self.observer is not None:

@@ -25,7 +25,7 @@ cdef class Stream(Sink):
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
-    cdef object sync                        # store_sync.StoreSync, None: nothing to sync
+    cdef object probe                       # store_probe.StoreProbe, None: no file store
     cdef uint64_t kept_seq                  # everything up to here is in the file
 
     # copies of the configuration
@@ -47,6 +47,10 @@ cdef class Stream(Sink):
     cdef bint purged                        # consumers are to be told
     cdef uint64_t staged_bytes              # appended since the last commit
     cdef Answers answers
+    cdef Answers held                       # answers of the batch that is being synced; only when sync_always
+    cdef public bint sync_always            # PubAcks leave after the sync, not after the write
+    cdef bint unsynced                      # in Turn.unsynced
+    cdef object sync_job                    # the store's SyncJob on its way, None: none is
     cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut
     cdef uint32_t last_id_len
 
@@ -78,6 +82,7 @@ cdef class Stream(Sink):
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
     cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
     cdef tell_consumers(self)
+    cdef ask_for_sync(self)
     cdef add_interest(self, consumer)
     cdef drop_interest(self, str name)
     cdef bint needed(self, uint64_t seq) except *

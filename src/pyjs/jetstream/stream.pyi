@@ -1,9 +1,11 @@
+from collections.abc import Callable
+
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
-from pyjs.jetstream.store_sync import StoreSync
+from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
 from pyjs.store.store import StreamStore
@@ -32,10 +34,13 @@ class Stream(Sink):
         server_usage: Usage,
         ack_head: bytes,
         expiry: Expiry,
-        sync: StoreSync | None = None,
+        probe: StoreProbe | None = None,
     ) -> None: ...
     def configure(self, config: StreamConfig) -> None: ...
+    sync_always: bool
     def commit(self) -> None: ...
+    def begin_sync(self) -> Callable[[], Exception | None] | None: ...
+    def finish_sync(self, error: Exception | None) -> None: ...
     def commit_now(self) -> None: ...
     def expire(self) -> None: ...
     def settle(self) -> None: ...

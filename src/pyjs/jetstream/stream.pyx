@@ -50,7 +50,7 @@ cdef class Stream(Sink):
     """One stream of one account."""
 
     def __init__(self, Account account, config, StreamStore store, int64_t created_ns,
-                 Usage account_usage, Usage server_usage, bytes ack_head, expiry, sync=None):
+                 Usage account_usage, Usage server_usage, bytes ack_head, expiry, probe=None):
         self.account = account
         self.turn = account.turn
         self.name = config.name
@@ -62,6 +62,7 @@ cdef class Stream(Sink):
         self.account_usage = account_usage
         self.server_usage = server_usage
         self.answers = Answers(ack_head)
+        self.held = Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.dedupe = Dedupe(config.duplicate_window_ns)
@@ -69,7 +70,7 @@ cdef class Stream(Sink):
         self.consumers = {}
         self.waiting = []
         self.woken_seq = self.kept_seq = store.last_seq
-        self.sync = sync
+        self.probe = probe
         self.configure(config)
         self.count_bytes()
 
@@ -369,16 +370,50 @@ cdef class Stream(Sink):
             self.commit_failed()
             return
         self.kept_seq = self.store.last_seq
-        if self.sync is not None and self.sync.always:
-            self.sync.hold(self.answers.detach())
-        else:
+        if not self.sync_always:
             self.answers.send(self.account, 0, NULL, 0)
-        if self.sync is not None:
-            self.sync.committed(self.turn.now)
+        self.ask_for_sync()
         self.count_bytes()
         if self.max_age_ns or self.allow_ttl:
             self.arm_expiry()
         self.tell_consumers()
+
+    cdef ask_for_sync(self):
+        """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
+        if self.unsynced or not (self.store.dirty or self.answers.used):
+            return
+        self.unsynced = True
+        self.turn.unsynced.append(self)
+
+    def begin_sync(self):
+        """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
+
+        Its result goes to finish_sync. The answers of the batch leave then, when sync_always; those of what is
+        committed meanwhile wait for the next job.
+        """
+        self.unsynced = False
+        if self.sync_job is not None:
+            return None
+        self.sync_job = self.store.begin_sync()
+        if self.sync_job is None:
+            self.answers.send(self.account, 0, NULL, 0)
+        elif self.sync_always:
+            self.answers, self.held = self.held, self.answers
+        return self.sync_job
+
+    def finish_sync(self, error) -> None:
+        """Take the result of the job: release the answers that waited for it, or refuse them all."""
+        cdef bytes failure
+        job, self.sync_job = self.sync_job, None
+        self.store.finish_sync(job, error)
+        if error is not None and self.sync_always:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.held.send(self.account, 0, failure, len(failure))
+            self.answers.send(self.account, 0, failure, len(failure))
+            return
+        self.held.send(self.account, 0, NULL, 0)
+        if not self.closed:
+            self.ask_for_sync()
 
     cdef commit_failed(self):
         """Tell publishers that nothing of this batch is kept; their ids are free again."""
@@ -387,8 +422,8 @@ cdef class Stream(Sink):
         self.last_id_len = 0
         self.answers.send(self.account, self.kept_seq + 1, failure, len(failure))
         self.count_bytes()
-        if self.sync is not None:
-            self.sync.committed(self.turn.now)
+        if self.probe is not None:
+            self.probe.failed(self.turn.now)
 
     cdef void evict_oldest(self) noexcept nogil:
         while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
@@ -599,8 +634,11 @@ cdef class Stream(Sink):
         self.commit()
         self.closed = True
         self.expiry.cancel()
-        if self.sync is not None:
-            self.sync.close()
+        if self.sync_always:
+            self.store.sync_now()
+        self.answers.send(self.account, 0, NULL, 0)
+        if self.probe is not None:
+            self.probe.cancel()
         self.account_usage.used -= self.counted_bytes
         self.server_usage.used -= self.counted_bytes
         self.counted_bytes = 0

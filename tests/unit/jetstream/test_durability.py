@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
+from typing import cast
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.store_sync import Done
-from pyjs.store.filestore import SyncJob
+from pyjs.jetstream.stream import Stream
 
 S = 1_000_000_000
 
@@ -82,74 +82,50 @@ def test_expiry_goes_on_after_a_restart(js: JetStreamFixture) -> None:
 # -- sync before ack ---------------------------------------------------------------------------------------------
 
 
-class Waiting:
-    """Keeps sync jobs until told to run them."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[SyncJob, Done]] = []
-
-    def submit(self, job: SyncJob, done: Done) -> None:
-        self.jobs.append((job, done))
-
-    def run(self, error: Exception | None = None) -> None:
-        jobs, self.jobs = self.jobs, []
-        for job, done in jobs:
-            done(error or job())
-
-
 @pytest.fixture
 def always() -> JetStreamFixture:
     return JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, sync_always=True)))
 
 
-def publish_two(js: JetStreamFixture) -> None:
-    js.user.send(b"SUB _INBOX.> 1\r\nPUB a.x _INBOX.1 1\r\nx\r\n")
-    js.user.send(b"PUB a.x _INBOX.2 1\r\nx\r\n")
+def publish(js: JetStreamFixture, inbox: bytes) -> list[Stream]:
+    """Publish one message; return the streams that ask for a sync."""
+    js.user.send(b"PUB a.x _INBOX.%b 1\r\nx\r\n" % inbox)
+    return cast(list[Stream], js.node.turn_state.take("unsynced"))
 
 
 def test_acks_leave_when_their_records_are_synced(always: JetStreamFixture) -> None:
     add(always, "A")
-    disk = Waiting()
-    assert always.node.jetstream
-    always.node.jetstream.shared.submit = disk.submit
+    always.user.send(b"SUB _INBOX.> 1\r\n")
+    stream = always.stream("A")
 
-    publish_two(always)
+    assert publish(always, b"1") == [stream]
+    job = stream.begin_sync()
+    assert job
+    publish(always, b"2")
     assert always.user.payloads() == []
-    disk.run()
+
+    stream.finish_sync(job())
     always.turn()
     assert always.user.payloads() == [b'{"stream":"A","seq":1}']
-    disk.run()
+    second = stream.begin_sync()
+    assert second
+    stream.finish_sync(second())
     always.turn()
     assert always.user.payloads() == [b'{"stream":"A","seq":2}']
 
 
 def test_a_failed_sync_is_told_and_never_believed(always: JetStreamFixture) -> None:
     add(always, "A")
-    disk = Waiting()
-    assert always.node.jetstream
-    always.node.jetstream.shared.submit = disk.submit
+    always.user.send(b"SUB _INBOX.> 1\r\n")
+    publish(always, b"1")
+    always.stream("A").begin_sync()
 
-    publish_two(always)
-    disk.run(OSError(errno.EIO, "gone"))
+    always.stream("A").finish_sync(OSError(errno.EIO, "gone"))
     always.turn()
-    first, second = always.user.payloads()
+    (answer,) = always.user.payloads()
 
-    assert b'"err_code":10077' in first
-    assert b'"err_code":10077' in second
-    assert always.refused("a.x")[1] == 10077
-
-
-def test_what_is_written_is_synced_after_the_interval(js: JetStreamFixture) -> None:
-    add(js, "A")
-    disk = Waiting()
-    assert js.node.jetstream
-    js.node.jetstream.shared.submit = disk.submit
-    js.publish("a.x")
-    js.publish("a.x")
-    js.advance(milliseconds=900)
-    assert disk.jobs == []
-    js.advance(milliseconds=200)
-    assert len(disk.jobs) == 1
+    assert b'"err_code":10077' in answer
+    assert always.stream("A").store.failed
 
 
 # -- writes that fail --------------------------------------------------------------------------------------------
