@@ -25,6 +25,8 @@ cdef class Stream(Sink):
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
+    cdef object probe                       # store_probe.StoreProbe, None: no file store
+    cdef uint64_t kept_seq                  # everything up to here is in the file
 
     # copies of the configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
@@ -56,6 +58,7 @@ cdef class Stream(Sink):
     cdef void ingest_without_status(self, Msg* m) noexcept
     cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
     cdef arm_expiry(self)
+    cdef commit_failed(self)
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint raises_ttl(self, Msg* m) noexcept

@@ -5,6 +5,7 @@ from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
 from pyjs.store.store import StreamStore
@@ -33,6 +34,7 @@ class Stream(Sink):
         server_usage: Usage,
         ack_head: bytes,
         expiry: Expiry,
+        probe: StoreProbe | None = None,
     ) -> None: ...
     def configure(self, config: StreamConfig) -> None: ...
     sync_always: bool
