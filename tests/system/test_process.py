@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import socket
@@ -416,3 +417,21 @@ def test_a_wildcard_address_is_reached_on_both_families(start: Start, tmp_path: 
     for address in ("127.0.0.1", "::1"):
         with socket.create_connection((address, port), WAIT_S) as client:
             assert client.recv(5) == b"INFO "
+
+
+def test_running_out_of_descriptors_ends_nobody(start: Start) -> None:
+    process = start("-js", "-sd", "$DIR/store")
+    first = process.client()
+    resource.prlimit(process.popen.pid, resource.RLIMIT_NOFILE, (40, 40))
+    host, port = process.ports()["nats"][0].removeprefix("nats://").rsplit(":", 1)
+
+    crowd = [socket.create_connection((host, int(port)), WAIT_S) for _ in range(60)]
+    process.wait_until(lambda: any("Accept Error" in text for text in process.texts()), "accept error")
+    first.sendall(b"PING\r\n")
+    read_until(first, b"PONG\r\n")
+    for client in crowd:
+        client.close()
+
+    last = process.client()
+    last.close()
+    first.close()
