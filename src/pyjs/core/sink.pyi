@@ -9,6 +9,7 @@ class Turn:
     streams: list[Sink]
     consumers: list[Sink]
     requests: list[Request]
+    unsynced: list[Sink]
     def take(self, name: str) -> list[object]: ...
     @property
     def idle(self) -> bool: ...

@@ -23,6 +23,7 @@ cdef class Turn:
         self.streams = []
         self.consumers = []
         self.requests = []
+        self.unsynced = []
 
     def take(self, str name) -> list:
         """Return the work list called `name` and leave it empty."""
@@ -33,6 +34,8 @@ cdef class Turn:
             out, self.streams = self.streams, []
         elif name == "consumers":
             out, self.consumers = self.consumers, []
+        elif name == "unsynced":
+            out, self.unsynced = self.unsynced, []
         else:
             assert name == "requests"
             out, self.requests = self.requests, []
@@ -40,7 +43,7 @@ cdef class Turn:
 
     @property
     def idle(self) -> bool:
-        """Whether no list holds work."""
+        """Whether no list holds work for a turn; syncing is not done by turns."""
         return not (self.sessions or self.streams or self.consumers or self.requests)
 
 

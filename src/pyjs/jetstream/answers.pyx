@@ -74,8 +74,17 @@ cdef class Answers:
             self.arena, self.arena_room = <char*> p, arena_room
         return 0
 
-    cdef void send(self, Account account, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every answer; with `failure` (a reply body) it replaces the PubAcks: nothing was kept."""
+    cdef Answers detach(self):
+        """Return the answers so far as a batch of its own; this queue is empty then."""
+        cdef Answers batch = Answers(self.head)
+        batch.queue, batch.used, batch.room = self.queue, self.used, self.room
+        batch.arena, batch.arena_used, batch.arena_room = self.arena, self.arena_used, self.arena_room
+        self.queue, self.arena = NULL, NULL
+        self.used = self.room = self.arena_used = self.arena_room = 0
+        return batch
+
+    cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
+        """Publish every answer; with `failure` (a reply body) it replaces those of `lost_from` and above."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room
@@ -83,7 +92,7 @@ cdef class Answers:
             return
         self.queue, self.arena = NULL, NULL
         self.used = self.room = self.arena_used = self.arena_room = 0
-        self.send_queue(account, queue, used, arena, failure, failure_len)
+        self.send_queue(account, queue, used, arena, lost_from, failure, failure_len)
         if self.queue == NULL and self.arena == NULL:
             self.queue, self.arena, self.room, self.arena_room = queue, arena, room, arena_room
         else:
@@ -91,7 +100,7 @@ cdef class Answers:
             free(arena)
 
     cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
-                         const char* failure, size_t failure_len) noexcept nogil:
+                         uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
         cdef char ack[1280]
         cdef char tail[24]
         cdef size_t i, n
@@ -108,7 +117,7 @@ cdef class Answers:
             if a.kind == REFUSAL:
                 m.body = arena + a.body_at
                 n = a.body_len
-            elif a.kind == PUB_ACK and failure != NULL:
+            elif failure != NULL and a.seq >= lost_from:
                 m.body = failure
                 n = failure_len
             else:
@@ -126,3 +135,10 @@ cdef class Answers:
             m.tail_len += 2
             m.aliased = False
             account.publish(&m)
+
+    def send_all(self, Account account, bytes failure=b"") -> None:
+        """Publish every answer; `failure`, a reply body, replaces them: nothing was kept."""
+        if failure:
+            self.send(account, 0, failure, len(failure))
+        else:
+            self.send(account, 0, NULL, 0)

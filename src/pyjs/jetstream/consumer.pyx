@@ -38,6 +38,7 @@ from pyjs.jetstream import consumer_record, consumer_status
 from pyjs.jetstream.consumer_advisories import ConsumerEvents
 from pyjs.jetstream.consumer_orders import read_percent
 from pyjs.jetstream.level import needs_higher_level
+from pyjs.jetstream.times import ZERO_TIME
 from pyjs.jetstream.pull_request import RefusedPull, check_pull, read_pull
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -50,7 +51,7 @@ cdef enum:
     JITTER_NS = 100000000
 
 POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
-GONE = "Message deleted by stream limits"
+GONE = "Unacknowledged message was deleted"
 
 
 cdef class Consumer(ConsumerCore):
@@ -136,10 +137,8 @@ cdef class Consumer(ConsumerCore):
     def tell_pause(self) -> None:
         """Have an advisory tell whether deliveries are paused."""
         paused = self.paused_until > self.turn.now
-        fields = {"paused": paused}
-        if paused:
-            fields["pause_until"] = self.config.as_json()["pause_until"]
-        self.advisories.append(("pause", fields))
+        until = self.config.as_json()["pause_until"] if paused else ZERO_TIME
+        self.advisories.append(("pause", {"paused": paused, "pause_until": until}))
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -207,6 +206,8 @@ cdef class Consumer(ConsumerCore):
             self.timer = None
         if reason == "shutdown":
             self.settle_turn()
+        elif not self.config.direct:
+            self.events.send("deleted", self.turn.now, action="delete")
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -264,23 +265,11 @@ cdef class Consumer(ConsumerCore):
         self.waiting.drop_head()
         self.account.send(reply, b"", body)
 
-    def end_no_wait(self) -> None:
-        """Messages ran out: end the requests that do not wait for more."""
-        cdef Waiting* before = NULL
-        cdef Waiting* w = self.waiting.head
-        cdef Waiting* after
-        while w != NULL:
-            after = w.next
-            if w.no_wait and (w.expires_at == 0 or w.delivered > 0):
-                reply = w.reply[:w.reply_len]
-                self.waiting.remove(before, w)
-                self.account.send(reply, b"", consumer_status.NO_MESSAGES)
-            else:
-                before = w
-            w = after
+    def sweep_waiting(self, bint at_end=False) -> None:
+        """Drop requests that expired or that nobody listens for any more; send heartbeats that are due.
 
-    def sweep_waiting(self) -> None:
-        """Drop requests that expired or that nobody listens for any more; send heartbeats that are due."""
+        `at_end`: there are no messages, which ends the requests that do not wait for more.
+        """
         cdef Waiting* before = NULL
         cdef Waiting* w = self.waiting.head
         cdef Waiting* after
@@ -288,13 +277,15 @@ cdef class Consumer(ConsumerCore):
         self.waiting.wake_at = 0
         while w != NULL:
             after = w.next
-            reply = w.reply[:w.reply_len]
+            reply, last = w.reply[:w.reply_len], b""
             if w.expires_at and w.expires_at <= now:
-                body = consumer_status.ended(b"408 Request Timeout", w.left, w.bytes_left)
+                last = consumer_status.ended(b"408 Request Timeout", w.left, w.bytes_left)
+            elif at_end and w.no_wait and (w.expires_at == 0 or w.delivered > 0):
+                last = consumer_status.NO_MESSAGES
+            if last or not self.account.has_interest(reply):
                 self.waiting.remove(before, w)
-                self.account.send(reply, b"", body)
-            elif not self.account.has_interest(reply):
-                self.waiting.remove(before, w)
+                if last:
+                    self.account.send(reply, b"", last)
             else:
                 if w.heartbeat_at and w.heartbeat_at <= now:
                     w.heartbeat_at = now + w.heartbeat_ns
@@ -316,12 +307,12 @@ cdef class Consumer(ConsumerCore):
         self.mark_dirty()
 
     def check_interest(self) -> None:
-        """Find out whether anybody listens on the deliver subject."""
+        """Find out whether anybody listens on the deliver subject: a wildcard that matches it does not count."""
         self.interest_changed = False
         group = self.config.deliver_group.encode()
         was, self.bound = self.bound, False
         for subscription in self.account.subs.match(self.deliver_subject):
-            if subscription.queue == group:
+            if subscription.subject == self.deliver_subject and subscription.queue == group:
                 self.bound = True
         if was and not self.bound:
             self.unbound_at = self.turn.now
@@ -358,6 +349,8 @@ cdef class Consumer(ConsumerCore):
         self.dirty = False
         if self.closed:
             return
+        if self.replies_len or self.advisories:
+            self.settle_turn()
         if self.interest_changed:
             self.check_interest()
         orders, self.orders = self.orders, []
@@ -373,7 +366,7 @@ cdef class Consumer(ConsumerCore):
     def caught_up(self) -> None:
         """No more messages: end the requests that do not wait, and ask to be woken for the others."""
         if self.waiting is not None and self.waiting.no_wait:
-            self.end_no_wait()
+            self.sweep_waiting(True)
         if not self.waits and self.wait is not None and self.has_demand():
             self.waits = True
             self.wait()
@@ -383,17 +376,25 @@ cdef class Consumer(ConsumerCore):
         cdef size_t i
         if self.file is not None and not self.write_state():
             self.replies_len = 0
+        self.tell(("nak",))
         self.send_replies()
+        self.tell(())
         if self.n_settling:
             self.settled.extend([self.settling[i] for i in range(self.n_settling)])
             self.n_settling = 0
             if self.settle is not None:
                 self.settle()
-        advisories, self.advisories = self.advisories, []
-        for kind, fields in advisories:
-            self.events.send(kind, self.turn.now, **fields)
         if not self.closed:
             self.arm_timer()
+
+    def tell(self, tuple kinds) -> None:
+        """Publish the events of `kinds`, of all kinds when there are none."""
+        if not self.advisories:
+            return
+        events = [event for event in self.advisories if not kinds or event[0] in kinds]
+        self.advisories = [event for event in self.advisories if kinds and event[0] not in kinds]
+        for kind, fields in events:
+            self.events.send(kind, self.turn.now, **fields)
 
     def write_state(self) -> bool:
         """Keep what changed; False: it could not be written."""
@@ -455,8 +456,7 @@ cdef class Consumer(ConsumerCore):
             self.spend_expired()
         if self.waiting is not None:
             if self.waiting.wake_at and self.waiting.wake_at <= now:
-                self.sweep_waiting()
-                self.end_no_wait()
+                self.sweep_waiting(True)
         elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
@@ -512,6 +512,7 @@ cdef class Consumer(ConsumerCore):
         cdef Entry* e = &self.pending.entries[i]
         seq, cseq, count = e.seq, e.cseq, e.count
         self.settle_entry(i)
+        self.acked_at = self.turn.now
         self.changes.acked(seq)
         self.note_terminated(seq, cseq, count, reason)
 
@@ -542,6 +543,7 @@ cdef class Consumer(ConsumerCore):
             newer = self.pending.entries[i].newer
             if self.store.get(self.pending.entries[i].seq) is None:
                 self.pending.remove(i)
+                self.acked_at = self.turn.now
             i = newer
         self.spent = {seq: count for seq, count in self.spent.items() if seq >= first_seq}
         self.n_spent = <uint32_t> len(self.spent)

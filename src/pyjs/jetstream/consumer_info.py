@@ -26,7 +26,9 @@ def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict
         "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at),
         "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at),
         "num_ack_pending": consumer.pending.count,
-        "num_redelivered": 0 if config.max_deliver == 1 else consumer.pending.redelivered + len(consumer.spent),
+        "num_redelivered": 0
+        if config.max_deliver == 1
+        else consumer.pending.redelivered + len(consumer.spent),
         "num_waiting": 0 if consumer.waiting is None else consumer.waiting.count,
         "num_pending": consumer.num_pending(),
     }

@@ -1,6 +1,6 @@
 """The state of a consumer on disk: a snapshot, and behind it what changed turn by turn.
 
-A snapshot is a msgpack map (see `Consumer.dump_state`) with a version; a delta is what consumer_log.pyx writes.
+A snapshot is a JSON object (see `Consumer.dump_state`) with a version; a delta is what consumer_log.pyx writes.
 Replaying a delta repeats what happened, with the same code. Whoever keeps the bytes (a `StateFile`) guards them
 with checksums and cuts a torn end; what is lost so is at most the last turn, whose messages are delivered again.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgpack
+import orjson
 
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.jetstream.consumer_log import decode
@@ -65,7 +65,7 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.take()
     consumer.changes.lost = False
     assert consumer.file is not None
-    consumer.file.snapshot(msgpack.packb({"version": VERSION, **consumer.dump_state()}))
+    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
 
 
 def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> None:
@@ -75,14 +75,14 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> Non
         BadState: the bytes are not a state of this version.
     """
     try:
-        state: dict[str, Any] = msgpack.unpackb(snapshot, strict_map_key=False)
+        state: dict[str, Any] = orjson.loads(snapshot)
         if state.pop("version") != VERSION:
             raise BadState("the consumer state was written by a newer version: use that one")
         consumer.load_state(state)
         for delta in deltas:
             for change in decode(delta):
                 _replay(consumer, change)
-    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
     consumer.clamp()
 
@@ -99,9 +99,7 @@ def _replay(consumer: Consumer, change: tuple[int, ...]) -> None:
         consumer.replay_redelivered(*numbers)
     elif kind == 5:
         consumer.pending.in_progress(*numbers)
-    elif kind == 6:
-        consumer.pending.nak(*numbers)
-    elif kind == 7:
+    elif kind in (6, 7):
         consumer.pending.nak(*numbers)
     else:
         consumer.replay_spent(*numbers)

@@ -25,7 +25,8 @@ from pyjs.jetstream.consumer_start import select_start
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream, StreamConsumer
+    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.stream_consumer import StreamConsumer
 
 NAME_LENGTH = 8  # digits of a name that the server makes up
 
@@ -66,8 +67,6 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     js.files.remove_consumer(stream.name, consumer.name)
-    if isinstance(consumer, Consumer) and not consumer.config.direct:
-        consumer.events.send("deleted", stream.turn.now, action="delete")
 
 
 def recover(js: JetStream, stream: Stream) -> None:

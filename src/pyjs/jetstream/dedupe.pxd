@@ -20,6 +20,7 @@ cdef class Dedupe:
 
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: new or forgotten
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
+    cdef void forget_from(self, uint64_t seq) noexcept nogil            # they were not kept after all
     cdef void forget_before(self, int64_t horizon) noexcept nogil
     cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil

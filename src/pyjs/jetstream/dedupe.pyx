@@ -74,6 +74,17 @@ cdef class Dedupe:
             self.keys_used -= dead
             self.keys_base += dead
 
+    cdef void forget_from(self, uint64_t seq) noexcept nogil:
+        cdef SeenId* entry
+        while self.oldest != self.newest:
+            entry = &self.ring[(self.newest - 1) & self.ring_mask]
+            if entry.seq < seq:
+                break
+            self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base),
+                                            entry.key_len))
+            self.keys_used -= entry.key_len
+            self.newest -= 1
+
     cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil:
         """Position of the id's slot, or of the free slot where it would go."""
         cdef uint64_t at = (h >> 7) & self.slots_mask        # bit 0 of every hash is set
@@ -152,6 +163,10 @@ cdef class Dedupe:
         """Remember `msg_id`, which is not known yet; times must not go backwards."""
         if self.remember(msg_id, len(msg_id), seq, at_ns) != 0:
             raise MemoryError
+
+    def forget(self, uint64_t from_seq) -> None:
+        """Forget the ids of sequences from `from_seq` on."""
+        self.forget_from(from_seq)
 
     def expire(self, int64_t now_ns) -> None:
         """Forget what is older than the window."""

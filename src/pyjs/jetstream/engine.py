@@ -22,8 +22,10 @@ from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.persist import AccountFiles
+from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.usage import Usage
+from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.subjects.sublist import Subscription
@@ -208,7 +210,9 @@ class JetStream:
         usage, server_usage = self.usage[config.storage], self.shared.usage[config.storage]
         head = _ack_head(config.name, self.options.domain)
         expiry = Expiry(self.shared.timers)
-        stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry)
+        probe = StoreProbe(store, self.shared.timers) if isinstance(store, FileStore) else None
+        stream = Stream(self.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
+        stream.sync_always = self.options.sync_always and config.storage == FILE
         self.streams[config.name] = stream
         self._reserve(config, 1)
         self._subscribe(stream, config.subjects)

@@ -25,6 +25,8 @@ cdef class Stream(Sink):
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
+    cdef object probe                       # store_probe.StoreProbe, None: no file store
+    cdef uint64_t kept_seq                  # everything up to here is in the file
 
     # copies of the configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
@@ -45,6 +47,10 @@ cdef class Stream(Sink):
     cdef bint purged                        # consumers are to be told
     cdef uint64_t staged_bytes              # appended since the last commit
     cdef Answers answers
+    cdef Answers held                       # answers of the batch that is being synced; only when sync_always
+    cdef public bint sync_always            # PubAcks leave after the sync, not after the write
+    cdef bint unsynced                      # in Turn.unsynced
+    cdef object sync_job                    # the store's SyncJob on its way, None: none is
     cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut
     cdef uint32_t last_id_len
 
@@ -52,6 +58,7 @@ cdef class Stream(Sink):
     cdef void ingest_without_status(self, Msg* m) noexcept
     cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
     cdef arm_expiry(self)
+    cdef commit_failed(self)
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint raises_ttl(self, Msg* m) noexcept
@@ -75,6 +82,7 @@ cdef class Stream(Sink):
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
     cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
     cdef tell_consumers(self)
+    cdef ask_for_sync(self)
     cdef add_interest(self, consumer)
     cdef drop_interest(self, str name)
     cdef bint needed(self, uint64_t seq) except *

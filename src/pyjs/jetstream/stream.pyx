@@ -49,7 +49,7 @@ cdef class Stream(Sink):
     """One stream of one account."""
 
     def __init__(self, Account account, config, StreamStore store, int64_t created_ns,
-                 Usage account_usage, Usage server_usage, bytes ack_head, expiry):
+                 Usage account_usage, Usage server_usage, bytes ack_head, expiry, probe=None):
         self.account = account
         self.turn = account.turn
         self.name = config.name
@@ -61,13 +61,15 @@ cdef class Stream(Sink):
         self.account_usage = account_usage
         self.server_usage = server_usage
         self.answers = Answers(ack_head)
+        self.held = Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.dedupe = Dedupe(config.duplicate_window_ns)
         self.interest = Sublist()
         self.consumers = {}
         self.waiting = []
-        self.woken_seq = store.last_seq
+        self.woken_seq = self.kept_seq = store.last_seq
+        self.probe = probe
         self.configure(config)
         self.count_bytes()
 
@@ -359,20 +361,68 @@ cdef class Stream(Sink):
 
     def commit(self) -> None:
         """Make durable what was taken, then answer, tell consumers what is gone, and wake those that wait."""
-        cdef bytes failure
         self.dirty = False
         self.staged_bytes = 0
         if not self.closed:
             self.evict_oldest()
         if self.store.commit() != 0:
-            failure = failure_body(self.name, store_error(self.store.error))
-            self.answers.send(self.account, failure, len(failure))
+            self.commit_failed()
             return
-        self.answers.send(self.account, NULL, 0)
+        self.kept_seq = self.store.last_seq
+        if not self.sync_always:
+            self.answers.send(self.account, 0, NULL, 0)
+        self.ask_for_sync()
         self.count_bytes()
         if self.max_age_ns or self.allow_ttl:
             self.arm_expiry()
         self.tell_consumers()
+
+    cdef ask_for_sync(self):
+        """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
+        if self.unsynced or not (self.store.dirty or self.answers.used):
+            return
+        self.unsynced = True
+        self.turn.unsynced.append(self)
+
+    def begin_sync(self):
+        """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
+
+        Its result goes to finish_sync. The answers of the batch leave then, when sync_always; those of what is
+        committed meanwhile wait for the next job.
+        """
+        self.unsynced = False
+        if self.sync_job is not None:
+            return None
+        self.sync_job = self.store.begin_sync()
+        if self.sync_job is None:
+            self.answers.send(self.account, 0, NULL, 0)
+        elif self.sync_always:
+            self.answers, self.held = self.held, self.answers
+        return self.sync_job
+
+    def finish_sync(self, error) -> None:
+        """Take the result of the job: release the answers that waited for it, or refuse them all."""
+        cdef bytes failure
+        job, self.sync_job = self.sync_job, None
+        self.store.finish_sync(job, error)
+        if error is not None and self.sync_always:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.held.send(self.account, 0, failure, len(failure))
+            self.answers.send(self.account, 0, failure, len(failure))
+            return
+        self.held.send(self.account, 0, NULL, 0)
+        if not self.closed:
+            self.ask_for_sync()
+
+    cdef commit_failed(self):
+        """Tell publishers that nothing of this batch is kept; their ids are free again."""
+        cdef bytes failure = failure_body(self.name, store_error(self.store.error))
+        self.dedupe.forget_from(self.kept_seq + 1)
+        self.last_id_len = 0
+        self.answers.send(self.account, self.kept_seq + 1, failure, len(failure))
+        self.count_bytes()
+        if self.probe is not None:
+            self.probe.failed(self.turn.now)
 
     cdef void evict_oldest(self) noexcept nogil:
         while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
@@ -580,10 +630,14 @@ cdef class Stream(Sink):
 
     def close(self) -> None:
         """Answer what is kept, then take nothing more; the store is the caller's to close."""
+        self.commit()
         self.closed = True
         self.expiry.cancel()
-        if self.store.commit() == 0:
-            self.answers.send(self.account, NULL, 0)
+        if self.sync_always:
+            self.store.sync_now()
+        self.answers.send(self.account, 0, NULL, 0)
+        if self.probe is not None:
+            self.probe.cancel()
         self.account_usage.used -= self.counted_bytes
         self.server_usage.used -= self.counted_bytes
         self.counted_bytes = 0

@@ -19,8 +19,8 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef class WaitingQueue:
     """A bounded queue of pull requests."""
 
-    def __cinit__(self, int64_t max):
-        self.max = max
+    def __cinit__(self, int64_t limit):
+        self.max = limit
 
     def __dealloc__(self):
         while self.head != NULL:

@@ -6,10 +6,11 @@ Source: monitoring section of nats.docs; paging, field order and what is left ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config import FILE, MEMORY
+from pyjs.jetstream.consumer_info import consumer_info
 from pyjs.jetstream.stream_info import stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
@@ -17,7 +18,8 @@ from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream, StreamConsumer
+    from pyjs.jetstream.consumer import Consumer
+    from pyjs.jetstream.stream import Stream
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
@@ -209,10 +211,14 @@ def _stream_detail(monitored: Monitored, stream: Stream, options: JszOptions) ->
     detail["state"] = stream_state(stream)
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = [
-            _consumer_detail(consumer, options) for consumer in stream.consumers.values()
+            _consumer_detail(cast("Consumer", consumer), options, monitored.node.clock.now_ns())
+            for consumer in stream.consumers.values()
         ]
     return detail
 
 
-def _consumer_detail(consumer: StreamConsumer, options: JszOptions) -> JsonDict:
-    return {}
+def _consumer_detail(consumer: Consumer, options: JszOptions, now_ns: int) -> JsonDict:
+    detail = consumer_info(consumer, now_ns, listed=True)
+    if not options.config:
+        del detail["config"]
+    return detail

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from pyjs.monitor.router import Router
     from pyjs.monitor.state import Monitored
     from pyjs.server.http import HttpConnection
+    from pyjs.server.io_thread import IoThread
     from pyjs.server.lame_duck import LameDuck
+    from pyjs.server.syncer import Syncer
 
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
 WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its PONG
@@ -60,7 +62,10 @@ class Server:
         self._client_listener: Listener | None = None
         self._http_listener: Listener | None = None
         self._router: Router | None = None
+        self._io_thread: IoThread | None = None
+        self._syncer: Syncer | None = None
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
+        self._entering: asyncio.Task[None] | None = None  # on the way into lame duck mode
         self._stop_requested: asyncio.Future[None] | None = None
         self._running = False
 
@@ -178,6 +183,7 @@ class Server:
             files.make_directory(self.node.options.jetstream.store_dir)
             announce_jetstream(self.log, self.options, self.node.options)
             self.node.start_jetstream()
+            self._start_syncing()
         except OSError as error:
             path = error.filename or self.node.options.jetstream.store_dir
             _fail(
@@ -186,6 +192,15 @@ class Server:
         except PyjsError as error:
             _fail(f"Can't start JetStream: {error}")
         self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
+
+    def _start_syncing(self) -> None:
+        from pyjs.server.io_thread import IoThread
+        from pyjs.server.syncer import Syncer
+
+        jetstream = self.options.jetstream
+        self._io_thread = IoThread(self.loop)
+        self._syncer = Syncer(self.driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always)
+        self.driver.after_turn = self._syncer.after_turn
 
     def _start_clients(self) -> None:
         options = self.options
@@ -313,22 +328,29 @@ class Server:
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
         self._close_client_listener()
-        self._stop_jetstream()
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
-        self._lame_duck.start()
+        self._entering = self.loop.create_task(self._enter_lame_duck(self._lame_duck))
+
+    async def _enter_lame_duck(self, lame_duck: LameDuck) -> None:
+        await self._stop_jetstream()
+        lame_duck.start()
 
     def _close_client_listener(self) -> None:
         if self._client_listener is not None:
             self._client_listener.close()
 
-    def _stop_jetstream(self) -> None:
-        if self.node.jetstream is None:
+    async def _stop_jetstream(self) -> None:
+        jetstream, self.node.jetstream = self.node.jetstream, None
+        if jetstream is None:
             return
         self.log.info("Initiating JetStream Shutdown...")
-        self.node.jetstream.stop()
-        self.node.jetstream = None
+        if self._syncer is not None:
+            await self._syncer.drain()
+        jetstream.stop()
+        if self._io_thread is not None:
+            self._io_thread.stop()
         self.log.info("JetStream Shutdown")
 
     async def stop(self) -> None:
@@ -349,7 +371,7 @@ class Server:
         if self._http_listener is not None:
             self._http_listener.close()
         self.driver.turn_now()
-        self._stop_jetstream()
+        await self._stop_jetstream()
         self.node.stop()
         self.driver.stop()
         for http_connection in list(self.http_connections):

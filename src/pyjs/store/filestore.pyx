@@ -32,6 +32,7 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
+from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -42,27 +43,6 @@ cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
 cdef uint64_t ERASED_BIT = <uint64_t> 1 << 63
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-class SyncJob:
-    """What has to reach the medium, made by begin_sync. Run it in any thread; it touches no store."""
-
-    def __init__(self, disk, fds, directory, mark) -> None:
-        self.disk = disk
-        self.fds = fds
-        self.directory = directory      # None: no names changed
-        self.mark = mark
-
-    def __call__(self):
-        """Sync files, then names; return the error of the first call that failed, None: all is safe."""
-        try:
-            for fd in self.fds:
-                self.disk.sync_file(fd)
-            if self.directory is not None:
-                self.disk.sync_dir(self.directory)
-        except OSError as error:
-            return error
-        return None
 
 
 cdef class FileStore(StreamStore):

@@ -131,6 +131,27 @@ cdef class StoredMessage:
         return f"StoredMessage({self.seq}, {self.ts}, {self.subject!r}, {self.headers!r}, {self.payload!r})"
 
 
+class SyncJob:
+    """What has to reach the medium, made by StreamStore.begin_sync. Run it in any thread; it touches no store."""
+
+    def __init__(self, disk, fds, directory, mark) -> None:
+        self.disk = disk
+        self.fds = fds
+        self.directory = directory      # None: no names changed
+        self.mark = mark
+
+    def __call__(self):
+        """Sync files, then names; return the error of the first call that failed, None: all is safe."""
+        try:
+            for fd in self.fds:
+                self.disk.sync_file(fd)
+            if self.directory is not None:
+                self.disk.sync_dir(self.directory)
+        except OSError as error:
+            return error
+        return None
+
+
 cdef class StreamStore:
     def __cinit__(self):
         subjects_init(&self.subject_table)
@@ -698,6 +719,21 @@ cdef class StreamStore:
             raise ValueError(f"the store holds {self.msgs} messages: its sequences are settled")
         if seq > self.last_seq:
             self.drop_all(seq)
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something was written that is not synced yet; a store without files has nothing to sync."""
+        return False
+
+    def begin_sync(self):
+        """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way."""
+        return None
+
+    def finish_sync(self, job, error) -> None:
+        """Take the result of a SyncJob."""
+
+    def sync_now(self) -> None:
+        """Sync in this thread."""
 
     def close(self) -> None:
         """Write what is left and give everything back; the store is not used again."""

@@ -67,7 +67,11 @@ class ReferenceStore:
     @property
     def bytes(self) -> int:
         return sum(
-            self.overhead + len(subject) + len(headers) + len(payload) + (self.header_overhead if headers else 0)
+            self.overhead
+            + len(subject)
+            + len(headers)
+            + len(payload)
+            + (self.header_overhead if headers else 0)
             for subject, headers, payload, _ in self.messages.values()
         )
 

@@ -36,7 +36,9 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> StreamStore:
         return MemStore()
 
-    @rule(subject=SUBJECTS, headers=st.sampled_from([b"", b"NATS/1.0\r\n\r\n"]), payload=st.binary(max_size=300))
+    @rule(
+        subject=SUBJECTS, headers=st.sampled_from([b"", b"NATS/1.0\r\n\r\n"]), payload=st.binary(max_size=300)
+    )
     def append(self, subject: bytes, headers: bytes, payload: bytes) -> None:
         self.now += 10
         expected = self.model.store(subject, headers, payload, self.now)

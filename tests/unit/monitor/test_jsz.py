@@ -1,0 +1,154 @@
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tests.support.node import Client, options_with_store
+from tests.unit.monitor.conftest import Site
+
+from pyjs.config.options import AccountJetStreamOptions, AccountOptions, UserOptions
+
+UNLIMITED = 18446744073709551615
+
+
+def api(client: Client, endpoint: str, **body: Any) -> dict[str, Any]:
+    """Call $JS.API.<endpoint> and return the answer."""
+    answer = client.request(f"$JS.API.{endpoint}".encode(), orjson.dumps(body) if body else b"")
+    loaded: dict[str, Any] = orjson.loads(answer.payload)
+    return loaded
+
+
+@pytest.fixture
+def js(tmp_path: Path) -> Site:
+    site = Site(options_with_store(tmp_path))
+    site.node.start_jetstream()
+    return site
+
+
+def test_without_jetstream_everything_is_zero(site: Site) -> None:
+    answer = site.json("/jsz?consumers=1")
+
+    assert answer["disabled"] is True
+    assert answer["config"] == {"max_memory": 0, "max_storage": 0}
+    assert (answer["api"]["level"], answer["total"]) == (0, 0)
+
+
+def test_the_totals_are_the_engines_own(js: Site) -> None:
+    client = js.client()
+    idle = js.json("/jsz")
+    api(client, "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory", max_bytes=1000)
+    api(client, "STREAM.CREATE.F", name="F", subjects=["f.>"], storage="file", max_bytes=2000)
+    api(client, "STREAM.INFO.NOPE")
+    for subject in ("m.1", "m.2", "f.1"):
+        client.send(f"PUB {subject} 5\r\nhello\r\n".encode())
+
+    busy = js.json("/jsz")
+
+    memory = js.node.jetstream.accounts["$G"].streams["M"].store.bytes
+    storage = js.node.jetstream.accounts["$G"].streams["F"].store.bytes
+    assert (idle["memory"], idle["storage"], idle["api"]["total"], idle["streams"]) == (0, 0, 0, 0)
+    assert (busy["memory"], busy["storage"]) == (memory, storage)
+    assert (busy["reserved_memory"], busy["reserved_storage"]) == (1000, 2000)
+    assert busy["api"] == {"level": 5, "total": 3, "errors": 1}
+    assert (busy["streams"], busy["messages"], busy["bytes"]) == (2, 3, memory + storage)
+    assert (busy["accounts"], busy["ha_assets"], busy["total"]) == (1, 0, 1)
+
+
+def test_requests_under_way_are_counted(js: Site) -> None:
+    js.node.jetstream.shared.api_inflight = 2
+
+    assert js.json("/jsz")["api"]["inflight"] == 2
+
+
+def test_details_are_shown_on_demand(js: Site) -> None:
+    client = js.client()
+    api(client, "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory")
+    client.send(b"PUB m.1 5\r\nhello\r\n")
+
+    (account,) = js.json("/jsz?accounts=1")["account_details"]
+    (stream,) = js.json("/jsz?streams=1")["account_details"][0]["stream_detail"]
+    (configured,) = js.json("/jsz?streams=1&config=1")["account_details"][0]["stream_detail"]
+
+    assert (account["name"], account["reserved_memory"], account["api"]["level"]) == ("$G", UNLIMITED, 0)
+    assert "stream_detail" not in account
+    assert list(stream) == ["name", "created", "cluster", "state"]
+    assert stream["cluster"] == {"leader": js.node.server_name}
+    assert stream["state"]["messages"] == 1
+    assert configured["config"]["subjects"] == ["m.>"]
+    assert "account_details" not in js.json("/jsz")
+
+
+def test_raft_counts_what_this_server_leads(js: Site) -> None:
+    api(js.client(), "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory")
+
+    assert js.json("/jsz?raft=1")["streams_leader"] == 1
+    assert "streams_leader" not in js.json("/jsz")
+
+
+def test_accounts_are_chosen_and_paged(tmp_path: Path) -> None:
+    options = options_with_store(tmp_path)
+    for name in ("A", "B", "C"):
+        options.accounts[name] = AccountOptions(
+            name=name,
+            users=(UserOptions(name, "pw", account=name),),
+            jetstream=AccountJetStreamOptions(max_memory=7),
+        )
+    site = Site(options)
+    site.node.start_jetstream()
+
+    page = site.json("/jsz?accounts=1&offset=1&limit=1")
+
+    assert [account["name"] for account in page["account_details"]] == ["B"]
+    assert page["total"] == 3
+    assert [account["name"] for account in site.json("/jsz?acc=C")["account_details"]] == ["C"]
+    assert site.json("/jsz?acc=C")["account_details"][0]["reserved_memory"] == 7
+    for query in ("acc=NOPE", "accounts=1&offset=3"):
+        assert "account_details" not in site.json(f"/jsz?{query}")
+
+
+def test_options_in_effect_are_shown(tmp_path: Path) -> None:
+    options = options_with_store(tmp_path)
+    jetstream = options.jetstream
+    jetstream.max_memory, jetstream.max_storage, jetstream.domain, jetstream.unique_tag = 1, 2, "hub", "az:"
+    jetstream.sync_always, jetstream.strict = True, False
+    jetstream.limits.max_ack_pending, jetstream.limits.max_request_batch = 3, 4
+    jetstream.limits.duplicate_window_ns, jetstream.limits.default_max_consumers = 5, -1
+    site = Site(options)
+    site.node.start_jetstream()
+
+    answer = site.json("/jsz")
+
+    assert answer["config"] == {
+        "max_memory": 1, "max_storage": 2, "store_dir": str(tmp_path), "sync_interval": 1_000_000_000,
+        "sync_always": True, "domain": "hub", "unique_tag": "az:",
+    }  # fmt: skip
+    assert answer["limits"] == {
+        "max_request_batch": 4, "max_ack_pending": 3, "max_duplicate_window": 5, "default_max_consumers": -1,
+    }  # fmt: skip
+    assert site.json("/varz")["jetstream"]["config"] == answer["config"]
+    assert site.json("/varz")["jetstream"]["limits"] == answer["limits"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["accounts", "streams", "consumers", "direct-consumers", "config", "leader-only", "raft", "stream-leader-only"],
+)
+def test_every_switch_is_a_boolean(site: Site, name: str) -> None:
+    assert site.refused(f"/jsz?{name}=zz").startswith(f"Error decoding boolean for '{name}': ")
+
+
+def test_health_names_a_missing_account_stream_or_consumer(js: Site) -> None:
+    api(js.client(), "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory")
+
+    assert js.json("/healthz?account=$G&stream=M") == {"status": "ok"}
+    assert js.json("/healthz?js-enabled-only=1&account=NOPE") == {"status": "ok"}
+    assert js.json("/healthz?account=NOPE", 404)["error"] == 'JetStream account "NOPE" not found'
+    missing = 'JetStream stream "X" not found on account "$G"'
+    assert js.json("/healthz?account=$G&stream=X", 404) == {"status": "unavailable", "error": missing}
+    detail = js.json("/healthz?account=$G&stream=M&consumer=C&details=1", 404)["errors"][0]
+    assert (detail["type"], detail["account"], detail["stream"], detail["consumer"]) == (
+        "CONSUMER",
+        "$G",
+        "M",
+        "C",
+    )
