@@ -35,7 +35,9 @@ Path_ = tuple[str | int, ...]
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every value of a recording with its path, containers included."""
+    """Yield every value of a recording with its path, containers included; the player's own `run` is left out."""
+    if path[:1] == ("runs",) or path[-1:] == ("run",):
+        return
     yield path, value
     if isinstance(value, dict):
         for key, inner in value.items():

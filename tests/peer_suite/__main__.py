@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from tests.peer_suite import natsc, natspy
 from tests.peer_suite.results import Report, Results, broken, failures, table
-from tests.peer_suite.shim import Place, alone, can_have_own_network, place
+from tests.peer_suite.shim import Place, alone, can_have_own_network, end_all, place
 
 SUITES = {natspy.NAME: natspy.run, natsc.NAME: natsc.run}
 
@@ -28,6 +29,8 @@ SUITES = {natspy.NAME: natspy.run, natsc.NAME: natsc.run}
 def main() -> int:
     """Run what was asked for; return the exit code."""
     options = _options()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     checkouts = {natspy.NAME: options.nats_py, natsc.NAME: options.nats_c}
     given = {suite: path.resolve() for suite, path in checkouts.items() if path}
     if not given:
@@ -54,6 +57,11 @@ def main() -> int:
             for suite, at, run in runs:
                 report[suite][at.name] = run.result()
     return _tell(report, options.json)
+
+
+def _end(number: int, _frame: object) -> None:
+    end_all()
+    os._exit(128 + number)  # the pool's threads would start the next test
 
 
 def _options() -> argparse.Namespace:

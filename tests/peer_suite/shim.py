@@ -23,6 +23,9 @@ LOCK = Path(tempfile.gettempdir()) / "pyjs-peer-suite.lock"
 HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
+_running: set[subprocess.Popen[bytes]] = set()  # suites and tests under way, of all threads
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a suite runs: its environment and the words before its command."""
@@ -43,10 +46,12 @@ class Place:
                 stderr=output,
                 start_new_session=True,
             )
+            _running.add(process)
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 code = -9
+            _running.discard(process)
             _end_session(process)
             output.seek(0)
             return code, output.read().decode("utf-8", "replace")
@@ -83,6 +88,12 @@ def can_have_own_network() -> bool:
     if unshare is None or shutil.which("ip") is None:
         return False
     return subprocess.run([unshare, "-nm", "true"], capture_output=True, check=False).returncode == 0
+
+
+def end_all() -> None:
+    """Kill every suite that is still running, with the servers it started."""
+    for process in tuple(_running):
+        _end_session(process)
 
 
 def _network_prefix(directory: Path) -> tuple[str, ...]:

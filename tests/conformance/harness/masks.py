@@ -69,14 +69,19 @@ class Masker:
     def __init__(self, script_text: str) -> None:
         self._script_words = frozenset(re.findall(r"[A-Za-z0-9_-]+", script_text))
         self._numbers: dict[str, dict[Any, int]] = {}
+        self._run = 1  # which start of the server is being masked: client ids begin again with each
 
     def recording(self, recording: dict[str, Any]) -> dict[str, Any]:
         """Return a masked copy of a recording."""
-        connections = sorted(recording["connections"].items())
-        return {
-            "connections": {name: [self._frame(frame) for frame in frames] for name, frames in connections},
-            "http": [self._value("", answer) for answer in recording["http"]],
-        }
+        connections = {}
+        for name, frames in sorted(recording["connections"].items()):
+            self._run = recording["runs"][name]
+            connections[name] = [self._frame(frame) for frame in frames]
+        return {"connections": connections, "http": [self._answer(answer) for answer in recording["http"]]}
+
+    def _answer(self, answer: dict[str, Any]) -> Any:
+        self._run = answer["run"]
+        return self._value("", answer)
 
     def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
         return {key: self._frame_field(key, value) for key, value in frame.items()}
@@ -138,4 +143,5 @@ class Masker:
         if kind not in IDS:
             return f"<{kind}>"
         numbers = self._numbers.setdefault(kind, {})
-        return f"<{kind} {numbers.setdefault(value, len(numbers) + 1)}>"
+        key = (self._run, value) if kind == "client id" else value
+        return f"<{kind} {numbers.setdefault(key, len(numbers) + 1)}>"

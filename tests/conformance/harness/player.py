@@ -4,8 +4,8 @@ Single-threaded over non-blocking sockets. It waits for frames, never for time: 
 script put a PING behind everything sent and read up to its PONG; `wait` reads until the frames are there.
 A wait that ends by timeout is recorded as a frame of its own, since it is a result like any other.
 
-A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`)
-and `http` (answers in the order of the script).
+A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`),
+`http` (answers in the order of the script) and `runs` (connection -> how often the server had been started).
 """
 
 from __future__ import annotations
@@ -111,10 +111,11 @@ class Player:
     """The meaning of every statement."""
 
     def __init__(self, script: Script, server: ServerProcess) -> None:
-        self.recording: Recording = {"connections": {}, "http": []}
+        self.recording: Recording = {"connections": {}, "http": [], "runs": {}}
         self._script = script
         self._server = server
         self._conns: dict[str, Conn] = {}
+        self._runs = 1  # starts of the server
         self._selector = selectors.DefaultSelector()
         self._stalled: list[socket.socket] = []  # open and not read, until the end of the script
 
@@ -149,7 +150,9 @@ class Player:
         conn = Conn(name, self._server.port)
         connections = self.recording["connections"]
         count = sum(1 for key in connections if key.split("#")[0] == name)
-        connections[name if not count else f"{name}#{count + 1}"] = conn.frames
+        key = name if not count else f"{name}#{count + 1}"
+        connections[key] = conn.frames
+        self.recording["runs"][key] = self._runs
         self._conns[name] = conn
         self._selector.register(conn.socket, selectors.EVENT_READ, conn)
         self._wait_for(conn, 1, lambda frame: frame["op"] in ("INFO", "-ERR"), "INFO")
@@ -311,6 +314,7 @@ class Player:
             if not conn.closed:
                 self._closed(name, "")
         self._server.start()
+        self._runs += 1
 
     def _http(self, _conn: str, text: str) -> None:
         path, *words = text.split()
@@ -318,7 +322,7 @@ class Player:
         if words and words[0] == "shape" and "json" in answer:
             kept = frozenset(words[1].split(",")) if len(words) > 1 else frozenset()
             answer["json"] = shape(answer["json"], kept, "")
-        self.recording["http"].append(answer)
+        self.recording["http"].append(answer | {"run": self._runs})
 
     def _get(self, path: str) -> dict[str, Any]:
         client = http.client.HTTPConnection("127.0.0.1", self._server.http_port, timeout=WAIT_SECONDS)
