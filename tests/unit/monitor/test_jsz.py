@@ -131,7 +131,16 @@ def test_options_in_effect_are_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["accounts", "streams", "consumers", "direct-consumers", "config", "leader-only", "raft", "stream-leader-only"],
+    [
+        "accounts",
+        "streams",
+        "consumers",
+        "direct-consumers",
+        "config",
+        "leader-only",
+        "raft",
+        "stream-leader-only",
+    ],
 )
 def test_every_switch_is_a_boolean(site: Site, name: str) -> None:
     assert site.refused(f"/jsz?{name}=zz").startswith(f"Error decoding boolean for '{name}': ")
