@@ -33,7 +33,14 @@ DIRECTIVES = {
     "profile": False,
     "freethreading_compatible": False,
 }
-COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+COMPILE_ARGS = ["-O2", "-fno-strict-aliasing"]
+# What Cython's C is full of: nothing that a reader of the build could act on.
+COMPILE_ARGS += [
+    "-Wno-unused-function",
+    "-Wno-unreachable-code",
+    "-Wno-sign-compare",
+    "-Wno-maybe-uninitialized",
+]
 NO_COMPILER = """
 pyjs-server has compiled modules, and this C compiler could not compile a file that includes Python.h:
     {reason}

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-seconds: Counter[str] = Counter()
+seconds: dict[str, float] = {}
 counts: Counter[str] = Counter()
 
 
@@ -49,12 +49,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add the report's time to its group, the folder below tests/."""
     group = report.nodeid.partition("::")[0].split("/")[1]
-    seconds[group] += report.duration
+    seconds[group] = seconds.get(group, 0.0) + report.duration
     counts[group] += report.when == "call"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the seconds of each group, all workers together."""
     terminalreporter.section(f"seconds per group, python {sys.version.split()[0]}")
-    for group, total in seconds.most_common():
+    for group, total in sorted(seconds.items(), key=lambda item: -item[1]):
         terminalreporter.write_line(f"{group:14} {total:8.1f} s {counts[group]:6} tests")

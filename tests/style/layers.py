@@ -74,7 +74,8 @@ def violations(src: Path, package: str = "pyjs") -> list[str]:
             target = resolve(imported, name, modules)
             problems = _forbidden(room, target, package)
             found.extend(f"{where}:{imported.number}: {problem}" for problem in problems)
-            if target in modules and target != name and not imported.typing_only:
+            loads = imported.indent == 0  # neither for types only nor put off into a function
+            if target in modules and target != name and loads:
                 edges[name].add(target)
     return list(dict.fromkeys(found)) + [f"import cycle: {' -> '.join(cycle)}" for cycle in cycles(edges)]
 

@@ -25,8 +25,6 @@ GIL_BLOCK = re.compile(r"with\s+(?:no)?gil(?:\(.*\))?:$")
 IMPORT_FROM = re.compile(r"from\s+([\w.]+)\s+c?import\s+([\w\s,.*()]+)$")
 IMPORT = re.compile(r"c?import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*)$")
 
-TYPING = re.compile(r"if\s+(?:typing\.)?TYPE_CHECKING:$")
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -55,7 +53,6 @@ class Import:
     name: str  # imported from it, "" for a plain import
     number: int
     indent: int  # 0: at import time
-    typing_only: bool = False  # under `if TYPE_CHECKING:`
 
 
 class Source:
@@ -106,16 +103,11 @@ class Source:
     @cached_property
     def imports(self) -> list[Import]:
         """Every module named by an import or cimport, wherever it stands."""
-        found: list[Import] = []
-        typing_indent: int | None = None
-        for line in self.lines:
-            if typing_indent is not None and line.indent <= typing_indent:
-                typing_indent = None
-            if TYPING.match(line.text):
-                typing_indent = line.indent
-            place = (line.number, line.indent, typing_indent is not None)
-            found.extend(Import(module, name, *place) for module, name in _imported(line.text))
-        return found
+        return [
+            Import(module, name, line.number, line.indent)
+            for line in self.lines
+            for module, name in _imported(line.text)
+        ]
 
     def _function(self, at: int) -> Function:
         start = self.lines[at]

@@ -104,6 +104,14 @@ def test_a_room_without_a_place_is_seen(plant: Plant) -> None:
     ]
 
 
+def test_an_import_put_off_into_a_function_makes_no_cycle(plant: Plant) -> None:
+    src = plant(
+        {"store/a.py": "def f():\n    from pyjs.store import b", "store/b.pyx": "from pyjs.store.a import x"}
+    )
+
+    assert violations(src) == []
+
+
 def test_a_cycle_is_seen_even_inside_a_room(plant: Plant) -> None:
     src = plant({"store/a.py": "from pyjs.store import b", "store/b.pyx": "from pyjs.store.a import x"})
 

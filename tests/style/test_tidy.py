@@ -152,6 +152,10 @@ def test_places_of_one_machine_are_seen(tmp_path: Path, place: str) -> None:
     assert "one machine" in problems(tmp_path, "docs/a.md", f"see {place}\n")[0]
 
 
+def test_what_a_merge_left_behind_is_seen(tmp_path: Path) -> None:
+    assert "left of a merge" in problems(tmp_path, "docs/a.md", "<" * 7 + " HEAD\nA line.\n")[0]
+
+
 def test_numbers_of_tickets_are_seen(tmp_path: Path) -> None:
     assert "speaks of" in problems(tmp_path, "docs/a.md", "as iss" + "ue 12 says\n")[0]
 

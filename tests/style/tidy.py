@@ -39,6 +39,7 @@ MACHINE = re.compile(
     r"(?<![\w.])/(?:wo{}rk|ro{}ot|fa{}rm|ho{}me/\w+|Users/\w+)/"
     r"|/tmp/ba{}sh_jobs|pypi-{}more|\.li{}brary/".replace("{}", "")
 )
+CONFLICT = re.compile(r"^(<{7}|>{7}) \S")
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json".split()}
 TOP_LEVEL = {
@@ -51,7 +52,7 @@ Check = Callable[[str, Source], Iterator[str]]
 
 def violations(root: Path, files: list[Path]) -> list[str]:
     """Return what `files` below `root` do against the rules, one sentence each."""
-    found = []
+    found: list[str] = []
     for path in files:
         name = path.relative_to(root).as_posix()
         if path.suffix not in TEXT_SUFFIXES:
@@ -120,6 +121,8 @@ def _words(name: str, source: Source) -> Iterator[str]:
             yield f"line {number} says {match[0]}; what is missing is in the docs"
         if match := MACHINE.search(line):
             yield f"line {number} names a place on one machine: {match[0]}"
+        if CONFLICT.match(line):
+            yield f"line {number} is left of a merge"
         if match := TICKET.search(line):
             yield f"line {number} speaks of {match[0]}; say what it is about"
 

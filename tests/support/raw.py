@@ -65,7 +65,7 @@ class RawClient:
                 return body
         raise AssertionError("unreachable: frames() ends with an error")
 
-    def api(self, name: str, **body: Any) -> dict[str, Any]:
+    def api(self, name: str, /, **body: Any) -> dict[str, Any]:
         """Call $JS.API.<name> and return the answer, which must not be an error."""
         answer: dict[str, Any] = json.loads(
             self.request(b"$JS.API." + name.encode(), json.dumps(body).encode() if body else b"")

@@ -17,8 +17,8 @@ from pyjs.monitor.json_text import JsonDict
 from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.consumer import Consumer
+    from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
     from pyjs.monitor.state import Monitored
 

@@ -57,7 +57,7 @@ def _listen_at(host: str, port: int) -> socket.socket:
 
 
 def _bound(family: int, address: tuple[str, int]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that nagle is turned off
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and address[0] == "::":

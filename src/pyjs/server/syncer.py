@@ -49,6 +49,8 @@ class Syncer:
             job = stream.begin_sync()
             if job is not None:
                 self._submit(stream, job)
+            else:
+                self._driver.wake()  # answers that waited for nothing have been given
 
     async def drain(self) -> None:
         """Sync everything and wait until it is done; acknowledgements that waited have been given."""

@@ -1,0 +1,212 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pyjs.base.log import ListLog
+from pyjs.config.options import Options
+from pyjs.server.connection import BUFFER_HIGH
+from pyjs.server.server import Server, StartFailed
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n'
+Start = Callable[..., Awaitable[Server]]
+
+
+def quiet_options(**values: object) -> Options:
+    """Return options for a server on a free local port."""
+    options = Options(host="127.0.0.1", port=-1)
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    started: list[Server] = []
+
+    async def begin(**values: object) -> Server:
+        server = Server(quiet_options(**values), ListLog())
+        await server.start()
+        started.append(server)
+        return server
+
+    yield begin
+    for server in started:
+        await server.stop()
+
+
+class Peer:
+    """A client of a server in the same process."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def of(cls, server: Server) -> "Peer":
+        peer = cls(*await asyncio.open_connection("127.0.0.1", server.client_port))
+        peer.writer.write(CONNECT)
+        await peer.until(b"PONG\r\n")
+        return peer
+
+    async def until(self, end: bytes) -> bytes:
+        return await asyncio.wait_for(self.reader.readuntil(end), 10)
+
+    async def rest(self) -> bytes:
+        return await asyncio.wait_for(self.reader.read(), 10)
+
+
+async def test_messages_go_from_client_to_client(start: Start) -> None:
+    server = await start()
+    a, b = await Peer.of(server), await Peer.of(server)
+    a.writer.write(b"SUB foo 1\r\nPING\r\n")
+    await a.until(b"PONG\r\n")
+
+    b.writer.write(b"PUB foo 5\r\nhello\r\n")
+
+    assert await a.until(b"hello\r\n") == b"MSG foo 1 5\r\nhello\r\n"
+    a.writer.close()
+    b.writer.close()
+
+
+async def test_nagle_is_off(start: Start) -> None:
+    server = await start()
+    peer = await Peer.of(server)
+
+    (connection,) = server.connections
+
+    accepted = connection._transport.get_extra_info("socket")
+    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    peer.writer.close()
+
+
+async def test_what_came_before_the_end_of_input_is_answered(start: Start) -> None:
+    server = await start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
+
+    writer.write(b"CONNECT {}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n")
+    writer.write_eof()
+
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.endswith(b"+OK\r\n+OK\r\n+OK\r\nMSG foo 1 2\r\nhi\r\nPONG\r\n")
+    assert server.node.closed[0].closed_reason == "Client Closed"
+    writer.close()
+
+
+async def test_a_reset_connection_is_forgotten(start: Start) -> None:
+    server = await start()
+    peer = await Peer.of(server)
+    raw = peer.writer.get_extra_info("socket")
+
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.writer.transport.abort()
+    while server.connections:
+        await asyncio.sleep(0.001)
+
+    assert not server.node.sessions
+    assert len(server.node.closed) == 1
+
+
+async def test_a_reader_that_stops_makes_the_session_keep_its_output(start: Start) -> None:
+    server = await start()
+    slow, fast = await Peer.of(server), await Peer.of(server)
+    slow.writer.write(b"SUB foo 1\r\nPING\r\n")
+    await slow.until(b"PONG\r\n")
+    slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    session = next(iter(server.node.sessions.values()))
+    payload = b"x" * 100_000
+
+    sent = 0
+    while session.pending_size() < 4 * BUFFER_HIGH:
+        fast.writer.write(b"PUB foo 100000\r\n" + payload + b"\r\nPING\r\n")
+        await fast.until(b"PONG\r\n")
+        sent += 1
+    slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+    for _ in range(sent):
+        assert len(await asyncio.wait_for(slow.reader.readexactly(100_020), 10)) == 100_020
+    assert session.pending_size() == 0
+    slow.writer.close()
+    fast.writer.close()
+
+
+async def test_more_than_max_connections_are_refused(start: Start) -> None:
+    server = await start(max_connections=1)
+    peer = await Peer.of(server)
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
+
+    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"-ERR 'maximum connections exceeded'\r\n")
+    writer.close()
+    peer.writer.close()
+
+
+async def test_stopping_closes_every_connection(start: Start) -> None:
+    server = await start(http_port=-1)
+    peer = await Peer.of(server)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+
+    await server.stop()
+    await server.stop()
+
+    assert await peer.rest() == b""
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert server.node.closed[0].closed_reason == "Server Shutdown"
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.client_port)
+    writer.close()
+    peer.writer.close()
+
+
+async def test_two_servers_live_in_one_process(start: Start) -> None:
+    one, two = await start(), await start()
+    a, b = await Peer.of(one), await Peer.of(two)
+
+    assert one.client_port != two.client_port
+    assert one.client_url == f"nats://127.0.0.1:{one.client_port}"
+    assert one.monitor_port == 0
+    a.writer.close()
+    b.writer.close()
+
+
+async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = quiet_options(port=taken.getsockname()[1], http_port=-1)
+        server = Server(options, ListLog())
+
+        with pytest.raises(StartFailed, match="Error listening on port"):
+            await server.start()
+
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.monitor_port)
+
+
+async def test_an_exception_on_the_loop_is_logged(start: Start) -> None:
+    server = await start()
+
+    def broken() -> None:
+        raise ZeroDivisionError("planned")
+
+    asyncio.get_running_loop().call_soon(broken)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert isinstance(server.log, ListLog)
+    (text,) = [text for level, text in server.log.lines if level == "ERR"]
+    assert "ZeroDivisionError: planned" in text
+
+
+async def test_traced_protocol_is_in_the_log(start: Start) -> None:
+    server = await start()
+    server.log.trace_on = True
+    peer = await Peer.of(server)
+    assert isinstance(server.log, ListLog)
+
+    texts = [text.partition(" - cid:5 - ")[2] for level, text in server.log.lines if level == "TRC"]
+
+    assert texts[0].startswith("<<- [CONNECT {")
+    assert "<<- [PING]" in texts
+    assert "->> [PONG]" in texts
+    peer.writer.close()

@@ -1,0 +1,181 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.node import NodeFixture
+
+from pyjs.base.disk import OsDisk
+from pyjs.jetstream.config import FILE, StreamConfig
+from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.usage import Usage
+from pyjs.server.driver import Driver
+from pyjs.server.io_thread import IoThread
+from pyjs.server.syncer import Syncer
+from pyjs.store.filestore import FileStore
+
+S = 1_000_000_000
+
+
+class GatedDisk(OsDisk):
+    """Syncs files only while the gate is open; fails when told to."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failure: OSError | None = None
+        self.syncs = 0
+
+    def sync_file(self, fd: int) -> None:
+        assert self.gate.wait(10)
+        self.syncs += 1
+        if self.failure is not None:
+            raise self.failure
+        super().sync_file(fd)
+
+
+class Site:
+    """A file stream in a node that is driven by this loop."""
+
+    def __init__(self, directory: Path, always: bool, interval_ns: int = 3600 * S) -> None:
+        loop = asyncio.get_running_loop()
+        self.disk = GatedDisk()
+        self.fixture = NodeFixture()
+        node = self.fixture.node
+        self.driver = Driver(loop, node)
+        self.io_thread = IoThread(loop)
+        self.syncer = Syncer(self.driver, self.io_thread, interval_ns, always)
+        self.driver.after_turn = self.syncer.after_turn
+        self.store = FileStore(self.disk, str(directory / "S"), node.log)
+        config = StreamConfig(name="S", subjects=("s.>",), storage=FILE)
+        head = b'{"stream":"S","seq":'
+        account = node.accounts["$G"]
+        self.stream = Stream(account, config, self.store, S, Usage(), Usage(), head, Expiry(node.timers))
+        self.stream.sync_always = always
+        account.subscribe(b"s.>", self.stream)
+        self.client = self.fixture.client()
+        self.client.send(b"SUB ack 1\r\n")
+        self.client.take()
+
+    def publish(self, count: int = 1) -> None:
+        self.client.session.receive_data(b"PUB s.1 ack 2\r\nhi\r\n" * count)
+        self.driver.turn_now()
+
+    def acks(self) -> list[bytes]:
+        return self.client.payloads()
+
+    async def settle(self) -> None:
+        """Wait until the thread has nothing to do and its results have been seen."""
+        self.driver.turn_now()
+        while self.io_thread.pending:
+            await asyncio.sleep(0.001)
+            self.driver.turn_now()
+        self.driver.turn_now()
+
+    def close(self) -> None:
+        self.disk.gate.set()
+        self.io_thread.stop()
+        self.driver.stop()
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Site]]:
+    sites: list[Site] = []
+    yield sites
+    for site in sites:
+        site.close()
+
+
+async def test_an_ack_leaves_after_the_sync(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    site.disk.gate.clear()
+
+    site.publish()
+
+    assert site.acks() == []
+    assert site.stream.store.msgs == 1
+    site.disk.gate.set()
+    await site.settle()
+    assert site.acks() == [b'{"stream":"S","seq":1}']
+    assert site.store.synced_mark == site.store.written_mark
+
+
+async def test_what_comes_during_a_sync_shares_the_next_one(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    await site.settle()
+    before = site.disk.syncs
+    site.disk.gate.clear()
+    site.publish()
+
+    for _ in range(50):
+        site.publish(10)
+    site.disk.gate.set()
+    await site.settle()
+
+    acks = site.acks()
+    assert [ack for ack in acks if b"error" in ack] == []
+    assert acks[-1] == b'{"stream":"S","seq":501}'
+    assert len(acks) == 501
+    assert site.disk.syncs - before == 2
+
+
+async def test_a_failed_sync_refuses_what_waited_for_it(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    site.disk.failure = OSError(5, "Input/output error")
+
+    site.publish(2)
+    await site.settle()
+
+    acks = site.acks()
+    assert len(acks) == 2
+    assert all(b'"error"' in ack for ack in acks)
+    site.publish()
+    assert b'"error"' in site.acks()[0]
+
+
+async def test_without_always_acks_leave_at_once_and_the_sync_follows(
+    tmp_path: Path, opened: list[Site]
+) -> None:
+    site = Site(tmp_path, always=False, interval_ns=S // 100)
+    opened.append(site)
+
+    site.publish()
+
+    assert site.acks() == [b'{"stream":"S","seq":1}']
+    assert site.store.dirty
+    while site.store.dirty:
+        await asyncio.sleep(0.001)
+    assert site.store.synced_mark == site.store.written_mark
+
+
+async def test_draining_syncs_everything_now(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    site.publish(3)
+
+    await site.syncer.drain()
+
+    assert not site.store.dirty
+    assert len(site.acks()) == 3
+
+
+async def test_a_refusal_does_not_wait_for_a_sync_that_is_not_needed(
+    tmp_path: Path, opened: list[Site]
+) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    site.publish()
+    await site.settle()
+    site.acks()
+
+    message = b"NATS/1.0\r\nNats-Expected-Stream: OTHER\r\n\r\n"
+    size = len(message)
+    site.client.session.receive_data(b"HPUB s.1 ack %d %d\r\n%b\r\n" % (size, size, message))
+    await site.settle()
+
+    assert b'"error"' in site.acks()[0]
