@@ -9,7 +9,7 @@ Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenario
 benchmarks/, core publish, 1-1, 1-10. Over 400 lines because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
