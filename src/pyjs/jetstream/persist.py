@@ -186,7 +186,9 @@ class AccountFiles:
 
     def _set_aside(self, directory: str, what: str, error: Exception) -> None:
         aside = set_aside(self._disk, directory)
-        self._log.error(f"  {what.capitalize()} in {directory} cannot be read and is set aside as {aside}: {error}")
+        self._log.error(
+            f"  {what.capitalize()} in {directory} cannot be read and is set aside as {aside}: {error}"
+        )
 
     def _remove(self, directory: str) -> None:
         for known in [each for each in self._generations if each.startswith(directory)]:
