@@ -394,13 +394,20 @@ cdef class ClientSession(Sink):
         self.drop_forbidden()
 
     def drop_forbidden(self) -> None:
-        """Take out the subscriptions that the permissions of now do not allow, and say so."""
-        if self.permissions is None:
-            return
+        """Take out the subscriptions that the permissions of now do not allow, and say so; filter the others anew."""
+        permissions = self.permissions
         for sub in list(self.subscriptions.values()):
-            if not self.permissions.may_subscribe(sub.subject, sub.queue):
+            allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)
+            filtered = allowed and permissions is not None and permissions.filters_messages(sub.subject, sub.queue)
+            if allowed and not filtered and not sub.filtered:
+                continue
+            self.account.unsubscribe(sub)
+            if allowed:
+                sub.closed = False
+                sub.filtered = filtered
+                self.account.add(sub)
+            else:
                 del self.subscriptions[sub.sid]
-                self.account.unsubscribe(sub)
                 self.send_error(f"Permissions Violation for Subscription to {quoted(sub.subject)}"
                                 f" (sid {quoted(sub.sid)})")
 
