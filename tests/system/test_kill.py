@@ -27,7 +27,9 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
         for start in range(first, first + MESSAGES, CHUNK):
             numbers = range(start, start + CHUNK)
             try:
-                client.send(b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in numbers))
+                client.send(
+                    b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in numbers)
+                )
             except OSError:
                 return  # the server is gone, as intended
             if start - first == kill_after:
