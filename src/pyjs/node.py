@@ -97,6 +97,7 @@ class Node(Host):
         from pyjs.jetstream.service import JetStreamServer
 
         self.jetstream = JetStreamServer(self)
+        self.turn_state.now = self.clock.now_ns()
         self.jetstream.start()
 
     def stop(self) -> None:

@@ -17,6 +17,7 @@ class RawClient:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
+        self._at = 0  # read so far of _data
         self._inbox = 0
         self.send(CONNECT + b"PING\r\n")
         self.read_until(b"PONG\r\n")
@@ -35,24 +36,24 @@ class RawClient:
 
     def read_until(self, mark: bytes) -> bytes:
         """Return what comes before `mark`; what comes behind stays."""
-        while mark not in self._data:
+        while (end := self._data.find(mark, self._at)) < 0:
             self._more()
-        head, _, self._data = self._data.partition(mark)
+        head, self._at = self._data[self._at : end], end + len(mark)
         return head
 
     def frames(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
         """Yield (subject, reply, headers, payload) of message after message."""
         while True:
-            line = self.read_until(b"\r\n")
-            words = line.split()
+            words = self.read_until(b"\r\n").split()
             if not words or words[0] not in (b"MSG", b"HMSG"):
                 continue
             size = int(words[-1])
             head = int(words[-2]) if words[0] == b"HMSG" else 0
             reply = words[3] if len(words) > (5 if words[0] == b"HMSG" else 4) else b""
-            while len(self._data) < size + 2:
+            while len(self._data) - self._at < size + 2:
                 self._more()
-            body, self._data = self._data[:size], self._data[size + 2 :]
+            body = self._data[self._at : self._at + size]
+            self._at += size + 2
             yield words[1], reply, body[:head], body[head:]
 
     def request(self, subject: bytes, payload: bytes = b"") -> bytes:
@@ -77,4 +78,5 @@ class RawClient:
         data = self._socket.recv(1 << 20)
         if not data:
             raise ConnectionError("the server closed the connection")
-        self._data += data
+        self._data = self._data[self._at :] + data
+        self._at = 0

@@ -14,22 +14,24 @@ from tests.support.raw import RawClient
 StartServer = Callable[..., ServerProcess]
 MESSAGES = 100_000
 CYCLES = int(os.environ.get("PYJS_KILL_CYCLES", "20"))
-KILL_AFTER_ACKS = [500, 20_000, 45_000, 70_000, 90_000]
+KILL_AFTER = [3_000, 25_000, 50_000, 75_000, 97_000]  # messages handed to the socket when the signal is sent
+CHUNK = 500
 
 
 def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> dict[int, int]:
-    """Publish MESSAGES numbered from `first`; kill after so many acks. Returns {number: acknowledged seq}."""
+    """Publish MESSAGES numbered from `first`, killing the server on the way; returns {number: acknowledged seq}."""
     client = RawClient(server.port)
     pad = b"x" * 112
-    burst = b"".join(
-        b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in range(first, first + MESSAGES)
-    )
 
     def send() -> None:
-        try:
-            client.send(burst)
-        except OSError:
-            return  # the server is gone, as intended
+        for start in range(first, first + MESSAGES, CHUNK):
+            numbers = range(start, start + CHUNK)
+            try:
+                client.send(b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in numbers))
+            except OSError:
+                return  # the server is gone, as intended
+            if start - first == kill_after:
+                server.kill()
 
     sender = threading.Thread(target=send)
     sender.start()
@@ -37,8 +39,6 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
     try:
         for subject, _, _, body in client.frames():
             acks[int(subject.rpartition(b".")[2])] = json.loads(body)["seq"]
-            if len(acks) == kill_after:
-                server.kill()
     except OSError:
         sender.join()
     client.close()
@@ -82,9 +82,11 @@ def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, s
             client.api("STREAM.PURGE.BURST")
             client.close()
             acknowledged.clear()
-        kill_after = KILL_AFTER_ACKS[cycle % len(KILL_AFTER_ACKS)]
+        kill_after = KILL_AFTER[cycle % len(KILL_AFTER)]
 
-        acknowledged |= publish_until_killed(server, cycle * MESSAGES, kill_after)
+        acks = publish_until_killed(server, cycle * MESSAGES, kill_after)
+        assert len(acks) < MESSAGES
+        acknowledged |= acks
         server.start()
 
         messages = stored(server)

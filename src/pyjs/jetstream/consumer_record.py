@@ -59,7 +59,9 @@ def record(consumer: Consumer) -> None:
     if changes.lost:
         rewrite(consumer)
     elif delta:
+        changes.lost = True  # until it is in the file: what follows makes no sense without it
         file.append(delta)
+        changes.lost = False
         if file.deltas_size > max(DELTAS_SIZE_MIN, DELTAS_PER_SNAPSHOT * 24 * len(consumer.pending)):
             rewrite(consumer)
 
@@ -67,9 +69,10 @@ def record(consumer: Consumer) -> None:
 def rewrite(consumer: Consumer) -> None:
     """Keep the whole state."""
     consumer.changes.take()
-    consumer.changes.lost = False
+    consumer.changes.lost = True
     assert consumer.file is not None
     consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
+    consumer.changes.lost = False
 
 
 def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> None:

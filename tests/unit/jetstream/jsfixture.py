@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from typing import Any
 
 from tests.support.node import Frame, NodeFixture
@@ -21,6 +22,8 @@ class JetStreamFixture(NodeFixture):
         if options is None:
             options = Options()
         options.jetstream = options.jetstream if options.jetstream.enabled else JetStreamOptions(enabled=True)
+        self.directory = tempfile.TemporaryDirectory()  # gone with the fixture
+        options.jetstream.store_dir = options.jetstream.store_dir or self.directory.name
         super().__init__(options)
         self.node.start_jetstream()
         self.user = self.client()

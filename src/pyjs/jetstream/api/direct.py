@@ -13,9 +13,9 @@ from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream.api.endpoint import is_empty
-from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.api.messages import find, is_conflicting
 from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
+from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.models import GET_MSG_REQUEST
 from pyjs.jetstream.stream import Stream
 from pyjs.store.store import StoredMessage, StoreFilter

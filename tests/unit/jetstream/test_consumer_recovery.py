@@ -1,0 +1,186 @@
+"""What a consumer remembers over a restart, and over a kill in the middle of a write."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.node import Frame
+from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery, delivery
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.base.clock import VirtualClock
+from pyjs.config.options import JetStreamOptions, Options
+
+NS = 1_000_000_000
+
+
+class Restarting(ConsumerFixture):
+    """A server on a directory; `restart` stops it and starts another one there, `crash` does not stop it."""
+
+    def __init__(self, directory: Path, clock: VirtualClock | None = None) -> None:
+        self.store = directory
+        options = Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(directory)))
+        JetStreamFixture.__init__(self, options)
+        if clock is not None:
+            self.clock.advance(clock.now_ns() - self.clock.now_ns())
+        self.inbox = self.client()
+        self.inbox.send(b"SUB in.> 1\r\n")
+        self.inbox.take()
+        if "S" not in self.engine.streams:
+            self.add("S", subjects=["s.>"], storage="file")
+
+    def restart(self) -> Restarting:
+        self.node.stop()
+        return Restarting(self.store, self.clock)
+
+
+def comparable(info: dict[str, Any]) -> dict[str, Any]:
+    """Return what of CONSUMER.INFO survives a restart."""
+    positions = {
+        key: {k: v for k, v in info[key].items() if k != "last_active"} for key in ("delivered", "ack_floor")
+    }
+    return {**info, **positions, "ts": "", "num_waiting": 0}
+
+
+@pytest.fixture
+def js(tmp_path: Path) -> Restarting:
+    return Restarting(tmp_path)
+
+
+def test_deliveries_and_acks_survive_a_restart(js: Restarting) -> None:
+    # given
+    js.fill(5)
+    js.consumer(ack_wait=30 * NS)
+    got = js.pull(batch=4)
+    js.ack(got[0])
+    js.ack(got[2])
+    before = js.info()
+    # when
+    js = js.restart()
+    # then
+    assert comparable(js.info()) == comparable(before)
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [5]
+    js.advance(seconds=31)
+    assert [(m.seq, m.count) for m in js.pull(batch=9, no_wait=True)] == [(2, 2), (4, 2), (5, 2)]
+
+
+def test_a_named_ephemeral_survives_a_restart_and_then_its_threshold_counts(js: Restarting) -> None:
+    # given
+    js.consumer(durable_name="", name="c", inactive_threshold=5 * NS)
+    # when
+    js = js.restart()
+    # then
+    assert js.info()["name"] == "c"
+    js.advance(seconds=7)
+    assert "c" not in js.stream("S").consumers
+
+
+def test_a_deleted_consumer_stays_away(js: Restarting) -> None:
+    # given
+    js.consumer()
+    js.api("CONSUMER.DELETE.S.c")
+    # when
+    js = js.restart()
+    # then
+    assert js.error("CONSUMER.INFO.S.c")[1] == 10014
+
+
+def test_a_changed_configuration_survives_a_restart(js: Restarting) -> None:
+    # given
+    js.consumer()
+    js.consumer(max_ack_pending=7, filter_subject="s.x", description="changed")
+    before = js.info()["config"]
+    # when
+    js = js.restart()
+    # then
+    assert js.info()["config"] == before
+
+
+def test_the_rest_of_the_last_ones_per_subject_survives_a_restart(js: Restarting) -> None:
+    # given
+    for subject in ("s.a", "s.b", "s.a", "s.c", "s.b", "s.b"):
+        js.fill(1, subject)
+    js.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    js.pull(batch=1)
+    # when
+    js = js.restart()
+    # then
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [4, 6]
+
+
+def test_messages_that_went_away_meanwhile_are_not_waited_for(js: Restarting) -> None:
+    # given
+    js.fill(4)
+    js.consumer()
+    js.pull(batch=3)
+    saved = {path: path.read_bytes() for path in js.store.rglob("consumers/**/*") if path.is_file()}
+    js.api("STREAM.PURGE.S", {"seq": 3})
+    js.node.stop()
+    for path, data in saved.items():
+        path.write_bytes(data)
+    # when
+    js = Restarting(js.store, js.clock)
+    # then
+    info = js.info()
+    assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"], info["num_pending"]) == (1, 2, 1)
+
+
+def test_a_cut_log_redelivers_what_it_lost(js: Restarting) -> None:
+    # given
+    js.fill(2)
+    js.consumer(ack_wait=NS)
+    for message in js.pull(batch=2):
+        js.ack(message)
+    js.node.stop()
+    (log,) = js.store.rglob("consumers/**/log.*")
+    log.write_bytes(log.read_bytes()[:-3])
+    # when
+    js = Restarting(js.store, js.clock)
+    js.advance(seconds=2)
+    # then
+    assert js.position()[1] == (1, 1)
+    assert [(m.seq, m.count) for m in js.pull(batch=9, no_wait=True)] == [(2, 2)]
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all", "none"])
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_survives_a_restart(tmp_path: Path, policy: str, seed: int) -> None:
+    # given
+    chance = random.Random(f"{policy}{seed}")
+    js = Restarting(tmp_path)
+    js.consumer(ack_policy=policy, ack_wait=NS, max_deliver=3, filter_subjects=["s.a", "s.b"])
+    held: list[Delivery] = []
+    # when
+    for _step in range(60):
+        held += act(js, chance, held)
+    before = comparable(js.info())
+    queued = js.core().pending.queued()
+    js = js.restart()
+    # then
+    assert comparable(js.info()) == before
+    assert sorted(js.core().pending.queued()) == sorted(queued)
+
+
+def act(js: Restarting, chance: random.Random, held: list[Delivery]) -> list[Delivery]:
+    """Do one random thing; return what it delivered."""
+    choice = chance.randrange(7)
+    if choice == 0:
+        js.fill(chance.randrange(1, 5), chance.choice(["s.a", "s.b", "s.c"]))
+    elif choice == 1:
+        js.advance(milliseconds=chance.randrange(1, 700))
+    elif choice < 4 or not held:
+        return js.pull(batch=chance.randrange(1, 6), no_wait=True)
+    else:
+        verbs = [b"", b"", b"+ACK", b"-NAK", b"-NAK 300ms", b"+WPI", b"+TERM"]
+        js.ack(held[chance.randrange(len(held))], chance.choice(verbs))
+    return []
+
+
+def test_a_delivery_reads_back(js: Restarting) -> None:
+    # given
+    frame = Frame(b"s.a", b"1", b"$JS.ACK.S.c.1.2.3.4.5", b"", b"x")
+    # then
+    assert delivery(frame) == Delivery("s.a", b"x", frame.reply, 1, 2, 3, 5)
