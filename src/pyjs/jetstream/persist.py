@@ -286,7 +286,7 @@ class AccountFiles:
 
     def _is_empty(self, directory: str) -> bool:
         """Tell whether a directory has neither messages nor consumers nor a state: it was never begun."""
-        names = set(self._disk.list_dir(directory)) - {"meta.a.tmp", "msgs", "consumers"}
+        names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside
 

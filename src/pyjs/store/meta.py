@@ -100,13 +100,12 @@ def save_meta(
     """
     data = encode(kind, generation, values)
     for copy in COPIES:
-        write_whole(disk, f"{directory}/{name}.{copy}", data)
+        write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
         disk.sync_dir(directory)
 
 
-def write_whole(disk: Disk, path: str, data: bytes) -> None:
+def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
     """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
-    temporary = f"{path}.tmp"
     fd = disk.open_file(temporary, create=True)
     try:
         disk.truncate(fd, 0)
