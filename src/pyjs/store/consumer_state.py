@@ -104,9 +104,9 @@ class ConsumerStateFile:
         """
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": data})
-        self._start_log(generation, envelope)
         write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
         self._disk.sync_dir(self._directory)
+        self._start_log(generation, envelope)
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
