@@ -150,7 +150,7 @@ def _running_pids(line: CommandLine) -> list[int]:
     path = _config_path(line)
     if not pid_file and path:
         pid_file = load_options(path, read_file, os.environ, {}).pid_file
-    if pid_file and os.path.exists(str(pid_file)):  # noqa: PTH110  # pathlib costs 3 ms
+    if pid_file and os.path.exists(str(pid_file)):  # pathlib costs 3 ms
         return _named_pids(str(pid_file))
     pids = _server_pids()
     if not pids:
@@ -164,7 +164,7 @@ def _running_pids(line: CommandLine) -> list[int]:
 def _server_pids() -> list[int]:
     """Return the pids of the servers that run on this machine, but for this process."""
     try:
-        names = os.listdir("/proc")  # noqa: PTH208
+        names = os.listdir("/proc")
     except OSError:
         raise LookupError("unable to resolve pid, try providing one") from None
     pids = sorted(int(name) for name in names if name.isdigit() and int(name) != os.getpid())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -61,7 +62,7 @@ def case(seed: int, number: int) -> list[bytes]:
         _mutate(rng, data)
     cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randint(0, 3)))
     edges = [0, *cuts, len(data)]
-    return [bytes(data[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [bytes(data[start:end]) for start, end in itertools.pairwise(edges)]
 
 
 def _mutate(rng: random.Random, data: bytearray) -> None:

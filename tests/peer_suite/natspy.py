@@ -45,10 +45,11 @@ def _run(place: Place, checkout: Path, arguments: list[str]) -> Results:
         _, output = place.run(command, checkout, SUITE_SECONDS, PYTHONPATH=paths, NATS_SERVER_VERSION="main")
         if not report.exists():
             raise SystemExit(f"nats.py's tests did not run; the end of their output:\n{output[-2000:]}")
-        return _outcomes(report)
+        return outcomes(report)
 
 
-def _outcomes(report: Path) -> Results:
+def outcomes(report: Path) -> Results:
+    """Return the outcome of every test of a JUnit report, by the name that pytest takes."""
     results: Results = {}
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.get("file", "")

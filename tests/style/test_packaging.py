@@ -29,11 +29,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_grou
 
 USER_CODE = """
 import pyjs
-from pyjs.wire.parser import Parser
+from pyjs.subjects.tokens import subject_matches
 
 version: str = pyjs.__version__
-parser: Parser = Parser(1024)
-wrong: int = pyjs.__version__
+wild: bool = subject_matches(b"orders.new", b"orders.*")
+wrong: bool = subject_matches("orders.new", b"orders.*")
 """
 
 

@@ -152,6 +152,12 @@ def test_places_of_one_machine_are_seen(tmp_path: Path, place: str) -> None:
     assert "one machine" in problems(tmp_path, "docs/a.md", f"see {place}\n")[0]
 
 
+def test_a_link_to_nowhere_is_seen(tmp_path: Path) -> None:
+    text = "[a](a.md#top), [b](b.md), [web](https://nats.io/b.md), [c](#c)\n"
+
+    assert problems(tmp_path, "docs/a.md", text) == ["docs/a.md: links to b.md, which is not there"]
+
+
 def test_what_a_merge_left_behind_is_seen(tmp_path: Path) -> None:
     assert "left of a merge" in problems(tmp_path, "docs/a.md", "<" * 7 + " HEAD\nA line.\n")[0]
 

@@ -39,6 +39,7 @@ MACHINE = re.compile(
     r"(?<![\w.])/(?:wo{}rk|ro{}ot|fa{}rm|ho{}me/\w+|Users/\w+)/"
     r"|/tmp/ba{}sh_jobs|pypi-{}more|\.li{}brary/".replace("{}", "")
 )
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")  # to a file of this tree
 CONFLICT = re.compile(r"^(<{7}|>{7}) \S")
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json".split()}
@@ -65,6 +66,8 @@ def violations(root: Path, files: list[Path]) -> list[str]:
             checks += [_seams, _c_world, _abstract]
         if path.suffix == ".pyx":
             checks += [_compiled]
+        if path.suffix == ".md":
+            checks += [_links]
         if path.suffix == ".pyi":
             checks += [_stub]
         found.extend(f"{name}: {problem}" for check in checks for problem in check(name, source))
@@ -125,6 +128,12 @@ def _words(name: str, source: Source) -> Iterator[str]:
             yield f"line {number} is left of a merge"
         if match := TICKET.search(line):
             yield f"line {number} speaks of {match[0]}; say what it is about"
+
+
+def _links(name: str, source: Source) -> Iterator[str]:
+    for target in LINK.findall(source.text):
+        if not (source.path.parent / target).exists():
+            yield f"links to {target}, which is not there"
 
 
 def _seams(name: str, source: Source) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import socket
@@ -360,6 +361,25 @@ def test_reloading_permissions_takes_subscriptions_away(start: Start, tmp_path: 
     client.close()
 
 
+def test_reloading_a_deny_list_filters_what_is_subscribed(start: Start, tmp_path: Path) -> None:
+    users = 'authorization {{ users: [ {{user: "a", password: "a", permissions: {{subscribe: {{deny: "{}"}}}}}} ] }}'
+    config = write_config(tmp_path, users.format("nothing"))
+    process = start("-c", config, random_port=False)
+    client = process.client(b',"user":"a","pass":"a"')
+    client.sendall(b"SUB foo.* 7\r\nPUB foo.a 1\r\nx\r\nPUB foo.b 1\r\ny\r\nPING\r\n")
+    assert read_until(client, b"PONG\r\n").count(b"MSG") == 2
+    write_config(tmp_path, users.format("foo.b"))
+
+    process.signal(signal.SIGHUP)
+
+    process.wait_until(lambda: any("Reloaded server configuration" in t for t in process.texts()), "end")
+    client.sendall(b"PUB foo.a 1\r\nx\r\nPUB foo.b 1\r\ny\r\nPUB foo.a 1\r\nx\r\nPING\r\n")
+    heard = read_until(client, b"PONG\r\n")
+    assert heard.count(b"MSG foo.a 7 1\r\n") == 2
+    assert b"foo.b" not in heard
+    client.close()
+
+
 def test_a_lowered_max_connections_closes_the_surplus(start: Start, tmp_path: Path) -> None:
     config = write_config(tmp_path, "max_connections: 10")
     process = start("-c", config, random_port=False)
@@ -416,3 +436,21 @@ def test_a_wildcard_address_is_reached_on_both_families(start: Start, tmp_path: 
     for address in ("127.0.0.1", "::1"):
         with socket.create_connection((address, port), WAIT_S) as client:
             assert client.recv(5) == b"INFO "
+
+
+def test_running_out_of_descriptors_ends_nobody(start: Start) -> None:
+    process = start("-js", "-sd", "$DIR/store")
+    first = process.client()
+    resource.prlimit(process.popen.pid, resource.RLIMIT_NOFILE, (40, 40))
+    host, port = process.ports()["nats"][0].removeprefix("nats://").rsplit(":", 1)
+
+    crowd = [socket.create_connection((host, int(port)), WAIT_S) for _ in range(60)]
+    process.wait_until(lambda: any("Accept Error" in text for text in process.texts()), "accept error")
+    first.sendall(b"PING\r\n")
+    read_until(first, b"PONG\r\n")
+    for client in crowd:
+        client.close()
+
+    last = process.client()
+    last.close()
+    first.close()

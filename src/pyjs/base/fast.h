@@ -43,16 +43,29 @@ static inline uint64_t pyjs_hash(const char *p, size_t n, uint64_t seed) {
     return pyjs_mum(k1 ^ n, pyjs_mum(a ^ k1, b ^ h));
 }
 
+/* "00" to "99", so that one division gives two digits. */
+static const char pyjs_pairs[] =
+    "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+    "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+    "8081828384858687888990919293949596979899";
+
 /* Write `v` in decimal at `out` (room for 20 bytes); return the number of digits. */
 static inline int pyjs_digits(char *out, uint64_t v) {
     char tmp[20];
-    int n = 0;
-    do {
-        tmp[n++] = (char)('0' + v % 10);
-        v /= 10;
-    } while (v);
-    for (int i = 0; i < n; i++) out[i] = tmp[n - 1 - i];
-    return n;
+    char *p = tmp + 20;
+    while (v >= 100) {
+        p -= 2;
+        memcpy(p, pyjs_pairs + 2 * (v % 100), 2);
+        v /= 100;
+    }
+    if (v >= 10) {
+        p -= 2;
+        memcpy(p, pyjs_pairs + 2 * v, 2);
+    } else {
+        *--p = (char)('0' + v);
+    }
+    memcpy(out, p, (size_t)(tmp + 20 - p));
+    return (int)(tmp + 20 - p);
 }
 
 #endif

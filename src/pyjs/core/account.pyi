@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Protocol
 
 from pyjs.core.sink import Request, Sink, Turn
 from pyjs.subjects.sublist import Sublist, Subscription

@@ -6,10 +6,9 @@ subscription and to one member of each queue group, chosen at random among those
 Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
 `publish` (benchmarks/: core publish, 1-1, 1-10).
 """
-from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.sink cimport PySink, Sink, Turn
 from pyjs.subjects.sublist cimport Group, Route, Sublist, Subscription
 from pyjs.subjects.tokens cimport has_wildcard, matches
@@ -50,7 +49,7 @@ cdef class Account:
         return receivers
 
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil:
-        cdef uint32_t i, k, at
+        cdef uint32_t i, at, tried
         cdef int receivers = 0
         cdef Group* g
         for i in range(r.n_groups):
@@ -59,7 +58,9 @@ cdef class Account:
             self.random_state ^= self.random_state >> 7
             self.random_state ^= self.random_state << 17
             at = <uint32_t> ((self.random_state >> 32) % g.n)
-            for k in range(g.n):
+            tried = 0
+            while tried < g.n:
+                tried += 1
                 if (<Sink> g.targets[at].sink).deliver(m, &g.targets[at]):
                     receivers += 1
                     break

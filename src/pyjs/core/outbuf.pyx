@@ -4,7 +4,7 @@ Knows nothing of what the bytes mean. Grows by doubling, is handed out whole by 
 back. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH

@@ -9,7 +9,7 @@ Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenario
 benchmarks/, core publish, 1-1, 1-10. Over 400 lines because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
@@ -394,13 +394,20 @@ cdef class ClientSession(Sink):
         self.drop_forbidden()
 
     def drop_forbidden(self) -> None:
-        """Take out the subscriptions that the permissions of now do not allow, and say so."""
-        if self.permissions is None:
-            return
+        """Take out the subscriptions that the permissions of now do not allow, and say so; filter the others anew."""
+        permissions = self.permissions
         for sub in list(self.subscriptions.values()):
-            if not self.permissions.may_subscribe(sub.subject, sub.queue):
+            allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)
+            filtered = allowed and permissions is not None and permissions.filters_messages(sub.subject, sub.queue)
+            if allowed and not filtered and not sub.filtered:
+                continue
+            self.account.unsubscribe(sub)
+            if allowed:
+                sub.closed = False
+                sub.filtered = filtered
+                self.account.add(sub)
+            else:
                 del self.subscriptions[sub.sid]
-                self.account.unsubscribe(sub)
                 self.send_error(f"Permissions Violation for Subscription to {quoted(sub.subject)}"
                                 f" (sid {quoted(sub.sid)})")
 

@@ -9,7 +9,7 @@ them back would serve nobody. Compiled for that (benchmarks/: pull with explicit
 Source: ADR-15 and ADR-47 of nats-architecture-and-design; lenience probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 
@@ -32,16 +32,13 @@ cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
 cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
     cdef uint64_t numbers[3]
     cdef size_t at = 0
-    cdef int k, dots = 0
+    cdef int k
     for k in range(3):
         at += read_number(p + at, n - at, &numbers[k])
         if at >= n:
             return -1
         at += 1
-    while at < n:
-        dots += p[at] == c'.'
-        at += 1
-    if dots < 1:
+    if memchr(p + at, c'.', n - at) == NULL:
         return -1
     out.count = numbers[0]
     out.seq = numbers[1]

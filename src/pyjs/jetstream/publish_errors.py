@@ -9,7 +9,6 @@ import re
 
 import orjson
 
-from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.message_ttl import parse_ttl_ns
@@ -36,7 +35,7 @@ def failure_body(stream: str, error: ApiError) -> bytes:
     return orjson.dumps({"error": error.as_json(), "stream": stream, "seq": 0})
 
 
-def store_error(error: PyjsError | None) -> ApiError:
+def store_error(error: Exception | None) -> ApiError:
     """Return what publishers are told when the store takes no more."""
     return errcodes.STREAM_STORE_FAILED.error(err=error or "the store refused the message")
 

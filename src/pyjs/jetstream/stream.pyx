@@ -5,6 +5,7 @@ queued answer. `commit`, called in the turn, makes the batch durable and only th
 consumers. Limits on the whole stream (max_msgs, max_bytes) are enforced at the commit, the per-subject one at the
 append, since it needs the subject.
 
+Long because the ingest of a message, the commit and what follows from it change one state.
 Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
 stream_consumer.py. Compiled because every published message passes here (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).

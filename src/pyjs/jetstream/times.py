@@ -27,7 +27,9 @@ _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 def format_time_ns(ns: int) -> str:
     """Return `ns` as RFC 3339 in UTC with as many digits of a second as it needs."""
     seconds, fraction = divmod(ns, NS_PER_S)
-    text = datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")  # strftime does not pad years
+    text = (
+        datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
+    )  # strftime does not pad years
     if not fraction:
         return text + "Z"
     digits = f"{fraction:09d}".rstrip("0")

@@ -226,9 +226,11 @@ class Server:
         return self._router.answer(target)
 
     def _warm_up(self) -> None:
-        """Load what the first management request needs, beside the loop."""
-        if self._running and self.node.jetstream is not None:
-            threading.Thread(target=_import_api, name="pyjs-warm-up", daemon=True).start()
+        """Load what the first management and monitoring requests need, beside the loop."""
+        modules = ["pyjs.jetstream.api.table"] if self.node.jetstream is not None else []
+        modules += ["pyjs.monitor.router", "httptools"] if self.monitor_port else []
+        if self._running and modules:
+            threading.Thread(target=_import_all, args=(modules,), name="pyjs-warm-up", daemon=True).start()
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
@@ -417,5 +419,6 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _import_api() -> None:
-    importlib.import_module("pyjs.jetstream.api.table")
+def _import_all(modules: list[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)

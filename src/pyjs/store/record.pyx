@@ -27,7 +27,7 @@ cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept
 
 
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil:
-    cdef uint64_t checksum
+    cdef uint64_t checksum = 0
     memcpy(&checksum, record + length - CHECKSUM_SIZE, CHECKSUM_SIZE)
     return checksum
 
@@ -48,7 +48,7 @@ cdef bint plausible(const char* p, size_t left) noexcept nogil:
 
 
 cdef bint intact(const char* p, uint64_t before) noexcept nogil:
-    cdef uint32_t length
+    cdef uint32_t length = 0
     memcpy(&length, p, 4)
     return xxh64(p, length - CHECKSUM_SIZE, before) == stored_checksum(p, length)
 

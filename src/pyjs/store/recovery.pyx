@@ -166,7 +166,7 @@ cdef class Scan:
 
     cdef bint only_checksum_damaged(self, size_t at) noexcept nogil:
         """Whether the record after the one at `at` was chained to the checksum that its bytes have."""
-        cdef uint32_t length, next_length
+        cdef uint32_t length = 0
         cdef uint64_t computed
         memcpy(&length, self.p + at, 4)
         if not plausible(self.p + at + length, self.size - at - length):
@@ -176,7 +176,7 @@ cdef class Scan:
 
     cdef size_t resync(self, size_t at) noexcept nogil:
         """The next place where a record stands that fits the checksum in front of it; 0: none."""
-        cdef uint64_t before
+        cdef uint64_t before = 0
         while at + RECORD_SIZE_MIN <= self.size:
             if plausible(self.p + at, self.size - at):
                 memcpy(&before, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
@@ -188,7 +188,7 @@ cdef class Scan:
     cdef int take(self, const char* record) except -1:
         cdef RecordHeader h
         cdef uint64_t[2] state
-        cdef uint64_t seq
+        cdef uint64_t seq = 0
         cdef size_t i
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind == KIND_MSG:

@@ -697,8 +697,8 @@ cdef class StreamStore:
     def take_drops(self) -> list:
         """Return (sequence, subject) of every message dropped since the last call, purges excepted."""
         cdef size_t at = 0
-        cdef uint64_t seq
-        cdef uint32_t n
+        cdef uint64_t seq = 0
+        cdef uint32_t n = 0
         drops = []
         while at < self.drop_log_len:
             memcpy(&seq, self.drop_log + at, 8)

@@ -490,7 +490,6 @@ cdef class Sublist:
 
     def trim(self) -> bool:
         """Free some outdated or surplus routes; call once a turn. Returns whether more is left to do."""
-        cdef Table* table = &self.cache
         cdef size_t step = 0
         while self.sweep_left and step < SWEEP_STEP:
             if self.sweep_at > self.cache.mask + self.prefixes.mask + 1:

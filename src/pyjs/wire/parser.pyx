@@ -10,7 +10,7 @@ each kind of wrong input as nats-server 2.15: tests/conformance/scenarios/protoc
 here (benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits

@@ -56,10 +56,13 @@ class ServerProcess:
             self._spawn()
             if self._is_ready():
                 return
+            assert self._process is not None
+            code = self._process.poll()
+            ended = f"was not ready in {START_SECONDS:.0f} s" if code is None else f"ended with code {code}"
             text = self._log.read_text("utf-8", "replace")
             self.kill()
             if "address already in use" not in text or attempt == STARTS_MAX:
-                raise ServerFailed(f"{shlex.join(self._command)} was not ready:\n{text}\n{self._config}")
+                raise ServerFailed(f"{shlex.join(self._command)} {ended}:\n{text}\n{self._config}")
 
     def stop(self) -> None:
         """End the process as an operator does, and wait until it is gone."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.node import Frame, NodeFixture
 
+from pyjs.base.disk import Disk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
@@ -18,15 +19,30 @@ API = "$JS.API."
 class JetStreamFixture(NodeFixture):
     """A node with JetStream on; `client_` is connected to the global account."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, disk: Disk | None = None) -> None:
         if options is None:
             options = Options()
         options.jetstream = options.jetstream if options.jetstream.enabled else JetStreamOptions(enabled=True)
         self.directory = tempfile.TemporaryDirectory()  # gone with the fixture
         options.jetstream.store_dir = options.jetstream.store_dir or self.directory.name
         super().__init__(options)
+        if disk is not None:
+            self.node.disk = disk
         self.node.start_jetstream()
         self.user = self.client()
+
+    def restart(self) -> JetStreamFixture:
+        """Stop, and return a new node on the same files at the same time."""
+        self.node.stop()
+        again = JetStreamFixture(self.options)
+        again.directory = self.directory
+        return again.at(self.clock.now_ns())
+
+    def at(self, now_ns: int) -> JetStreamFixture:
+        """Move the clock to `now_ns`."""
+        self.clock.advance(now_ns - self.clock.now_ns())
+        self.turn()
+        return self
 
     @property
     def engine(self) -> JetStream:

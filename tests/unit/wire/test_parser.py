@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,7 +153,7 @@ def test_any_sequence_split_anywhere_gives_the_same_operations(
 ) -> None:
     data = b"".join(line for line, _ in operations)
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
-    reads = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    reads = [data[start:end] for start, end in itertools.pairwise(edges)]
     assert parse(*reads) == [operation for _, operation in operations]
 
 
@@ -159,5 +161,5 @@ def test_any_sequence_split_anywhere_gives_the_same_operations(
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=4))
 def test_any_bytes_give_the_same_result_however_they_are_split(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
-    reads = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    reads = [data[start:end] for start, end in itertools.pairwise(edges)]
     assert parse(*reads) == parse(data)

@@ -10,5 +10,8 @@ from pyjs.jetstream.api import account, consumers, messages, streams
 from pyjs.jetstream.api.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *account.ENDPOINTS, *streams.ENDPOINTS, *consumers.ENDPOINTS, *messages.ENDPOINTS,
+    *account.ENDPOINTS,
+    *streams.ENDPOINTS,
+    *consumers.ENDPOINTS,
+    *messages.ENDPOINTS,
 )
