@@ -506,3 +506,11 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="is in use by another server"):
         JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path))))
     js.restart()
+
+
+def test_streams_of_an_account_that_is_gone_are_named(tmp_path: Path) -> None:
+    Files(tmp_path).fill()
+    js = Restarting(tmp_path)
+    warnings = [text for level, text in js.log.lines if level == "WRN"]
+    assert warnings == [f"  {tmp_path}/A is of no account with JetStream; its streams are not served"]
+    assert Files(tmp_path).recover()["S"][0] == CONFIG
