@@ -611,8 +611,9 @@ cdef class FileStore(StreamStore):
         self.drop_maps()
 
     def destroy(self) -> None:
-        """Close, and remove the directory of the segments."""
+        """Close, and remove the directory of the segments, unless it has been renamed to be removed."""
         if not self.closed:
             self.release()
         self.doomed = []
-        self.disk.remove_tree(self.directory)
+        if self.disk.exists(self.directory):
+            self.disk.remove_tree(self.directory)
