@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
-from pyjs.core.sink cimport Sink, Turn
+from pyjs.core.sink cimport Sink
 from pyjs.subjects.sublist cimport Subscription, Target
 from pyjs.subjects.tokens cimport valid_literal, valid_subject
 from pyjs.wire.ops cimport (

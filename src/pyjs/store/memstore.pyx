@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport Entry, Segment, index_find, index_push, is_dead, segment_free, segment_new
+from pyjs.store.index cimport Entry, Segment, index_find, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 

@@ -15,9 +15,9 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.filestore cimport FileStore
-from pyjs.store.index cimport Entry, Segment, index_find, index_live, index_push, is_dead, segment_free, segment_new
+from pyjs.store.index cimport Entry, Segment, index_push, segment_new
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
     RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
     stored_checksum,
 )
