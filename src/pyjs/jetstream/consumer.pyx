@@ -5,7 +5,8 @@ removals, recovery. `pump`, called in the turn, has one order of effects: delive
 write, then answer acks, hand settled sequences to the stream and tell events.
 
 Knows the store, not the stream; nothing of API calls and files (`file` keeps what consumer_record.py gives it).
-Nothing here runs per message; compiled because it shares its state with the message path.
+Nothing here runs per message; compiled because it shares its state with the message path (benchmarks/: pull 500).
+Long because one consumer's requests, turn and recovery change one state.
 
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
@@ -234,6 +235,8 @@ cdef class Consumer(ConsumerCore):
             self.sweep_waiting()
         if request.no_wait:
             ready = self.num_pending() + <uint64_t> len(self.pending.queued())
+            if self.paused_until > self.turn.now:
+                ready = 0
             if ready == 0 and not request.expires_ns:
                 self.refuse(reply, "404 No Messages")
                 return

@@ -12,6 +12,7 @@ store refuses appends: until `try_resume` finds room when the disk was full, for
 never believed.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+Long because staging, segments, removals and syncs change one state.
 """
 import errno
 

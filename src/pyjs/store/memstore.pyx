@@ -3,7 +3,7 @@
 Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Memory
 is given back message by message, entries with their segment when none of its messages is left.
 
-Compiled because every publish into a memory stream comes through here (benchmarks/store_micro.py).
+Compiled because every publish into a memory stream comes through here (benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
