@@ -38,7 +38,7 @@ def _both(script: Script, directory: Path) -> tuple[Recording, Recording]:
     with ThreadPoolExecutor(2) as pool:
         runs = []
         for name, command in (("peer", PEER), ("ours", our_command())):
-            (directory / name).mkdir()
+            (directory / name).mkdir(parents=True)
             runs.append(pool.submit(play, script, command, directory / name))
         return runs[0].result(), runs[1].result()
 
