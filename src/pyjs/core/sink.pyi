@@ -1,14 +1,17 @@
 from collections.abc import Callable
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, overload, type_check_only
 
 SOURCE_HASH: bytes
 
+@type_check_only
 class Flushing(Protocol):
     def flush_output(self) -> None: ...
 
+@type_check_only
 class Committing(Protocol):
     def commit(self) -> None: ...
 
+@type_check_only
 class Pumping(Protocol):
     def pump(self) -> object: ...
 
