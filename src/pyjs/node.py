@@ -79,7 +79,9 @@ class Node(Host):
         for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
             if name and name not in self.accounts:
                 seed = int.from_bytes(self.rng.randbytes(8), "little")
-                self.accounts[name] = Account(name, self.turn_state, seed)
+                account = self.accounts[name] = Account(name, self.turn_state, seed)
+                if options.disable_sublist_cache:
+                    account.subs.cache_max = 0
         for name, account_options in options.accounts.items():
             limits = account_options.limits
             self.accounts[name].limits = AccountLimits(
@@ -293,7 +295,7 @@ def authenticator_from(options: Options) -> Authenticator:
         for user in auth.users
     ]
     if auth.user:
-        users.append(User(auth.user, auth.password, GLOBAL_ACCOUNT, default))
+        users.append(User(auth.user, auth.password, GLOBAL_ACCOUNT, None))
     for name, account in options.accounts.items():
         account_default = permissions_from(account.default_permissions)
         users.extend(

@@ -123,9 +123,6 @@ class JetStreamOptions:
     sync_always: bool = False  # an ack leaves only after fdatasync
     domain: str = ""
     strict: bool = True  # unknown fields in API requests are errors
-    unique_tag: str = ""  # lower case
-    max_buffered_msgs: int = 100_000
-    max_buffered_size: int = 128 << 20
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
 

@@ -41,7 +41,6 @@ from pyjs.config.kinds import (
     positive_duration,
     read_listen,
     read_map,
-    read_string,
 )
 from pyjs.config.options import NS_PER_S, JetStreamLimits, JetStreamOptions, Options
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
@@ -133,10 +132,6 @@ def _read_sync_interval(reading: Reading, key: Key, value: Value, target: object
     return interval_ns or target.sync_interval_ns, target.sync_always
 
 
-def _read_unique_tag(reading: Reading, key: Key, value: Value, target: object) -> object:
-    return read_string(reading, key, value, target).strip().lower()
-
-
 def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> JetStreamLimits:
     limits = JetStreamLimits()
     read_block(reading, JETSTREAM_LIMITS, read_map(key, value, "max_ack_pending: 1000"), limits)
@@ -183,9 +178,6 @@ JETSTREAM = Table(
         Key("sync_always", BOOL, ("sync_always",)),
         Key("domain", STRING, ("domain",), check=_check_domain),
         Key("strict", BOOL, ("strict",)),
-        Key("unique_tag", Kind("string", "", _read_unique_tag), ("unique_tag",)),
-        Key("max_buffered_msgs", INT, ("max_buffered_msgs",), check=count_31, zero_is_default=True),
-        Key("max_buffered_size", STORAGE_SIZE, ("max_buffered_size",), check=_size_63, zero_is_default=True),
         Key("limits", Kind("map", "", _read_limits), ("limits",)),
     ),
     unsupported.JETSTREAM,

@@ -16,6 +16,7 @@ _NO_EXCHANGE = "accounts cannot exchange subjects yet"
 _NO_MAPPING = "subject mapping is not there yet"
 _NO_PROXY = "the PROXY protocol is not there yet"
 _NO_ENCRYPTION = "the store is not encrypted"
+_NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
 
 TOP = (
@@ -63,6 +64,9 @@ JETSTREAM = (
     Unsupported(("meta_compact_size",), _NO_META_GROUP),
     Unsupported(("meta_compact_sync",), _NO_META_GROUP),
     Unsupported(("max_concurrent_io",), "one thread syncs all files"),
+    Unsupported(("unique_tag",), _NO_CLUSTER),
+    Unsupported(("max_buffered_msgs",), _NO_QUEUE),
+    Unsupported(("max_buffered_size",), _NO_QUEUE),
     Unsupported(("request_queue_limit",), "API requests are answered as they are read, none is queued"),
     Unsupported(("info_queue_limit",), "API requests are answered as they are read, none is queued"),
 )

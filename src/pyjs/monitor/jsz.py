@@ -136,8 +136,6 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
         config["sync_always"] = True
     if options.domain:
         config["domain"] = options.domain
-    if monitored.options.jetstream.unique_tag:
-        config["unique_tag"] = monitored.options.jetstream.unique_tag
     if options.strict:
         config["strict"] = True
     return config

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import quoted, time_text
 from pyjs.monitor.accountz import accountz, accstatz
-from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json
 from pyjs.monitor.jsz import jsz, jsz_options
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
+from pyjs.monitor.settings import settings
 from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import varz
 
@@ -40,7 +41,7 @@ class Router:
         self._base = f"/{base}" if base else ""
         self._views: dict[str, Callable[[Arguments], Response]] = {
             "/": self._root,
-            "/varz": lambda arguments: _json(varz(monitored, clock.now_ns())),
+            "/varz": self._varz,
             "/connz": lambda arguments: _json(connz(monitored, connz_options(arguments), clock.now_ns())),
             "/subsz": lambda arguments: _json(subsz(monitored, arguments, clock.now_ns())),
             "/jsz": lambda arguments: _json(jsz(monitored, jsz_options(arguments), clock.now_ns())),
@@ -78,6 +79,12 @@ class Router:
 
     def _root(self, arguments: Arguments) -> Response:
         return Response(200, root_page(self._base), HTML_HEADERS)
+
+    def _varz(self, arguments: Arguments) -> Response:
+        answer = varz(self._monitored, self._clock.now_ns())
+        if arguments.text("config") in TRUE:  # anything is let through, as nats-server does with any argument
+            answer["config"] = settings(self._monitored.options)
+        return _json(answer)
 
     def _healthz(self, arguments: Arguments) -> Response:
         status, body = healthz(self._monitored, arguments)

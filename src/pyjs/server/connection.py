@@ -103,10 +103,12 @@ class Connection(asyncio.Protocol, Link):
             self._transport.resume_reading()
 
     def _trace(self, direction: int, data: bytes) -> None:
+        node = self._driver.node
+        if self.session.account is node.system_account and not node.options.trace_verbose:
+            return
         if self._tracers is None:
             from pyjs.server.trace import IN, OUT, Tracer
 
-            node = self._driver.node
             size_max = node.options.max_traced_msg_len
             self._tracers = (
                 Tracer(self.session, node.log, IN, size_max),

@@ -43,7 +43,7 @@ def test_the_digest_is_about_content_only(load: Load) -> None:
         'write_deadline: "0s"',
         'lame_duck_grace_period: "0s"',
         "max_closed_clients: 0",
-        "jetstream {enabled: false, sync: '0s', max_buffered_msgs: 0, limits {default_max_consumers: 0}}",
+        "jetstream {enabled: false, sync: '0s', limits {default_max_consumers: 0}}",
         "authorization {timeout: 0}",
         'system_account: ""',
     ],

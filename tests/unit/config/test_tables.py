@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.config.conftest import Load, Refusal
+from tests.unit.config.document import PATH, page
 
 from pyjs.config.options import Options
 from pyjs.config.table import Key, Table
@@ -144,3 +145,7 @@ def test_every_attribute_of_options_is_set_by_some_key() -> None:
     set_by_keys = {attr.split(".")[0] for key in TABLES[""].keys for attr in key.attrs}
     not_from_keys = {"config_path", "config_digest", "flags", "warnings"}
     assert set(Options.__dataclass_fields__) == set_by_keys | not_from_keys
+
+
+def test_the_page_on_the_keys_is_as_the_tables() -> None:
+    assert PATH.read_text() == page(), "run python -m tests.unit.config.document"

@@ -109,7 +109,7 @@ def test_accounts_are_chosen_and_paged(tmp_path: Path) -> None:
 def test_options_in_effect_are_shown(tmp_path: Path) -> None:
     options = options_with_store(tmp_path)
     jetstream = options.jetstream
-    jetstream.max_memory, jetstream.max_storage, jetstream.domain, jetstream.unique_tag = 1, 2, "hub", "az:"
+    jetstream.max_memory, jetstream.max_storage, jetstream.domain = 1, 2, "hub"
     jetstream.sync_always, jetstream.strict = True, False
     jetstream.limits.max_ack_pending, jetstream.limits.max_request_batch = 3, 4
     jetstream.limits.duplicate_window_ns, jetstream.limits.default_max_consumers = 5, -1
@@ -120,7 +120,7 @@ def test_options_in_effect_are_shown(tmp_path: Path) -> None:
 
     assert answer["config"] == {
         "max_memory": 1, "max_storage": 2, "store_dir": str(tmp_path), "sync_interval": 1_000_000_000,
-        "sync_always": True, "domain": "hub", "unique_tag": "az:",
+        "sync_always": True, "domain": "hub",
     }  # fmt: skip
     assert answer["limits"] == {
         "max_request_batch": 4, "max_ack_pending": 3, "max_duplicate_window": 5, "default_max_consumers": -1,

@@ -1,0 +1,54 @@
+"""What the server was told to do, key by key: the `config` object of /varz?config=1.
+
+Knows nothing of what the keys do. Names are those of the configuration file, sizes are bytes, durations are
+nanoseconds as elsewhere in /varz; a password or token is shown as stars. Not in nats-server: without the argument
+/varz is as it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.monitor.json_text import JsonDict, JsonValue
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
+
+HIDDEN = "***"
+SECRETS = ("password", "token")
+
+
+def settings(options: Options) -> JsonDict:
+    """Return every key of the tables with its value, given or default."""
+    return _block("", options)
+
+
+def _block(path: str, target: object) -> JsonDict:
+    from pyjs.config.tables import TABLES  # with the first request that asks
+
+    shown: JsonDict = {}
+    for key in TABLES[path].keys:
+        if "." in key.attrs[0]:
+            continue  # a second way to write a key of a block
+        inner = f"{path}.{key.name}".lstrip(".")
+        value = getattr(target, key.attrs[0])
+        if inner in TABLES:
+            shown[key.name] = _block(inner, value)
+        elif key.name != "listen":  # host and port are keys of their own
+            shown[key.name] = _plain(key.name, value)
+    return shown
+
+
+def _plain(name: str, value: object) -> JsonValue:
+    """Return `value` as JSON has it, without secrets."""
+    if name in SECRETS:
+        return HIDDEN if value else ""
+    if isinstance(value, tuple):
+        return [_plain("", element) for element in value]
+    if isinstance(value, dict):
+        return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is not None:
+        return {field.removesuffix("_ns"): _plain(field, getattr(value, field)) for field in fields}
+    assert value is None or isinstance(value, str | int)
+    return value

@@ -1,0 +1,390 @@
+"""What every key does, as an experiment: the file with the key and without it, and what then differs.
+
+Here are the keys whose effect a node on a virtual clock shows; those of the process itself are in
+process_effects.py. An observation is made from outside, as a client or through the monitoring port: never of Options.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.node import Client
+from tests.unit.monitor.conftest import Site
+
+from pyjs.config.load import load_options
+
+KEY = "<<key>>"  # in a text: where the key stands
+DIRECTORY = "<<dir>>"
+
+
+class Effect(NamedTuple):
+    """One experiment."""
+
+    text: str  # the file
+    key: str  # the key, as it is written
+    observe: Callable[[Any], object]  # gets a Site, or for process effects a Running
+    without: str = ""  # what stands in its place in the other run
+
+    def file(self, directory: Path, with_key: bool) -> str:
+        """Return the text of the file of one run."""
+        text = self.text.replace(KEY, self.key if with_key else self.without)
+        return text.replace(DIRECTORY, str(directory))
+
+
+def open_site(text: str) -> Site:
+    """Return a monitored node that runs on `text`."""
+    site = Site(load_options("server.conf", lambda path: text, {}, {}))
+    site.node.start_jetstream()
+    return site
+
+
+# What is looked at
+
+
+def varz(name: str) -> Callable[[Site], object]:
+    return lambda site: site.json("/varz").get(name)
+
+
+def jsz(block: str) -> Callable[[Site], object]:
+    return lambda site: site.json("/jsz")[block]
+
+
+def info(name: str) -> Callable[[Site], object]:
+    return lambda site: json.loads(site.client().info[5:]).get(name)
+
+
+def answer(data: bytes, user: str = "") -> Callable[[Site], object]:
+    """Look at what a client gets back for `data`."""
+
+    def observe(site: Site) -> object:
+        client = site.client(user=user)
+        client.send(data)
+        return client.take()
+
+    return observe
+
+
+def let_in(connect: bytes) -> Callable[[Site], object]:
+    return lambda site: not site.fixture.client(connect).link.closed
+
+
+def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[Site], object]:
+    """Look at the errors of API requests."""
+
+    def observe(site: Site) -> object:
+        client = site.client(user=user)
+        return [ask(client, subject, body).get("error") for subject, body in requests]
+
+    return observe
+
+
+def ask(client: Client, subject: str, body: dict[str, object]) -> dict[str, Any]:
+    frame = client.request(f"$JS.API.{subject}".encode(), json.dumps(body).encode() if body else b"")
+    reply: dict[str, Any] = json.loads(frame.payload)
+    return reply
+
+
+def stream(name: str = "S", **config: object) -> tuple[str, dict[str, object]]:
+    """Return the request that creates a memory stream."""
+    return f"STREAM.CREATE.{name}", {"name": name, "storage": "memory", "subjects": [name.lower()], **config}
+
+
+def consumer(name: str = "C", **config: object) -> tuple[str, dict[str, object]]:
+    """Return the request that creates a consumer of S."""
+    fields = {"durable_name": name, "ack_policy": "explicit", **config}
+    return f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": fields}
+
+
+def slow_receiver(site: Site) -> Client:
+    """Return a client that subscribed to `a` and reads nothing any more."""
+    slow = site.client()
+    slow.send(b"SUB a 1\r\n")
+    slow.session.output_paused()
+    return slow
+
+
+def pending_limit(site: Site) -> object:
+    slow, publisher = slow_receiver(site), site.client()
+    for _ in range(3):
+        publisher.send(b"PUB a 4000\r\n" + b"x" * 4000 + b"\r\n")
+    return slow.session.closed_reason
+
+
+def write_deadline(site: Site) -> object:
+    slow = slow_receiver(site)
+    site.client().send(b"PUB a 1\r\nx\r\n")
+    site.fixture.advance(seconds=5)
+    return slow.session.closed_reason
+
+
+def stalls(site: Site) -> object:
+    slow_receiver(site)
+    publisher = site.client()
+    publisher.send(b"PUB a 900000\r\n" + b"x" * 900_000 + b"\r\n")
+    return publisher.session.stalls
+
+
+def pings(seconds: int) -> Callable[[Site], object]:
+    """Look at what a silent client gets in so many seconds."""
+
+    def observe(site: Site) -> object:
+        client = site.client()
+        site.fixture.advance(seconds=seconds)
+        return client.take()
+
+    return observe
+
+
+def second_client(site: Site, user: str = "") -> object:
+    site.client(user=user)
+    return site.client(user=user).link.closed
+
+
+def closed_clients(site: Site) -> object:
+    for _ in range(3):
+        site.client().session.close("Client Closed")
+    return len(site.json("/connz?state=closed")["connections"])
+
+
+def cached_routes(site: Site) -> object:
+    site.client().send(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in range(50)))
+    return site.json("/subsz")["num_cache"]
+
+
+def auth_deadline(site: Site) -> object:
+    silent = site.fixture.client(connect=None)
+    site.fixture.advance(seconds=5)
+    return silent.link.closed
+
+
+def stored_in(directory: str) -> Callable[[Site], object]:
+    def observe(site: Site) -> object:
+        ask(site.client(), *stream(storage="file"))
+        return [path.name for path in Path(site.monitored.options.jetstream.store_dir).parent.iterdir()]
+
+    return observe
+
+
+def acknowledged(site: Site) -> object:
+    """Look at a PubAck that nothing synced: the I/O thread is not part of a node."""
+    client = site.client()
+    ask(client, *stream(storage="file"))
+    client.send(b"SUB inbox 1\r\nPUB s inbox 1\r\nx\r\n")
+    return len(client.frames())
+
+
+def puback(site: Site) -> object:
+    client = site.client()
+    ask(client, *stream())
+    return client.request(b"s", b"x").payload
+
+
+def answers_of_responder(site: Site) -> object:
+    """Look at how many of three answers to one request arrive, the last one a minute late."""
+    asking, responder = site.client(user="boss"), site.client(user="u")
+    asking.send(b"SUB inbox.1 1\r\n")
+    responder.send(b"SUB service 1\r\n")
+    asking.send(b"PUB service inbox.1 0\r\n\r\n")
+    responder.send(b"PUB inbox.1 0\r\n\r\n" * 2)
+    site.fixture.advance(seconds=60)
+    responder.send(b"PUB inbox.1 0\r\n\r\n")
+    return len(asking.frames())
+
+
+# Where the keys stand
+
+
+def top(key: str, observe: Callable[[Site], object], beside: str = "") -> Effect:
+    return Effect(f"{beside}\n{KEY}\n", key, observe)
+
+
+def jetstream(key: str, observe: Callable[[Site], object]) -> Effect:
+    return Effect(f'jetstream {{ store_dir: "{DIRECTORY}"\n{KEY} }}', key, observe)
+
+
+def limits(key: str, observe: Callable[[Site], object]) -> Effect:
+    return Effect(f'jetstream {{ store_dir: "{DIRECTORY}", limits {{ {KEY} }} }}', key, observe)
+
+
+def authorization(key: str, observe: Callable[[Site], object], without: str = "") -> Effect:
+    return Effect(f"authorization {{ {KEY} }}", key, observe, without)
+
+
+USERS = "users: [{user: u, password: pw}]"
+
+
+def account(key: str, observe: Callable[[Site], object], beside: str = USERS) -> Effect:
+    return Effect(
+        f'jetstream {{ store_dir: "{DIRECTORY}" }}\naccounts {{ A {{ {beside}\n{KEY} }} }}', key, observe
+    )
+
+
+def account_limits(key: str, observe: Callable[[Site], object]) -> Effect:
+    return Effect(f"accounts {{ A {{ {USERS}, limits {{ {KEY} }} }} }}", key, observe)
+
+
+def account_jetstream(key: str, observe: Callable[[Site], object]) -> Effect:
+    text = f'jetstream {{ store_dir: "{DIRECTORY}" }}\naccounts {{ A {{ {USERS}, jetstream {{ {KEY} }} }} }}'
+    return Effect(text, key, observe)
+
+
+def user(key: str, observe: Callable[[Site], object], without: str = "") -> Effect:
+    return Effect(f"authorization {{ users: [ {{ {KEY} }} ] }}", key, observe, without)
+
+
+def permissions(key: str, observe: Callable[[Site], object]) -> Effect:
+    boss = "{user: boss, password: pw}"
+    text = (
+        f"authorization {{ users: [ {boss}, {{ user: u, password: pw, permissions {{ subscribe: service\n{KEY}"
+        " } } ] }"
+    )
+    return Effect(text, key, observe)
+
+
+def responses(key: str) -> Effect:
+    text = (
+        "authorization { users: [ {user: boss, password: pw}, {user: u, password: pw, permissions {"
+        f" allow_responses {{ {KEY} }} }} }} ] }}"
+    )
+    return Effect(text, key, answers_of_responder)
+
+
+WITH_PASSWORD = b'{"user":"u","pass":"pw"}'
+WITHOUT_PASSWORD = b'{"user":"u"}'
+SECURE = "authorization { token: t }"
+BIG = {"max_bytes": 2000}
+
+NODE_EFFECTS: dict[str, list[Effect]] = {
+    "client_advertise": [top('client_advertise: "example.com:5"', info("host"))],
+    "server_name": [top("server_name: me", info("server_name")), top("server_name: me", varz("server_name"))],
+    "server_tags": [top("server_tags: [a]", varz("tags"))],
+    "server_metadata": [top("server_metadata {a: b}", varz("metadata"))],
+    "http_base_path": [top("http_base_path: /x", lambda site: site.ask("/x/varz").status)],
+    "max_payload": [top("max_payload: 5", answer(b"PUB a 6\r\nabcdef\r\n"))],
+    "max_pending": [top("max_pending: 10000", pending_limit, "max_payload: 5000")],
+    "max_control_line": [top("max_control_line: 200", answer(b"SUB " + b"a" * 300 + b" 1\r\nPING\r\n"))],
+    "max_connections": [top("max_connections: 1", second_client)],
+    "max_subscriptions": [top("max_subscriptions: 1", answer(b"SUB a 1\r\nSUB b 2\r\n"))],
+    "max_sub_tokens": [top("max_sub_tokens: 2", answer(b"SUB a.b.c 1\r\n"))],
+    "ping_interval": [top("ping_interval: 5s", pings(20))],
+    "ping_max": [top("ping_max: 1", pings(25), "ping_interval: 10s")],
+    "write_deadline": [top("write_deadline: 2s", write_deadline)],
+    "no_header_support": [top("no_header_support: true", info("headers"))],
+    "no_fast_producer_stall": [top("no_fast_producer_stall: true", stalls, "max_pending: 1MB")],
+    "max_closed_clients": [top("max_closed_clients: 1", closed_clients)],
+    "disable_sublist_cache": [top("disable_sublist_cache: true", cached_routes)],
+    "authorization": [top(SECURE, info("auth_required"))],
+    "no_auth_user": [top("no_auth_user: u", let_in(b"{}"), f"accounts {{ A {{ {USERS} }} }}")],
+    "accounts": [top("accounts { A {} }", lambda site: site.json("/accountz")["accounts"])],
+    "system_account": [top("system_account: OPS", varz("system_account"), "accounts { OPS {} }")],
+    "no_system_account": [top("no_system_account: true", varz("system_account"))],
+    "jetstream": [top(f'jetstream {{ store_dir: "{DIRECTORY}" }}', info("jetstream"))],
+    "store_dir": [
+        Effect(
+            f"jetstream: enabled\n{KEY}",
+            f'store_dir: "{DIRECTORY}/a"',
+            stored_in("a"),
+            f'jetstream {{ store_dir: "{DIRECTORY}/b" }}',
+        )
+    ],
+    "jetstream/enabled": [jetstream("enabled: false", info("jetstream"))],
+    "jetstream/store_dir": [
+        Effect(
+            f"jetstream {{ {KEY} }}",
+            f'store_dir: "{DIRECTORY}/a"',
+            stored_in("a"),
+            f'store_dir: "{DIRECTORY}/b"',
+        )
+    ],
+    "jetstream/max_mem": [jetstream("max_mem: 1000", api(stream(**BIG)))],
+    "jetstream/max_file": [jetstream("max_file: 1000", api(stream(storage="file", **BIG)))],
+    "jetstream/sync_interval": [
+        jetstream("sync_interval: always", acknowledged),
+        jetstream("sync_interval: 5s", jsz("config")),
+    ],
+    "jetstream/sync_always": [jetstream("sync_always: true", acknowledged)],
+    "jetstream/domain": [jetstream("domain: hub", puback), jetstream("domain: hub", info("domain"))],
+    "jetstream/strict": [jetstream("strict: false", api(stream(no_such_field=1)))],
+    "jetstream/limits": [jetstream("limits { max_ack_pending: 7 }", jsz("limits"))],
+    "jetstream.limits/max_ack_pending": [
+        limits("max_ack_pending: 7", api(stream(), consumer(max_ack_pending=8)))
+    ],
+    "jetstream.limits/max_request_batch": [
+        limits("max_request_batch: 5", api(stream(), consumer(max_batch=6)))
+    ],
+    "jetstream.limits/duplicate_window": [
+        limits("duplicate_window: 1s", api(stream(duplicate_window=10_000_000_000)))
+    ],
+    "jetstream.limits/default_max_consumers": [
+        limits("default_max_consumers: 1", api(stream(), consumer("A"), consumer("B")))
+    ],
+    "authorization/user": [authorization("user: u", let_in(b"{}"))],
+    "authorization/password": [authorization("user: u, password: pw", let_in(WITHOUT_PASSWORD), "user: u")],
+    "authorization/token": [authorization("token: t", let_in(b"{}"))],
+    "authorization/timeout": [Effect(f"authorization {{ token: t, {KEY} }}", "timeout: 10s", auth_deadline)],
+    "authorization/users": [authorization(USERS, let_in(b"{}"))],
+    "authorization/default_permissions": [
+        Effect(
+            f"authorization {{ {USERS}\n{KEY} }}",
+            "default_permissions { publish: ok }",
+            answer(b"PUB a 0\r\n\r\n", "u"),
+        )
+    ],
+    "accounts.*/users": [account(USERS, let_in(b"{}"), "")],
+    "accounts.*/jetstream": [account("jetstream: enabled", api(("INFO", {}), user="u"))],
+    "accounts.*/default_permissions": [
+        account("default_permissions { publish: ok }", answer(b"PUB a 0\r\n\r\n", "u"))
+    ],
+    "accounts.*/limits": [account("limits { max_payload: 5 }", answer(b"PUB a 6\r\nabcdef\r\n", "u"))],
+    "accounts.*.limits/max_connections": [
+        account_limits("max_connections: 1", lambda site: second_client(site, "u"))
+    ],
+    "accounts.*.limits/max_subscriptions": [
+        account_limits("max_subscriptions: 1", answer(b"SUB a 1\r\nSUB b 2\r\n", "u"))
+    ],
+    "accounts.*.limits/max_payload": [
+        account_limits("max_payload: 5", answer(b"PUB a 6\r\nabcdef\r\n", "u"))
+    ],
+    "accounts.*.jetstream/max_mem": [account_jetstream("max_mem: 1000", api(stream(**BIG), user="u"))],
+    "accounts.*.jetstream/max_file": [
+        account_jetstream("max_file: 1000", api(stream(storage="file", **BIG), user="u"))
+    ],
+    "accounts.*.jetstream/max_streams": [
+        account_jetstream("max_streams: 1", api(stream("S"), stream("T"), user="u"))
+    ],
+    "accounts.*.jetstream/max_consumers": [
+        account_jetstream("max_consumers: 1", api(stream(), consumer("A"), consumer("B"), user="u"))
+    ],
+    "accounts.*.jetstream/max_bytes_required": [
+        account_jetstream("max_bytes_required: true", api(stream(), user="u"))
+    ],
+    "accounts.*.jetstream/mem_max_stream_bytes": [
+        account_jetstream("mem_max_stream_bytes: 1000", api(stream(**BIG), user="u"))
+    ],
+    "accounts.*.jetstream/disk_max_stream_bytes": [
+        account_jetstream("disk_max_stream_bytes: 1000", api(stream(storage="file", **BIG), user="u"))
+    ],
+    "accounts.*.jetstream/max_ack_pending": [
+        account_jetstream("max_ack_pending: 5", api(stream(), consumer(max_ack_pending=6), user="u"))
+    ],
+    "users.*/user": [user("user: u, password: pw", let_in(WITH_PASSWORD), "user: v, password: pw")],
+    "users.*/password": [user("user: u, password: pw", let_in(WITHOUT_PASSWORD), "user: u")],
+    "users.*/permissions": [
+        user(
+            "user: u, password: pw, permissions { publish: ok }",
+            answer(b"PUB a 0\r\n\r\n", "u"),
+            "user: u, password: pw",
+        )
+    ],
+    "permissions/publish": [permissions("publish: ok", answer(b"PUB a 0\r\n\r\n", "u"))],
+    "permissions/subscribe": [permissions("subscribe: b", answer(b"SUB b 1\r\n", "u"))],
+    "permissions/allow_responses": [
+        permissions("allow_responses: true", answers_of_responder),
+        permissions("publish: ok, allow_responses: true", answers_of_responder),
+    ],
+    "permissions.allow_responses/max": [responses("max: 2")],
+    "permissions.allow_responses/expires": [responses('max: 3, expires: "10s"')],
+}

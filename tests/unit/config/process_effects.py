@@ -1,0 +1,204 @@
+"""What the keys of the process itself do, on a real one: where it listens, what it logs, which files it writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.raw import RawClient
+from tests.unit.config.effects import DIRECTORY, KEY, Effect
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+WAIT_S = 20.0
+LOCAL = 'listen: "127.0.0.1:-1"'
+READY = "Server is ready"
+
+
+class Running:
+    """A server process on one configuration file."""
+
+    def __init__(self, directory: Path, text: str) -> None:
+        directory.mkdir()
+        self.directory = directory
+        (directory / "server.conf").write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TZ": "EAST-9"}
+        with (directory / "stderr").open("wb") as stderr:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "pyjs", "-c", "server.conf"],
+                stdout=stderr,
+                stderr=stderr,
+                cwd=directory,
+                env=environment,
+            )
+        self.wait_for(READY)
+
+    def log(self) -> str:
+        """Return everything logged, wherever."""
+        files = [self.directory / "stderr", *sorted(self.directory.glob("log*"))]
+        return "".join(file.read_text() for file in files)
+
+    def wait_for(self, text: str) -> None:
+        end = time.monotonic() + WAIT_S
+        while text not in self.log():
+            assert time.monotonic() < end, f"no {text!r} in:\n{self.log()}"
+            assert self.popen.poll() is None, self.log()
+            time.sleep(0.01)
+
+    def address(self, what: str = "Listening for client connections") -> str:
+        """Return host:port of a listener, as the log names it; "" if it is not there."""
+        found = re.search(rf"{what} on (\S+)", self.log())
+        return found[1] if found else ""
+
+    def client(self) -> RawClient:
+        return RawClient(int(self.address().rpartition(":")[2]))
+
+    def end(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+
+
+def observe_process(effect: Effect, directory: Path, with_key: bool) -> object:
+    """Return what is seen of a process on the file of one run."""
+    running = Running(directory, effect.file(directory, with_key))
+    try:
+        return effect.observe(running)
+    finally:
+        running.end()
+
+
+def host(running: Running) -> object:
+    return running.address().rpartition(":")[0]
+
+
+def has_monitoring(running: Running) -> object:
+    address = running.address("Starting http monitor")
+    if not address:
+        return None
+    port = address.rpartition(":")[2]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=WAIT_S) as reply:
+        return reply.status
+
+
+def levels(running: Running) -> object:
+    """Look at the levels in the log after a client was there."""
+    client = running.client()
+    client.fence()
+    client.close()
+    return set(re.findall(r"\[(DBG|TRC)\]", running.log()))
+
+
+def traced(*lines: bytes) -> Callable[[Running], object]:
+    """Look at the traced operations of a client that sends `lines`."""
+
+    def observe(running: Running) -> object:
+        client = running.client()
+        client.send(b"".join(lines))
+        client.fence()
+        return re.findall(r"<<- (?:\[(?:SUB|PUB) .*\]|MSG_PAYLOAD.*)", running.log())
+
+    return observe
+
+
+def clock_format(running: Running) -> object:
+    return re.sub(r"\d", "0", running.log().splitlines()[0].partition("[INF]")[0])[-28:]
+
+
+def hours_from_utc(running: Running) -> object:
+    found = re.search(r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)\.", running.log())
+    assert found
+    logged = time.mktime(time.strptime(found[1], "%Y/%m/%d %H:%M:%S"))
+    return round((logged - time.mktime(time.gmtime())) / 3600)
+
+
+def files(pattern: str) -> Callable[[Running], object]:
+    return lambda running: len(list(running.directory.glob(pattern)))
+
+
+def rotated(running: Running) -> object:
+    """Look at the number of log files after many lines."""
+    client = running.client()
+    for _ in range(20):
+        client.fence()
+    return len(list(running.directory.glob("log*"))) > 2
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def gone_after_grace(running: Running) -> object:
+    """Look whether a lame duck with one client ends long before the usual grace period."""
+    client = running.client()
+    running.popen.send_signal(signal.SIGUSR2)
+    try:
+        running.popen.wait(4.0)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def goes_fast(running: Running) -> object:
+    """Look whether 8 of 150 clients go in 2.8 s: they need up to 1.6 s of 30 s, and 3.2 s of two minutes."""
+    clients = [running.client() for _ in range(150)]
+    running.popen.send_signal(signal.SIGUSR2)
+    running.wait_for("Closing existing clients")
+    end = time.monotonic() + 2.8
+    while (closed := running.log().count("Client connection closed")) < 8 and time.monotonic() < end:
+        time.sleep(0.02)
+    for client in clients:
+        client.close()
+    return closed >= 8
+
+
+SYSTEM_CLIENT = "accounts { SYS { users: [{user: u, password: p}] } }\nsystem_account: SYS\nno_auth_user: u"
+LOGGED = f"{LOCAL}\nlog_file: log\ntrace: true"
+FREE = free_port()
+
+
+def local(key: str, observe: Callable[[Running], object], beside: str = "") -> Effect:
+    return Effect(f"{LOCAL}\n{beside}\n{KEY}\n", key, observe)
+
+
+PROCESS_EFFECTS: dict[str, list[Effect]] = {
+    "listen": [Effect(KEY, 'listen: "127.0.0.2:-1"', host, "port: -1")],
+    "host": [Effect(f"port: -1\n{KEY}", "host: 127.0.0.2", host)],
+    "port": [
+        Effect(f"host: 127.0.0.1\n{KEY}", f"port: {FREE}", lambda running: running.address(), "port: -1")
+    ],
+    "debug": [local("debug: true", levels)],
+    "trace": [local("trace: true", levels)],
+    "trace_verbose": [
+        Effect(
+            f"{LOCAL}\n{SYSTEM_CLIENT}\n{KEY}",
+            "trace_verbose: true",
+            traced(b"SUB foo 1\r\n"),
+            "trace: true",
+        )
+    ],
+    "logtime": [local("logtime: false", clock_format)],
+    "logtime_utc": [local("logtime_utc: true", hours_from_utc)],
+    "log_file": [local(f'log_file: "{DIRECTORY}/log"', files("log"))],
+    "log_size_limit": [Effect(f"{LOGGED}\n{KEY}", "log_size_limit: 500", rotated)],
+    "log_max_num": [Effect(f"{LOGGED}\nlog_size_limit: 500\n{KEY}", "log_max_num: 2", rotated)],
+    "max_traced_msg_len": [local("max_traced_msg_len: 3", traced(b"PUB foo 5\r\nhello\r\n"), "trace: true")],
+    "pid_file": [local(f'pid_file: "{DIRECTORY}/pid"', files("pid"))],
+    "ports_file_dir": [local(f'ports_file_dir: "{DIRECTORY}"', files("*.ports"))],
+    "http": [local('http: "127.0.0.1:-1"', has_monitoring)],
+    "http_port": [local("http_port: -1", has_monitoring)],
+    "lame_duck_duration": [
+        local("lame_duck_duration: 30s", goes_fast, "debug: true\nlame_duck_grace_period: 1ms")
+    ],
+    "lame_duck_grace_period": [local("lame_duck_grace_period: 1ms", gone_after_grace)],
+}
