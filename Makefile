@@ -35,10 +35,10 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 
 fuzz: dev ## a million mutated protocol sequences
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
-	PYJS_FUZZ_CASES=10000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
+	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
 
 asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
