@@ -91,6 +91,9 @@ class Node(Host):
         self.authenticator = authenticator_from(options)
         for session in self.sessions.values():
             session.apply_settings()
+        if self.jetstream is not None:
+            self.turn_state.now = self.clock.now_ns()
+            self.jetstream.apply_options()
 
     def start_jetstream(self) -> None:
         """Open the store directory and recover every stream; only when the options enable JetStream."""

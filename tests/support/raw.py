@@ -13,13 +13,13 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_respond
 class RawClient:
     """One connection; every wait has a deadline."""
 
-    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 20.0, connect: bytes = CONNECT) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
         self._at = 0  # read so far of _data
         self._inbox = 0
-        self.send(CONNECT + b"PING\r\n")
+        self.send(connect + b"PING\r\n")
         self.read_until(b"PONG\r\n")
         self.send(b"SUB _INBOX.raw.> 1\r\n")
 
@@ -68,10 +68,14 @@ class RawClient:
 
     def api(self, name: str, /, **body: Any) -> dict[str, Any]:
         """Call $JS.API.<name> and return the answer, which must not be an error."""
-        answer: dict[str, Any] = json.loads(
-            self.request(b"$JS.API." + name.encode(), json.dumps(body).encode() if body else b"")
-        )
+        answer = self.try_api(name, **body)
         assert "error" not in answer, answer
+        return answer
+
+    def try_api(self, name: str, /, **body: Any) -> dict[str, Any]:
+        """Call $JS.API.<name> and return the answer, an error or not; {} when nobody answers."""
+        text = self.request(b"$JS.API." + name.encode(), json.dumps(body).encode() if body else b"")
+        answer: dict[str, Any] = json.loads(text or b"{}")
         return answer
 
     def _more(self) -> None:

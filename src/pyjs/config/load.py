@@ -148,17 +148,23 @@ def changes(old: Options, new: Options) -> list[Change]:
             if before != after and attr not in (change.name for change in found):
                 hidden = key.secret or attr in ("accounts", "authorization.users")
                 shown = ("***", "***") if hidden else (before, after)
-                found.append(Change(attr, *shown, key.reloadable and not _shrinks(attr, before, after)))
+                reloadable = key.reloadable and not _is_fixed(attr, before, after)
+                found.append(Change(attr, *shown, reloadable or _is_idle(attr, old, new)))
     return found
 
 
-def _shrinks(attr: str, before: object, after: object) -> bool:
-    """Return whether a storage limit became smaller, which streams that exist may already exceed."""
+def _is_idle(attr: str, old: Options, new: Options) -> bool:
+    """Return whether nothing runs that has taken over the old value and would go on."""
+    return attr.startswith("jetstream.") and not (old.jetstream.enabled and new.jetstream.enabled)
+
+
+def _is_fixed(attr: str, before: object, after: object) -> bool:
+    """Return whether a storage limit became smaller, which streams that exist may already exceed, or unknown."""
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False
     assert isinstance(before, int)
     assert isinstance(after, int)
-    return after != -1 and (before == -1 or after < before)
+    return before == -1 or after < before
 
 
 def _get(options: object, attr: str) -> object:

@@ -182,6 +182,11 @@ class JetStream:
         stream.store.destroy()
         self.files.remove(hidden)
 
+    def change_limits(self, limits: AccountLimits) -> None:
+        """Take over what the account may use from now on; what is there stays, also above it."""
+        self.limits = limits
+        self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_store
+
     # -- start and stop ------------------------------------------------------------------------------------
 
     def recover(self) -> None:

@@ -1,7 +1,8 @@
 """JetStream of a server: one engine and one API router for each account, started and stopped together.
 
-The top of the JetStream room, and the only part that knows which account has it. Reads the options once, at the
-start.
+The top of the JetStream room, and the only part that knows which account has it. Reads the options at the start,
+and again when a reload changed them: accounts get JetStream, lose it (what they stored stays) and have other limits
+while the server runs.
 
 Source: nats.docs "JetStream" and "Accounts".
 """
@@ -50,7 +51,7 @@ class JetStreamServer:
         self.options: JetStreamOptions = options_from(host.options)
         self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
         self.accounts: dict[str, JetStream] = {}
-        self._routers: list[Router] = []
+        self._routers: dict[str, Router] = {}
         self._lock = -1  # holds the lock of the store directory
 
     @property
@@ -70,13 +71,40 @@ class JetStreamServer:
             StoreLocked: another server works on the store directory.
         """
         self._lock = lock_store(self._host.disk, self.options.store_dir)
-        for name, account in self._host.accounts.items():
-            limits = self._limits_of(name)
-            engine = None if limits is None else self._start_account(account, limits)
-            self._routers.append(Router(account, self.shared, engine))
-            if engine is not None:
-                engine.recover()
+        self._apply_to_accounts()
         self._report_strangers()
+
+    def apply_options(self) -> None:
+        """Take over what a reload changed: what the accounts have, and larger limits of the server."""
+        new = options_from(self._host.options)
+        self.options.max_memory, self.options.max_store = new.max_memory, new.max_store
+        self.options.max_payload = new.max_payload
+        self.memory.max, self.storage.max = new.max_memory, new.max_store
+        self._apply_to_accounts()
+
+    def _apply_to_accounts(self) -> None:
+        """Make every account have what the options say."""
+        for name, account in self._host.accounts.items():
+            limits, engine = self._limits_of(name), self.accounts.get(name)
+            if limits is None or engine is None:
+                self._switch(account, limits)
+            else:
+                engine.change_limits(limits)
+
+    def _switch(self, account: Account, limits: AccountLimits | None) -> None:
+        """Start JetStream of an account that has none, or end it."""
+        engine = self.accounts.get(account.name)
+        router = self._routers.get(account.name)
+        if router is not None and engine is None and limits is None:
+            return
+        if router is not None:
+            router.close()
+        if engine is not None:
+            self._stop_account(engine)
+        engine = None if limits is None else self._start_account(account, limits)
+        self._routers[account.name] = Router(account, self.shared, engine)
+        if engine is not None:
+            engine.recover()
 
     def _report_strangers(self) -> None:
         """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""
@@ -88,12 +116,10 @@ class JetStreamServer:
 
     def stop(self) -> None:
         """Close every stream; what they hold is on disk."""
-        for router in self._routers:
+        for router in self._routers.values():
             router.close()
-        for engine in self.accounts.values():
-            engine.stop()
-            engine.account.jetstream = None
-        self.accounts.clear()
+        for engine in list(self.accounts.values()):
+            self._stop_account(engine)
         if self._lock >= 0:
             self._host.disk.close_file(self._lock)
             self._lock = -1
@@ -106,6 +132,11 @@ class JetStreamServer:
         account.jetstream = engine
         return engine
 
+    def _stop_account(self, engine: JetStream) -> None:
+        engine.stop()
+        engine.account.jetstream = None
+        del self.accounts[engine.account.name]
+
     def _limits_of(self, name: str) -> AccountLimits | None:
         """Return the limits of an account, None: it has no JetStream."""
         configured = self._host.options.accounts.get(name)
@@ -113,6 +144,6 @@ class JetStreamServer:
             return limits_from(configured.jetstream)
         system = self._host.options.system_account
         others = [each for each in self._host.options.accounts if each not in (GLOBAL_ACCOUNT, system)]
-        if name == GLOBAL_ACCOUNT and not others:
+        if name == GLOBAL_ACCOUNT and (not others or name in self.accounts):
             return AccountLimits()
         return None

@@ -49,10 +49,11 @@ def storage_for_streams(directory: str) -> int:
     return disk.f_bavail * disk.f_frsize * SHARE_PERCENT // 100
 
 
-def effective_options(options: Options) -> Options:
+def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with JetStream's directory and limits as they are on this machine.
 
-    `options` itself stays as configured: a reload compares it with the file.
+    `options` itself stays as configured: a reload compares it with the file. What was chosen for the effective
+    options that are `running` stays, although there may be less free by now.
     """
     if not options.jetstream.enabled:
         return options
@@ -60,8 +61,10 @@ def effective_options(options: Options) -> Options:
     jetstream = effective.jetstream = copy.copy(options.jetstream)
     base = jetstream.store_dir or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
     jetstream.store_dir = os.path.join(os.path.abspath(base), "jetstream")
+    chosen = running.jetstream if running is not None and running.jetstream.enabled else None
     if jetstream.max_memory < 0:
-        jetstream.max_memory = memory_for_streams()
+        jetstream.max_memory = memory_for_streams() if chosen is None else chosen.max_memory
     if jetstream.max_storage < 0:
-        jetstream.max_storage = storage_for_streams(jetstream.store_dir)
+        directory = jetstream.store_dir
+        jetstream.max_storage = storage_for_streams(directory) if chosen is None else chosen.max_storage
     return effective

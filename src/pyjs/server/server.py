@@ -66,6 +66,7 @@ class Server:
         self._syncer: Syncer | None = None
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
         self._entering: asyncio.Task[None] | None = None  # on the way into lame duck mode
+        self._ending_jetstream: asyncio.Task[None] | None = None  # a reload switched it off
         self._stop_requested: asyncio.Future[None] | None = None
         self._running = False
 
@@ -282,15 +283,36 @@ class Server:
             self.log.info(change_line(change))
         if "pid_file" in names or "ports_file_dir" in names:
             self._rewrite_files(old)
+        self._switch_jetstream()
         self._apply_to_sessions()
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
 
     def _apply_options(self, options: Options) -> None:
         self.options = options
-        self.node.apply_options(effective_options(options))
+        self.node.apply_options(effective_options(options, self.node.options))
         if self.monitored is not None:
             self.monitored.options = options
             self.monitored.config_loaded_at_ns = self.clock.now_ns()
+
+    def _switch_jetstream(self) -> None:
+        """Start JetStream, or end it, when a reload says so."""
+        if self._ending_jetstream is not None:
+            return  # looked at again when it has ended
+        if self.options.jetstream.enabled == (self.node.jetstream is not None):
+            return
+        if not self.options.jetstream.enabled:
+            self._ending_jetstream = self.loop.create_task(self._end_jetstream())
+            return
+        try:
+            self._start_jetstream()
+        except StartFailed as error:
+            self.log.warn(str(error))
+
+    async def _end_jetstream(self) -> None:
+        await self._stop_jetstream()
+        self._ending_jetstream = None
+        if self._running:
+            self._switch_jetstream()
 
     def _rewrite_files(self, old: Options) -> None:
         try:

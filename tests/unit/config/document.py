@@ -13,7 +13,9 @@ HEAD = """# Configuration keys
 The language is nats-server's: maps, lists, `include`, `$variables` and the environment, `10MB`, `30s`. A key that is
 not here is refused with its place and a guess at what was meant. Keys are compared without case; in brackets are
 other names of the same key. `R`: a changed value is applied by `SIGHUP` or `--signal reload`; a file that changes
-another key is refused as a whole and the running configuration stays.
+another key is refused as a whole and the running configuration stays. A reload starts and ends JetStream, of the
+server and of single accounts: what an account stored stays on disk and is there when it has JetStream again. Of a
+running server `max_mem` and `max_file` can only grow; the other keys of `jetstream` change while it is off.
 
 `/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars);
 without the argument /varz is as nats-server's. What each key does is tried by tests/unit/config/test_effects.py.
