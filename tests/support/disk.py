@@ -80,6 +80,48 @@ class FaultyDisk(OsDisk):
         super().remove_tree(path)
 
 
+class LossyDisk(OsDisk):
+    """Forgets at `lose_power` what was not synced: bytes of files, and files whose names were not.
+
+    Renamings and removals are taken to be safe at once, which is what makes a loss of bytes visible.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[int, str] = {}  # of open descriptors
+        self._synced: dict[str, bytes] = {}  # path -> what is on the medium
+        self._named: set[str] = set()  # paths whose names are
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        fd = super().open_file(path, create=create)
+        self._paths[fd] = path
+        self._synced.setdefault(path, b"")
+        return fd
+
+    def sync_file(self, fd: int) -> None:
+        super().sync_file(fd)
+        self._synced[self._paths[fd]] = self.read_at(fd, self.size_of(fd), 0)
+
+    def sync_dir(self, path: str) -> None:
+        super().sync_dir(path)
+        self._named.update(f"{path}/{name}" for name in self.list_dir(path))
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        if old in self._synced:
+            self._synced[new] = self._synced.pop(old)
+
+    def lose_power(self) -> None:
+        """Leave in the directories what a machine would find that was switched off just now."""
+        for path, data in self._synced.items():
+            if not self.exists(path):
+                continue
+            if path in self._named:
+                with open(path, "wb") as file:
+                    file.write(data)
+            else:
+                self.unlink(path)
+
+
 class UnreadableDisk(OsDisk):
     """Fails to read the files whose path ends with one of `endings`."""
 

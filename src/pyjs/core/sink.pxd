@@ -15,7 +15,7 @@ cdef class Turn:
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
     cdef readonly list requests         # core.sink.Request, for PySinks
-    cdef readonly list unsynced         # Streams whose records are in the file and not on the medium yet
+    cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync
 
 cdef class Sink:
     # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records

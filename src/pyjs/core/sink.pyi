@@ -22,7 +22,7 @@ class Turn:
     streams: list[Sink]
     consumers: list[Sink]
     requests: list[Request]
-    unsynced: list[Sink]
+    unsynced: list[object]
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
     @overload
@@ -32,7 +32,7 @@ class Turn:
     @overload
     def take(self, name: Literal["requests"]) -> list[Request]: ...
     @overload
-    def take(self, name: Literal["unsynced"]) -> list[Sink]: ...
+    def take(self, name: Literal["unsynced"]) -> list[object]: ...
     @property
     def idle(self) -> bool: ...
 

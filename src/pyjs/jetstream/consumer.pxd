@@ -13,6 +13,7 @@ cdef class Consumer(ConsumerCore):
     cdef readonly object timers, events
     cdef public object file             # what keeps the state, None: nothing does
     cdef readonly bytes flow_id         # reply subject of the outstanding flow control request
+    cdef bint sync_always               # acks are confirmed after the sync, not after the write
     cdef bytes prefix2
     cdef list subscriptions
     cdef int64_t threshold              # inactive_threshold with its jitter; 0: lives for ever
@@ -21,6 +22,7 @@ cdef class Consumer(ConsumerCore):
     cdef object timer                   # base.timers.Timer
     cdef int64_t timer_at
 
+    cdef void publish_replies(self, const char* replies, size_t end) noexcept
     cdef int set_skips(self, skips, uint64_t skips_end) except -1
     cdef bytes head_reply(self)
     cdef void wake_by(self, int64_t* best, int64_t at) noexcept nogil

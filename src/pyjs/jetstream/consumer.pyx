@@ -30,6 +30,7 @@ from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.wire.ops cimport Msg
 
 import hashlib
+from functools import partial
 
 from pyjs.base.nuid import DIGITS
 from pyjs.base.nuid import token as random_token
@@ -71,6 +72,7 @@ cdef class Consumer(ConsumerCore):
         self.rng = seat.rng
         self.log = seat.log
         self.file = file
+        self.sync_always = seat.sync_always and file is not None
         self.events = ConsumerEvents(seat.account, seat.rng, seat.stream_name, name, seat.domain)
         self.changes = StateLog(file is not None)
         self.subscriptions = []
@@ -406,7 +408,23 @@ cdef class Consumer(ConsumerCore):
         return True
 
     def send_replies(self) -> None:
-        """Answer the acks that asked for it."""
+        """Answer the acks that asked for it, or have that done when they are on the medium."""
+        if self.replies_len and self.sync_always:
+            self.file.when_synced(partial(self.confirm, self.replies[:self.replies_len]))
+        elif self.replies_len:
+            self.publish_replies(self.replies, self.replies_len)
+        self.replies_len = 0
+
+    def confirm(self, bytes replies, error) -> None:
+        """Answer acks that have been synced; those that have not may be sent again, to a state kept anew."""
+        if error is None:
+            self.publish_replies(replies, len(replies))
+            return
+        self.log.error(f"JetStream consumer '{self.path}' state can not be synced: {error}")
+        self.changes.lost = True
+        self.mark_dirty()
+
+    cdef void publish_replies(self, const char* replies, size_t end) noexcept:
         cdef size_t at = 0
         cdef uint32_t n = 0
         cdef Msg m
@@ -414,12 +432,11 @@ cdef class Consumer(ConsumerCore):
         m.body = m.tail = b"0\r\n"
         m.tail_len = 3
         m.split, m.aliased, m.origin = True, False, NULL
-        while at < self.replies_len:
-            memcpy(&n, self.replies + at, sizeof(uint32_t))
-            m.subject, m.subject_len = self.replies + at + sizeof(uint32_t), n
+        while at < end:
+            memcpy(&n, replies + at, sizeof(uint32_t))
+            m.subject, m.subject_len = replies + at + sizeof(uint32_t), n
             self.account.publish(&m)
             at += sizeof(uint32_t) + n
-        self.replies_len = 0
 
     # -- deadlines -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ with checksums and cuts a torn end; what is lost so is at most the last turn, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -37,6 +37,9 @@ class StateFile(Protocol):
 
     def snapshot(self, data: bytes) -> None:
         """Replace everything."""
+
+    def when_synced(self, done: Callable[[Exception | None], None]) -> None:
+        """Have `done` called when what was kept so far is on the medium, or cannot be."""
 
 
 class BadState(PyjsError):

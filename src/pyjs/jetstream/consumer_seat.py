@@ -23,3 +23,4 @@ class Seat:
     log: Log
     domain: str = ""
     max_msgs_per_subject: int = -1
+    sync_always: bool = False  # acks are confirmed when they are on the medium

@@ -215,6 +215,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         shared.log,
         js.options.domain,
         stream.config.max_msgs_per_subject,
+        js.options.sync_always,
     )
 
 

@@ -55,7 +55,15 @@ def segment_size(config: StreamConfig) -> int:
 class AccountFiles:
     """The stored streams of one account, below `<root>/<account>/streams`."""
 
-    def __init__(self, disk: Disk, root: str, account: str, log: Log, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        account: str,
+        log: Log,
+        now_ns: Callable[[], int],
+        logs: OpenLogs | None = None,
+    ) -> None:
         self._disk = disk
         self._account = account
         self._log = log
@@ -63,7 +71,7 @@ class AccountFiles:
         self._streams = f"{root}/{file_name(account)}/streams"
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
-        self._logs = OpenLogs(disk)
+        self._logs = logs or OpenLogs(disk)  # those of all accounts
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""

@@ -17,13 +17,16 @@ from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT
+from pyjs.core.sink import Turn
 from pyjs.jetstream.api.router import Router
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.persist import AccountFiles
 from pyjs.jetstream.usage import Usage
+from pyjs.store.consumer_state import OpenLogs
 from pyjs.store.layout import file_name, lock_store
+from pyjs.store.log_sync import LogSync
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -41,6 +44,7 @@ class ServiceHost(Protocol):
     log: Log
     server_name: str
     accounts: dict[str, Account]
+    turn_state: Turn
 
 
 class JetStreamServer:
@@ -52,7 +56,13 @@ class JetStreamServer:
         self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
         self.accounts: dict[str, JetStream] = {}
         self._routers: dict[str, Router] = {}
+        self._logs = OpenLogs(
+            host.disk, sync=LogSync(host.disk, self._ask_for_sync, self.options.sync_always)
+        )
         self._lock = -1  # holds the lock of the store directory
+
+    def _ask_for_sync(self, logs: LogSync) -> None:
+        self._host.turn_state.unsynced.append(logs)
 
     @property
     def memory(self) -> Usage:
@@ -120,13 +130,16 @@ class JetStreamServer:
             router.close()
         for engine in list(self.accounts.values()):
             self._stop_account(engine)
+        self._logs.sync.sync_now()
         if self._lock >= 0:
             self._host.disk.close_file(self._lock)
             self._lock = -1
 
     def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
         host = self._host
-        files = AccountFiles(host.disk, self.options.store_dir, account.name, host.log, host.clock.now_ns)
+        files = AccountFiles(
+            host.disk, self.options.store_dir, account.name, host.log, host.clock.now_ns, self._logs
+        )
         engine = JetStream(account, self.shared, limits, files)
         self.accounts[account.name] = engine
         account.jetstream = engine

@@ -49,6 +49,7 @@ cdef class Stream(Sink):
     cdef Answers answers
     cdef Answers held                       # answers of the batch that is being synced; only when sync_always
     cdef public bint sync_always            # PubAcks leave after the sync, not after the write
+    cdef list calls, held_calls             # who waits for the next sync, and for the one on its way
     cdef bint unsynced                      # in Turn.unsynced
     cdef object sync_job                    # the store's SyncJob on its way, None: none is
     cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut

@@ -69,6 +69,8 @@ cdef class Stream(Sink):
         self.interest = Sublist()
         self.consumers = {}
         self.waiting = []
+        self.calls = []
+        self.held_calls = []
         self.woken_seq = self.kept_seq = store.last_seq
         self.probe = probe
         self.configure(config)
@@ -381,10 +383,21 @@ cdef class Stream(Sink):
 
     cdef ask_for_sync(self):
         """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
-        if self.unsynced or not (self.store.dirty or self.answers.used):
+        if self.unsynced or not (self.store.dirty or self.answers.used or self.calls):
             return
         self.unsynced = True
         self.turn.unsynced.append(self)
+
+    def when_durable(self, done) -> None:
+        """Have `done` called with None when everything committed so far is durable, else with the error.
+
+        Durable is what `sync_interval` says: in the file or, with "always", on the medium.
+        """
+        if self.sync_always:
+            self.calls.append(done)
+            self.ask_for_sync()
+        else:
+            done(None)
 
     def begin_sync(self):
         """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
@@ -398,8 +411,10 @@ cdef class Stream(Sink):
         self.sync_job = self.store.begin_sync()
         if self.sync_job is None:
             self.answers.send(self.account, 0, NULL, 0)
+            self.call_back(self.take_calls(), None)
         elif self.sync_always:
             self.answers, self.held = self.held, self.answers
+            self.calls, self.held_calls = self.held_calls, self.calls
         return self.sync_job
 
     def finish_sync(self, error) -> None:
@@ -411,10 +426,23 @@ cdef class Stream(Sink):
             failure = failure_body(self.name, store_error(self.store.error))
             self.held.send(self.account, 0, failure, len(failure))
             self.answers.send(self.account, 0, failure, len(failure))
+            self.call_back(self.take_calls(), self.store.error)
             return
         self.held.send(self.account, 0, NULL, 0)
+        held, self.held_calls = self.held_calls, []
+        self.call_back(held, None)
         if not self.closed:
             self.ask_for_sync()
+
+    def take_calls(self) -> list:
+        """Return everyone who waits for a sync, in order, and forget them."""
+        calls, self.calls, self.held_calls = self.held_calls + self.calls, [], []
+        return calls
+
+    def call_back(self, list calls, error) -> None:
+        """Tell those who waited for a sync."""
+        for done in calls:
+            done(error)
 
     cdef commit_failed(self):
         """Tell publishers that nothing of this batch is kept; their ids are free again."""
@@ -594,7 +622,7 @@ cdef class Stream(Sink):
     # -- the API's business --------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove messages, all or those of `subject_filter`; return how many. Durable when it returns."""
+        """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
         subjects = (subject_filter,) if subject_filter else ()
         purged = self.store.purge(self.store.make_filter(subjects), before_seq, keep)
         self.purged = True
@@ -602,7 +630,7 @@ cdef class Stream(Sink):
         return purged
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
-        """Remove one message; False: there was none. Durable when it returns."""
+        """Remove one message; False: there was none. In the file when it returns."""
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
         return removed
@@ -638,6 +666,8 @@ cdef class Stream(Sink):
         if self.sync_always:
             self.store.sync_now()
         self.answers.send(self.account, 0, NULL, 0)
+        self.call_back(self.calls, self.store.error)
+        self.calls = []
         if self.probe is not None:
             self.probe.cancel()
         self.account_usage.used -= self.counted_bytes

@@ -15,6 +15,7 @@ Knows nothing of what snapshot and deltas mean.
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections import OrderedDict
 
@@ -22,19 +23,21 @@ import xxhash
 
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
+from pyjs.store.log_sync import Done, LogSync
 from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size, write_whole
 
 ENTRY = struct.Struct("<IIQ")
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
-OPEN_LOGS_MAX = 256  # descriptors for all consumers of an account
+OPEN_LOGS_MAX = 256  # descriptors for all consumers of a server
 
 
 class OpenLogs:
-    """Descriptors of the logs written last, since opening one costs four times a write."""
+    """Descriptors of the logs written last, since opening one costs four times a write, and what is to be synced."""
 
-    def __init__(self, disk: Disk, count_max: int = OPEN_LOGS_MAX) -> None:
+    def __init__(self, disk: Disk, count_max: int = OPEN_LOGS_MAX, sync: LogSync | None = None) -> None:
         self._disk = disk
+        self.sync = sync or LogSync(disk)
         self._count_max = count_max
         self._fds: OrderedDict[str, int] = OrderedDict()
 
@@ -83,21 +86,29 @@ class ConsumerStateFile:
         return self._end - self._start
 
     def append(self, delta: bytes) -> None:
-        """Add one turn's changes behind the snapshot.
+        """Add one turn's changes behind the snapshot; they are on the medium after the next sync.
 
         Raises:
             OSError: they are not kept; the next call must be `snapshot`.
         """
         assert self._start, "a snapshot comes first"
+        path = self._path("log", self._generation)
+        if self._logs.sync.is_lost(path):
+            raise OSError(errno.EIO, "what was written before could not be synced", path)
         size = len(delta).to_bytes(4, "little")
         checksum = xxhash.xxh64_intdigest(size + delta, self._chain)
         data = ENTRY.pack(len(delta), 0, checksum) + delta
-        self._disk.write_at(self._logs.open(self._path("log", self._generation)), data, self._end)
+        self._disk.write_at(self._logs.open(path), data, self._end)
+        self._logs.sync.wrote(path)
         self._end += len(data)
         self._chain = checksum
 
+    def when_synced(self, done: Done) -> None:
+        """Have `done` called when everything appended so far is on the medium, with the error if it cannot be."""
+        self._logs.sync.when_synced(self._path("log", self._generation), done)
+
     def snapshot(self, data: bytes) -> None:
-        """Begin a new generation with `data`, and remove the one before.
+        """Begin a new generation with `data`, on the medium at once, and remove the one before.
 
         Raises:
             OSError: the one before still holds everything that was appended, or the new one is whole.
@@ -114,6 +125,7 @@ class ConsumerStateFile:
             if number != generation:
                 self._logs.close(self._path(kind, number))
                 self._disk.unlink(self._path(kind, number))
+                self._logs.sync.forget(self._path(kind, number))
 
     def load(self) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of what is kept.
@@ -165,6 +177,7 @@ class ConsumerStateFile:
             self._disk.write_at(fd, envelope, 0)
         finally:
             self._disk.close_file(fd)
+        self._logs.sync.began(path)
 
     def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
         """Return (snapshot, deltas) of one generation, None: neither of its files has the snapshot."""

@@ -528,13 +528,17 @@ cdef class FileStore(StreamStore):
             if (self.closed or fd != tail_fd) and fd not in self.unsynced:
                 self.disk.close_file(fd)
         if error is not None:
-            self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
-            self.failed = True
-            self.resumable = False
-            self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
+            self.sync_failed(error)
             return
         self.synced_mark = job.mark
         self.remove_doomed()
+
+    def sync_failed(self, error) -> None:
+        """Refuse everything from now on."""
+        self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
+        self.failed = True
+        self.resumable = False
+        self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
 
     def remove_doomed(self) -> None:
         """Remove the files that nothing needs any more."""
@@ -552,6 +556,12 @@ cdef class FileStore(StreamStore):
 
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
+        if self.in_flight is not None:      # nobody waits for the thread that has it: all is synced here
+            job = SyncJob(self.disk, self.unsynced, self.directory, self.written_mark)
+            error = self.in_flight() or job()
+            if error is not None:
+                self.sync_failed(error)
+            return
         while (job := self.begin_sync()) is not None:
             self.finish_sync(job, job())
 

@@ -22,8 +22,8 @@ without the argument /varz is as nats-server's. What each key does is tried by t
 
 Where the effect is not nats-server's:
 
-- `sync_interval` is 1 s (nats-server: 2 minutes); with `always`, or `sync_always: true`, an acknowledgement leaves
-  when its message is on the medium.
+- `sync_interval` is 1 s (nats-server: 2 minutes); with `always`, or `sync_always: true`, a publish, a
+  purge, the deletion of a message and an acknowledgement that asks for it are answered when they are on the medium.
 - `trace` leaves out the clients of the system account; `trace_verbose` shows them.
 - `disable_sublist_cache` gives cached routes back at the end of each turn.
 

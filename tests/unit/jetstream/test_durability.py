@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 from typing import cast
 
 import pytest
+from tests.support.disk import LossyDisk
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.stream import Stream
+from pyjs.store.log_sync import LogSync, LogSyncJob
 
 S = 1_000_000_000
 
@@ -167,3 +171,183 @@ def test_a_full_disk_refuses_and_later_takes_again() -> None:
     assert "duplicate" not in js.publish("a.x", b"2", Nats_Msg_Id="two")
     assert js.payloads("A") == [b"1", b"2"]
     assert js.publish("a.x", Nats_Msg_Id="one")["duplicate"] is True
+
+
+# -- answers that wait for the medium ----------------------------------------------------------------------------
+
+
+class Powered(JetStreamFixture):
+    """A server with `sync_interval: always` on a disk that may lose its power, and a listener to `in.>`."""
+
+    def __init__(self, disk: LossyDisk, sync_always: bool = True, store_dir: str = "") -> None:
+        self.lossy = disk
+        jetstream = JetStreamOptions(enabled=True, sync_always=sync_always, store_dir=store_dir)
+        super().__init__(Options(jetstream=jetstream), disk)
+        self.listener = self.client()
+        self.listener.send(b"SUB in.> 1\r\n")
+
+    def send(self, subject: str, payload: bytes = b"") -> None:
+        """Publish with a reply that the listener hears."""
+        self.user.send(b"PUB %b in.1 %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
+
+    def heard(self) -> list[bytes]:
+        return self.listener.payloads()
+
+    def sync(self) -> None:
+        """Do what the I/O thread does."""
+        while unsynced := cast(list[Stream], self.node.turn_state.take("unsynced")):
+            for each in unsynced:
+                job = each.begin_sync()
+                if job is not None:
+                    each.finish_sync(job())
+            self.turn()
+
+    def call(self, endpoint: str, body: object = b"") -> dict[str, object]:
+        """Send an API request, and sync until it is answered."""
+        self.send(f"$JS.API.{endpoint}", json.dumps(body).encode() if body else b"")
+        self.sync()
+        answer: dict[str, object] = json.loads(self.heard()[-1])
+        return answer
+
+    def lose_power(self) -> Powered:
+        """Return a server that finds what was on the medium."""
+        self.lossy.lose_power()
+        lock = f"{self.options.jetstream.store_dir}/.lock"
+        os.unlink(lock)
+        again = Powered(LossyDisk(), store_dir=self.options.jetstream.store_dir)
+        again.directory = self.directory
+        return again
+
+
+def filled(sync_always: bool = True) -> Powered:
+    """Return a server with the file stream A of a.> and three messages."""
+    js = Powered(LossyDisk(), sync_always)
+    js.call("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"]})
+    for payload in (b"1", b"2", b"3"):
+        js.send("a.x", payload)
+    js.sync()
+    assert len(js.heard()) == 3
+    return js
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "body", "left"),
+    [
+        ("STREAM.PURGE.A", b"", []),
+        ("STREAM.PURGE.A", b'{"keep":1}', [b"3"]),
+        ("STREAM.MSG.DELETE.A", b'{"seq":2}', [b"1", b"3"]),
+        ("STREAM.MSG.DELETE.A", b'{"seq":1,"no_erase":true}', [b"2", b"3"]),
+    ],
+)
+def test_a_removal_is_answered_when_it_is_on_the_medium(
+    endpoint: str, body: bytes, left: list[bytes]
+) -> None:
+    js = filled()
+
+    js.send(f"$JS.API.{endpoint}", body)
+
+    assert js.heard() == []
+    js.sync()
+    (answer,) = js.heard()
+    assert json.loads(answer)["success"] is True
+    assert js.lose_power().payloads("A") == left
+
+
+def test_what_a_closing_stream_answers_is_on_the_medium_although_a_sync_is_on_its_way() -> None:
+    js = filled()
+    js.send("a.x", b"4")
+    stream = js.stream("A")
+    job = stream.begin_sync()
+    assert job
+    js.send("a.x", b"5")
+    js.send("$JS.API.STREAM.MSG.DELETE.A", b'{"seq":1}')
+    assert js.heard() == []
+
+    js.engine.stop()
+    js.turn()
+
+    assert len(js.heard()) == 2
+    again = js.lose_power()
+    assert again.payloads("A") == [b"2", b"3", b"4", b"5"]
+    stream.finish_sync(job())
+    js.turn()
+    assert len(js.heard()) == 1
+
+
+def test_a_removal_is_answered_at_once_when_syncs_have_an_interval() -> None:
+    js = filled(sync_always=False)
+    js.send("$JS.API.STREAM.PURGE.A")
+    assert json.loads(js.heard()[0])["purged"] == 3
+
+
+def test_a_removal_that_cannot_be_synced_is_an_error() -> None:
+    js = filled()
+    js.send("$JS.API.STREAM.PURGE.A")
+    stream = js.stream("A")
+    assert stream.begin_sync()
+
+    stream.finish_sync(OSError(errno.EIO, "gone"))
+    js.turn()
+
+    error = json.loads(js.heard()[0])["error"]
+    assert error["err_code"] == 10110
+    assert "gone" in error["description"]
+
+
+def ack_all_confirmed(js: Powered) -> int:
+    """Deliver the three messages and ask for a confirmation of each ack; return how many came at once."""
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    js.call("CONSUMER.DURABLE.CREATE.A.c", {"stream_name": "A", "config": config})
+    js.send("$JS.API.CONSUMER.MSG.NEXT.A.c", b"3")
+    js.sync()
+    replies = [frame.reply for frame in js.listener.frames()]
+    for reply in replies:
+        js.send(reply.decode(), b"+ACK")
+    return len(js.heard())
+
+
+def test_a_confirmed_ack_is_on_the_medium() -> None:
+    js = filled()
+    assert ack_all_confirmed(js) == 0
+
+    js.sync()
+
+    assert js.heard() == [b"", b"", b""]
+    again = js.lose_power()
+    floor = cast(dict[str, int], again.call("CONSUMER.INFO.A.c")["ack_floor"])
+    assert floor["stream_seq"] == 3
+
+
+def test_an_ack_is_confirmed_at_once_when_syncs_have_an_interval() -> None:
+    assert ack_all_confirmed(filled(sync_always=False)) == 3
+
+
+def test_acks_are_synced_within_the_interval() -> None:
+    js = filled(sync_always=False)
+    ack_all_confirmed(js)
+    assert js.node.turn_state.unsynced
+
+    js.sync()
+
+    again = js.lose_power()
+    floor = cast(dict[str, int], again.call("CONSUMER.INFO.A.c")["ack_floor"])
+    assert floor["stream_seq"] == 3
+
+
+def test_an_ack_whose_sync_fails_is_not_confirmed_and_the_state_is_kept_anew() -> None:
+    # given
+    js = filled()
+    ack_all_confirmed(js)
+    # when
+    for each in cast(list[LogSync], js.node.turn_state.take("unsynced")):
+        job = each.begin_sync()
+        assert isinstance(job, LogSyncJob)
+        job.failed = list(job._paths)
+        each.finish_sync(OSError(errno.EIO, "gone"))
+    js.turn()
+    # then
+    assert js.heard() == []
+    assert any("can not be synced" in text for _, text in js.log.lines)
+    again = js.lose_power()
+    floor = cast(dict[str, int], again.call("CONSUMER.INFO.A.c")["ack_floor"])
+    assert floor["stream_seq"] == 3

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.errcodes import ErrorCode
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
@@ -77,6 +78,7 @@ class Endpoint:
     min_args: int = 1  # tokens behind the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
+    unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
     counted: bool = True  # whether an answer without error counts in `api.total`
 
 

@@ -9,6 +9,7 @@ Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -93,12 +94,27 @@ class Router:
         try:
             fields = self._answer(endpoint, args, request)
         except ApiError as error:
-            self._count(failed=True)
-            self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
+            self._refuse(request, endpoint, error)
+            return
+        if endpoint.unsynced is not None and self._js is not None:
+            self._js.streams[args[0]].when_durable(partial(self._done, request, endpoint, fields))
+        else:
+            self._done(request, endpoint, fields)
+
+    def _done(
+        self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
+    ) -> None:
+        """Answer a request that was carried out; `failure`: what it did may not last."""
+        if failure is not None and endpoint.unsynced is not None:
+            self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return
         self._reply(request, endpoint, fields)
         if endpoint.counted:
             self._count(failed=False)
+
+    def _refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
+        self._count(failed=True)
+        self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
 
     def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | None:
         if needs_higher_level(request.headers):
