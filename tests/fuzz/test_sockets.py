@@ -83,11 +83,9 @@ class Target:
                 (number, self.connect(source), case(SEED, number))
                 for number in range(start, min(start + TOGETHER, numbers.stop))
             ]
-            for step in range(max(len(reads) for _, _, reads in playing)):
-                for _, client, reads in playing:
-                    if step < len(reads):
-                        with contextlib.suppress(ConnectionError):  # the server has closed it
-                            client.sendall(reads[step])
+            for sent in itertools.zip_longest(*(reads for _, _, reads in playing)):
+                for (_, client, _), read in zip(playing, sent, strict=True):
+                    send(client, read or b"")
             for number, client, _ in playing:
                 end(number, client)
 
@@ -96,6 +94,11 @@ class Target:
         client = socket.create_connection(address, WAIT_S, source_address=(f"127.0.0.{source}", 0))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
+
+
+def send(client: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(ConnectionError):  # the server has closed it
+        client.sendall(data)
 
 
 def end(number: int, client: socket.socket) -> None:

@@ -191,7 +191,7 @@ def test_jetstream_of_the_server_goes_and_comes(start: Start) -> None:
     lines = server.reload("max_payload: 1MB")
 
     assert "INF Reloaded: JetStream" in lines
-    assert server.is_silent_on("INFO")
+    server.process.wait_until(lambda: server.is_silent_on("INFO"), "end of JetStream")
     server.reload("jetstream { store_dir: STORE, max_mem: 1MB }")
     assert server.messages("", "S") == 1
     client.request(b"S", b"two")
