@@ -25,14 +25,15 @@ from pyjs.store.index cimport (
     Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
 )
 from pyjs.store.record cimport (
-    FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
-    SEGMENT_HEADER_SIZE, RecordHeader, seal_record, stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum, write_segment_header,
 )
+from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
-from pyjs.store.store import SyncJob
+from pyjs.store.index_file import IndexUnusable, SegmentSync, index_path, index_segment, remove_index
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -41,7 +42,7 @@ cdef enum:
     ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
     DELETES_MAX = 8192          # sequences in one DELETES record
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
-cdef uint64_t ERASED_BIT = <uint64_t> 1 << 63
+    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -59,6 +60,7 @@ cdef class FileStore(StreamStore):
         self.doomed = []
         self.in_flight = None
         self.lost_seqs = []
+        self.unindexed = []
         self.next_number = 1
         disk.make_dirs(directory)
         self.names_unsynced = True
@@ -143,6 +145,9 @@ cdef class FileStore(StreamStore):
             if end > s.map_size and self.map_segment(s, end) != 0:
                 return -2
             p = s.data + e.offset
+            if not s.examined and not self.checks_out(p, e, s.map_size - e.offset):
+                if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
+                    return -2
         memcpy(&h, p, RECORD_HEADER_SIZE)
         if h.seq != seq or h.length < end - e.offset or h.subject_len != e.subject_len:
             return -2
@@ -154,6 +159,32 @@ cdef class FileStore(StreamStore):
         r.header_len = e.header_len
         r.size = e.size
         return 0
+
+    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
+        """Whether the record at `p` is the one that `e` tells of, and whole. Adds 20 ns to a load of 128 bytes."""
+        cdef RecordHeader h
+        cdef uint64_t before = 0
+        memcpy(&h, p, RECORD_HEADER_SIZE)
+        if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
+                or h.subject_len != e.subject_len or h.header_len != e.header_len:
+            return False
+        if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
+            return False
+        memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
+        return intact(p, before)
+
+    cdef int examine(self, uint64_t seq) noexcept nogil:
+        """Find out what is damaged in the segment of `seq`, and drop it; -1: the file cannot be read."""
+        cdef int failed = -1
+        with gil:
+            from pyjs.store.recovery import examine
+
+            try:
+                examine(self, seq)
+                failed = 0
+            except (OSError, ValueError) as error:
+                self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
+        return failed
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef Segment* tail(self) noexcept nogil:
@@ -314,7 +345,7 @@ cdef class FileStore(StreamStore):
         cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
         if s == NULL or index_push(&self.index, s) != 0:
             raise MemoryError
-        self.written = self.allocated = self.staged = 0
+        self.written = self.allocated = self.staged = self.indexed = 0
         self.next_number += 1
         s.fd = self.disk.open_file(self.path_of(s.number), create=True)
         s.last_ts = self.last_ts
@@ -350,6 +381,7 @@ cdef class FileStore(StreamStore):
                 self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
             if s.fd not in self.unsynced:
                 self.unsynced.append(s.fd)
+            self.unindexed.append(s.number)
         s.fd = -1                       # `unsynced` holds it, finish_sync closes it
         return 0
 
@@ -389,6 +421,18 @@ cdef class FileStore(StreamStore):
             except (OSError, ValueError) as error:
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed
+
+    def read_segment(self, uint32_t number) -> bytes:
+        """Return the bytes of a segment's file that are in use. Raises OSError."""
+        cdef Segment* last = self.index.segments[self.index.n - 1]
+        data = self.disk.read_file(self.path_of(number))
+        return data[:self.written] if last.number == number else data
+
+    def note_lost(self, seqs) -> None:
+        """Count damaged messages that are gone from the index, and tell the operator."""
+        self.lost_msgs += len(seqs)
+        self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
+        self.log.error(f"{self.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
 
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
@@ -494,6 +538,8 @@ cdef class FileStore(StreamStore):
     cdef void doom(self, Segment* s) noexcept:
         """Have the file of `s` removed once the next commit is on the medium."""
         self.doomed.append((self.written_mark + 1, self.path_of(s.number)))
+        if s.number in self.unindexed:
+            self.unindexed.remove(s.number)
         self.maps.pop(s.number, None)
         if s.fd >= 0 and s.fd not in self.unsynced:
             self.unsynced.append(s.fd)
@@ -513,9 +559,11 @@ cdef class FileStore(StreamStore):
         """
         if self.in_flight is not None or not (self.unsynced or self.names_unsynced):
             return None
-        job = SyncJob(self.disk, self.unsynced, self.directory if self.names_unsynced else None, self.written_mark)
+        job = SegmentSync(self.disk, self.unsynced, self.directory if self.names_unsynced else None,
+                          self.written_mark, [self.path_of(number) for number in self.unindexed], self.incarnation)
         self.in_flight = job
         self.unsynced = []
+        self.unindexed = []
         self.names_unsynced = False
         return job
 
@@ -533,6 +581,8 @@ cdef class FileStore(StreamStore):
             self.resumable = False
             self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
             return
+        for problem in job.problems:
+            self.log.debug(problem)
         self.synced_mark = job.mark
         self.remove_doomed()
 
@@ -543,6 +593,7 @@ cdef class FileStore(StreamStore):
             if mark > self.synced_mark:
                 keep.append((mark, path))
                 continue
+            remove_index(self.disk, self.log, index_path(path))
             try:
                 self.disk.unlink(path)
                 self.names_unsynced = not self.closed
@@ -588,7 +639,18 @@ cdef class FileStore(StreamStore):
                 except OSError as error:
                     self.log.warn(f"{self.directory}: reserved space stays: {error}")
             self.sync_now()
+            self.index_last()
         self.release()
+
+    def index_last(self) -> None:
+        """Write the index file of the segment that is not sealed, unless it is right."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        if s == NULL or s.sealed or self.failed or self.indexed == self.written:
+            return
+        try:
+            index_segment(self.disk, self.path_of(s.number), self.incarnation)
+        except (OSError, IndexUnusable) as error:
+            self.log.debug(f"{self.path_of(s.number)} gets no index file: {error}")
 
     def release(self) -> None:
         """Close the files without writing."""

@@ -19,6 +19,7 @@ cdef struct Entry:              # 40 bytes, as in an .idx file
 cdef enum:
     ENTRY_MSG = 1               # 0: a sequence without a message
     ENTRY_EXTENDED = 2          # the record carries term and index before the subject
+    ENTRY_ERASED = 4            # its headers and payload were overwritten when the file was read
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
@@ -36,6 +37,7 @@ cdef struct Segment:
     const char* data            # file: the map, NULL until something is read
     bint mapped                 # `entries` belongs to a map of the .idx file
     bint sealed
+    bint examined               # file: read whole because of damage; what is live in it was whole
     bint in_memory              # `bodies` grows along
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
