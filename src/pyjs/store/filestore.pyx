@@ -33,7 +33,7 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
-from pyjs.store.index_file import IndexUnusable, SegmentSync, index_path, index_segment, remove_index
+from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_index
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -633,24 +633,23 @@ cdef class FileStore(StreamStore):
             return
         self.commit()
         if not self.failed:
-            if self.index.n and self.index.segments[self.index.n - 1].fd >= 0:
+            if self.index.n and self.index.segments[self.index.n - 1].fd >= 0 and self.allocated > self.written:
                 try:
                     self.disk.truncate(self.index.segments[self.index.n - 1].fd, self.written)
                 except OSError as error:
                     self.log.warn(f"{self.directory}: reserved space stays: {error}")
             self.sync_now()
-            self.index_last()
+        if not self.failed:
+            self.write_indexes()
         self.release()
 
-    def index_last(self) -> None:
-        """Write the index file of the segment that is not sealed, unless it is right."""
+    def write_indexes(self) -> None:
+        """Write the index files that are missing: that of the open segment above all."""
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if s == NULL or s.sealed or self.failed or self.indexed == self.written:
-            return
-        try:
-            index_segment(self.disk, self.path_of(s.number), self.incarnation)
-        except (OSError, IndexUnusable) as error:
-            self.log.debug(f"{self.path_of(s.number)} gets no index file: {error}")
+        if s != NULL and not s.sealed and self.indexed != self.written:
+            self.unindexed.append(s.number)
+        for problem in index_segments(self.disk, [self.path_of(n) for n in self.unindexed], self.incarnation):
+            self.log.debug(problem)
 
     def release(self) -> None:
         """Close the files without writing."""

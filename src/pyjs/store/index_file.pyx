@@ -260,6 +260,17 @@ def index_segment(disk, str path, uint64_t incarnation) -> None:
     store_index(disk, index_path(path), encode_index(c))
 
 
+def index_segments(disk, paths, uint64_t incarnation) -> list:
+    """Write the index files of segments; return what kept one from being written, which costs nothing but time."""
+    problems = []
+    for path in paths:
+        try:
+            index_segment(disk, path, incarnation)
+        except (OSError, ValueError, IndexUnusable) as error:
+            problems.append(f"{path} gets no index file: {error}")
+    return problems
+
+
 def remove_index(disk, log, str path) -> None:
     """Remove an index file that is not to be used again, if it is there."""
     try:
@@ -282,9 +293,6 @@ class SegmentSync(SyncJob):
     def __call__(self):
         """Sync; return the error of the first call that failed, None: all is safe."""
         error = super().__call__()
-        for path in self.sealed if error is None else ():
-            try:
-                index_segment(self.disk, path, self.incarnation)
-            except (OSError, IndexUnusable) as unwritten:
-                self.problems.append(f"{path} gets no index file: {unwritten}")
+        if error is None:
+            self.problems = index_segments(self.disk, self.sealed, self.incarnation)
         return error

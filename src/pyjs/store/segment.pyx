@@ -21,8 +21,8 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
     stored_checksum,
 )
 
@@ -174,18 +174,18 @@ cdef class SegmentContents:
     cdef int take(self, const char* record) noexcept nogil:
         cdef RecordHeader h
         cdef uint64_t[2] state
-        cdef int failed = 0
+        cdef int failed
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind == KIND_MSG:
             return self.take_message(record, &h)
+        failed = self.fill_gap(h.seq + 1)
         if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
             memcpy(state, record + RECORD_HEADER_SIZE, 16)
-            failed = self.fill_gap(h.seq + 1)
             self.floor = max(self.floor, state[0])
             self.last_ts = max(self.last_ts, <int64_t> state[1])
-        elif h.kind == KIND_DELETES:
+        elif h.kind == KIND_DELETES and failed == 0:
             failed = self.take_removals(record, &h)
-        elif h.kind != KIND_STATE:
+        elif h.kind == KIND_FOOTER:
             self.sealed = True
         self.after_damage = False
         return failed
