@@ -129,6 +129,8 @@ cdef class Recovery:
         except IndexUnusable as unusable:
             tell = self.store.log.debug if unusable.ordinary else self.store.log.warn
             tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
+            if not unusable.ordinary:
+                remove_index(self.store.disk, self.store.log, index_path(path))
         return None
 
     def from_records(self, path, fd, size):
