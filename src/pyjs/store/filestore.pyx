@@ -135,17 +135,21 @@ cdef class FileStore(StreamStore):
         cdef const char* p
         cdef RecordHeader h
         cdef uint64_t end
+        cdef bint last
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1
         e = &s.entries[seq - s.base]
         end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
-        if s == self.index.segments[self.index.n - 1] and e.offset >= self.written:
+        last = s == self.index.segments[self.index.n - 1]
+        if last and e.offset >= self.written:
             p = self.staging + (e.offset - self.written)
         else:
             if end > s.map_size and self.map_segment(s, end) != 0:
                 return -2
             p = s.data + e.offset
-            if not s.examined and not self.checks_out(p, e, s.map_size - e.offset):
+            # This process has just written or read what no index file tells of.
+            if not s.examined and not (last and e.offset >= self.indexed) \
+                    and not self.checks_out(p, e, s.map_size - e.offset):
                 if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
                     return -2
         memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -161,7 +165,7 @@ cdef class FileStore(StreamStore):
         return 0
 
     cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
-        """Whether the record at `p` is the one that `e` tells of, and whole. Adds 20 ns to a load of 128 bytes."""
+        """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
         cdef RecordHeader h
         cdef uint64_t before = 0
         memcpy(&h, p, RECORD_HEADER_SIZE)

@@ -1,4 +1,4 @@
-"""Index files: the contents of one segment in a form that a start can copy. docs/storage-format.md says it in prose."""
+"""Index files: the contents of one segment in a form that a start can copy. Prose: docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.segment cimport SegmentContents

@@ -13,14 +13,19 @@ def load_index(disk: Disk, path: str, fd: int, size: int) -> SegmentContents: ..
 def store_index(disk: Disk, path: str, data: bytes) -> None: ...
 def index_segment(disk: Disk, path: str, incarnation: int) -> None: ...
 def fits_segment(c: SegmentContents, size: int, head: bytes, tail: bytes) -> bool: ...
-
 def index_segments(disk: Disk, paths: list[str], incarnation: int) -> list[str]: ...
 def remove_index(disk: Disk, log: Log, path: str) -> None: ...
 
 class SegmentSync(SyncJob):
     problems: list[str]
     def __init__(
-        self, disk: Disk, fds: list[int], directory: str | None, mark: int, sealed: list[str], incarnation: int
+        self,
+        disk: Disk,
+        fds: list[int],
+        directory: str | None,
+        mark: int,
+        sealed: list[str],
+        incarnation: int,
     ) -> None: ...
 
 class IndexUnusable(PyjsError):

@@ -9,10 +9,10 @@ sequence, and the checksum of its last record, which is chained to all before it
 sealed segment's footer must say the same as well.
 
 Knows nothing of stores. It is written by whatever thread syncs a sealed segment, and by a stop.
-Compiled: a clean start copies and checks each entry (benchmarks/startup.py).
+Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
@@ -98,14 +98,16 @@ cpdef SegmentContents decode_index(bytes data):
     if checksum != xxh64(p, size - CHECKSUM_SIZE, 0):
         raise IndexUnusable("its checksum does not fit")
     memcpy(&h, p, INDEX_HEADER_SIZE)
-    if h.version != INDEX_VERSION or h.flags or h.entry_size != sizeof(Entry) or h.subject_size != sizeof(SubjectRow):
+    if h.version != INDEX_VERSION or h.flags \
+            or h.entry_size != sizeof(Entry) or h.subject_size != sizeof(SubjectRow):
         raise IndexUnusable(f"it is of version {h.version}", ordinary=True)
     if size != (INDEX_HEADER_SIZE + h.entries * sizeof(Entry) + h.subjects * sizeof(SubjectRow)
                 + <size_t> h.removals * 8 + padded(h.names_size) + CHECKSUM_SIZE):
         raise IndexUnusable("its parts do not add up")
     c = SegmentContents()
     c.base_seq, c.number, c.sealed, c.incarnation = h.base_seq, h.number, h.sealed, h.incarnation
-    c.end, c.chain, c.floor, c.first_ts, c.last_ts = h.segment_size, h.segment_checksum, h.floor, h.first_ts, h.last_ts
+    c.end, c.chain = h.segment_size, h.segment_checksum
+    c.floor, c.first_ts, c.last_ts = h.floor, h.first_ts, h.last_ts
     c.messages, c.with_headers, c.message_bytes = h.messages, h.with_headers, h.message_bytes
     copy_parts(c, &h, p + INDEX_HEADER_SIZE)
     if not consistent(c):

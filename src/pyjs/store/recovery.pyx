@@ -8,7 +8,7 @@ with damage in it never has one, so that every start finds and tells it.
 A record that an index file vouched for is checked when it is loaded; if it is damaged, `examine` reads the whole
 segment as a start would have done.
 
-Knows nothing of how the store is used. Compiled: a start takes over millions of entries (benchmarks/startup.py).
+Knows nothing of how the store is used. Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,7 +17,8 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport (
-    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_find, index_push, is_dead, segment_mark, segment_new,
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_find, index_push, is_dead, segment_mark,
+    segment_new,
 )
 from pyjs.store.record cimport SEGMENT_HEADER_SIZE, check_segment_header, write_segment_header
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow
@@ -345,5 +346,3 @@ cdef class Recovery:
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
             store.disk.truncate(s.fd, store.written)
             store.allocated = store.written
-
-

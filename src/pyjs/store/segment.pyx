@@ -10,10 +10,10 @@ are still entries, subjects have ids of this segment. A sequence without a messa
 STATE record before it in the file, 0 when there is none.
 
 Knows the format (store/record), no files and no store: it works on bytes, in any thread, without the GIL.
-Compiled: a start after a kill reads every record of the open segment (benchmarks/startup.py).
+Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
@@ -21,8 +21,8 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
     stored_checksum,
 )
 

@@ -33,7 +33,9 @@ def segment_of(base_seq: int, *bodies: bytes, number: int = 1, incarnation: int 
     return data
 
 
-def message_record(seq: int, ts: int, subject: bytes, headers: bytes, payload: bytes, term: bytes = b"") -> bytes:
+def message_record(
+    seq: int, ts: int, subject: bytes, headers: bytes, payload: bytes, term: bytes = b""
+) -> bytes:
     """Return a MSG record without its checksum; `term` is 16 bytes of term and index."""
     body = term + subject + headers + payload
     flags = 1 if term else 0

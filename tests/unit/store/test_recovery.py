@@ -157,7 +157,9 @@ def test_a_lost_last_message_is_counted_and_its_sequence_not_used_again(tmp_path
 
 # -- at a read -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["00000001.seg", "00000003.seg"])
-def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(directory: Path, name: str) -> None:
+def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(
+    directory: Path, name: str
+) -> None:
     found_later = 0
     for at in flips(directory, name, MSG):
         expected, _ = by_scan(directory)
