@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index cimport Entry, Segment
+from pyjs.store.index_file cimport FullSegment
 from pyjs.store.store cimport StreamStore
 
 cdef class FileStore(StreamStore):
@@ -32,7 +33,10 @@ cdef class FileStore(StreamStore):
     cdef uint64_t chain_written             # checksum of the last record in the file
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
-    cdef list unindexed                     # numbers of sealed segments without index file
+    cdef list unindexed                     # FullSegments without index file
+    cdef Segment** buried                   # gone, but a sync that is on its way may read their entries
+    cdef size_t n_buried
+    cdef bint mended                        # after a failed write: entries may have no record
     cdef uint64_t allocated                 # bytes reserved for the last segment
     cdef uint64_t* removals                 # interior removals to record with the next commit
     cdef size_t n_removals, removals_room
@@ -57,4 +61,7 @@ cdef class FileStore(StreamStore):
     cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
+    cdef FullSegment without_index(self, Segment* s, bint footer)
+    cdef void bury(self, Segment* s) noexcept nogil
+    cdef void unearth(self) noexcept nogil
     cdef void doom(self, Segment* s) noexcept

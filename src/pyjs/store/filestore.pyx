@@ -24,6 +24,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
     Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
 )
+from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
     RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum, write_segment_header,
@@ -72,6 +73,7 @@ cdef class FileStore(StreamStore):
         free(self.staging)
         free(self.removals)
         free(self.erasures)
+        self.unearth()
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
@@ -239,9 +241,14 @@ cdef class FileStore(StreamStore):
 
     cdef int stage_state(self) noexcept nogil:
         cdef uint64_t[2] body
+        cdef Segment* s
         body[0] = self.first_seq
         body[1] = <uint64_t> self.last_ts
-        return self.stage_plain(KIND_STATE, 0, self.last_seq, <char*> body, 16)
+        if self.stage_plain(KIND_STATE, 0, self.last_seq, <char*> body, 16) != 0:
+            return -1
+        s = self.index.segments[self.index.n - 1]
+        s.floor = max(s.floor, self.first_seq)
+        return 0
 
     cdef int stage_removals(self) noexcept nogil:
         if self.stage_sequences(self.removals, self.n_removals, 0) != 0:
@@ -305,6 +312,7 @@ cdef class FileStore(StreamStore):
         self.error = StoreFailed(f"{self.directory}: {error.strerror or error}")
         self.resumable = error.errno in NO_SPACE
         self.failed = True
+        self.mended = True
         self.forget_staged()
         self.log.error(f"Store of {self.directory} refuses messages: {error}; "
                        + ("it goes on when there is space" if self.resumable else "restart to recover it"))
@@ -363,6 +371,7 @@ cdef class FileStore(StreamStore):
         """Close the last segment: a footer, and nothing is ever appended again."""
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
         cdef uint64_t[6] body
+        cdef bint footer
         if s == NULL or s.sealed:
             return 0
         body[0] = s.base
@@ -371,7 +380,8 @@ cdef class FileStore(StreamStore):
         body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
         body[4] = <uint64_t> s.last_ts
         body[5] = s.end
-        if s.base + s.n == self.last_seq + 1:
+        footer = s.base + s.n == self.last_seq + 1
+        if footer:
             self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48)
             if self.failed:
                 return -1
@@ -385,7 +395,7 @@ cdef class FileStore(StreamStore):
                 self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
             if s.fd not in self.unsynced:
                 self.unsynced.append(s.fd)
-            self.unindexed.append(s.number)
+            self.unindexed.append(self.without_index(s, footer))
         s.fd = -1                       # `unsynced` holds it, finish_sync closes it
         return 0
 
@@ -400,6 +410,11 @@ cdef class FileStore(StreamStore):
         for at in range(self.index.n):
             paths.append(self.path_of(self.index.segments[at].number))
         return paths
+
+    cdef FullSegment without_index(self, Segment* s, bint footer):
+        """Take down what the index file of the last segment needs."""
+        cdef bint whole = not self.mended and not s.examined
+        return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
 
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
         """Map the file of `s` up to `wanted` bytes at least."""
@@ -526,13 +541,40 @@ cdef class FileStore(StreamStore):
         with gil:
             self.doom(s)
         index_remove(&self.index, at)
-        segment_free(s, 0)
+        self.bury(s)
+
+    cdef void bury(self, Segment* s) noexcept nogil:
+        """Free a segment: now, or when the sync that is on its way has ended."""
+        cdef void* more
+        cdef bint busy
+        with gil:
+            busy = self.in_flight is not None
+        if not busy:
+            segment_free(s, 0)
+            return
+        more = realloc(self.buried, (self.n_buried + 1) * sizeof(Segment*))
+        if more == NULL:
+            return                      # out of memory: rather lost than read when it is not ours
+        self.buried = <Segment**> more
+        self.buried[self.n_buried] = s
+        self.n_buried += 1
+
+    cdef void unearth(self) noexcept nogil:
+        cdef size_t i
+        for i in range(self.n_buried):
+            segment_free(self.buried[i], 0)
+        free(self.buried)
+        self.buried = NULL
+        self.n_buried = 0
 
     cdef void clear_segments(self) noexcept nogil:
         cdef size_t i
         with gil:
             for i in range(self.index.n):
                 self.doom(self.index.segments[i])
+        for i in range(self.index.n):
+            self.bury(self.index.segments[i])
+        self.index.n = 0
         index_free(&self.index, 0)
         self.staged = self.written = self.allocated = 0
         self.staged_from = 0
@@ -542,8 +584,7 @@ cdef class FileStore(StreamStore):
     cdef void doom(self, Segment* s) noexcept:
         """Have the file of `s` removed once the next commit is on the medium."""
         self.doomed.append((self.written_mark + 1, self.path_of(s.number)))
-        if s.number in self.unindexed:
-            self.unindexed.remove(s.number)
+        self.unindexed = [full for full in self.unindexed if full.number != s.number]
         self.maps.pop(s.number, None)
         if s.fd >= 0 and s.fd not in self.unsynced:
             self.unsynced.append(s.fd)
@@ -564,7 +605,7 @@ cdef class FileStore(StreamStore):
         if self.in_flight is not None or not (self.unsynced or self.names_unsynced):
             return None
         job = SegmentSync(self.disk, self.unsynced, self.directory if self.names_unsynced else None,
-                          self.written_mark, [self.path_of(number) for number in self.unindexed], self.incarnation)
+                          self.written_mark, self.unindexed)
         self.in_flight = job
         self.unsynced = []
         self.unindexed = []
@@ -576,6 +617,7 @@ cdef class FileStore(StreamStore):
         cdef int tail_fd = self.index.segments[self.index.n - 1].fd if self.index.n else -1
         assert job is self.in_flight
         self.in_flight = None
+        self.unearth()
         for fd in job.fds:
             if (self.closed or fd != tail_fd) and fd not in self.unsynced:
                 self.disk.close_file(fd)
@@ -651,9 +693,10 @@ cdef class FileStore(StreamStore):
         """Write the index files that are missing: that of the open segment above all."""
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
         if s != NULL and not s.sealed and self.indexed != self.written:
-            self.unindexed.append(s.number)
-        for problem in index_segments(self.disk, [self.path_of(n) for n in self.unindexed], self.incarnation):
+            self.unindexed.append(self.without_index(s, False))
+        for problem in index_segments(self.disk, self.unindexed):
             self.log.debug(problem)
+        self.unindexed = []
 
     def release(self) -> None:
         """Close the files without writing."""
@@ -673,6 +716,7 @@ cdef class FileStore(StreamStore):
         for fd in held:
             self.disk.close_file(fd)
         self.unsynced = []
+        self.unindexed = []
         self.names_unsynced = False
         self.drop_maps()
 

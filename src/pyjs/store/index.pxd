@@ -31,6 +31,7 @@ cdef struct Segment:
     int64_t first_ts
     int64_t last_ts
     uint64_t end                # file: where the next record goes
+    uint64_t floor              # file: highest first_seq that a STATE record in it names
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none

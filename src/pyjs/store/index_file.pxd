@@ -1,6 +1,7 @@
 """Index files: the contents of one segment in a form that a start can copy. Prose: docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.index cimport Entry, Segment
 from pyjs.store.segment cimport SegmentContents
 
 cdef enum:
@@ -31,5 +32,25 @@ cdef packed struct IndexHeader:
     uint32_t removals
     uint64_t spare
 
+cdef class FullSegment:
+    """A segment that gets no more records, from which its index file is made, in another thread.
+
+    Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
+    """
+    cdef object store                   # so that the entries stay
+    cdef readonly str path
+    cdef uint64_t base_seq, incarnation, end, chain, floor
+    cdef readonly uint32_t number
+    cdef bint sealed
+    cdef Entry* entries                 # NULL: some are dead, read the file
+    cdef uint32_t n
+    cdef uint64_t* removals
+    cdef uint32_t n_removals
+
+    cdef SegmentContents contents(self, const char* file, size_t size)
+    cdef int fill(self, SegmentContents c, const char* file, size_t size) noexcept nogil
+
+cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
+                              uint64_t chain, bint whole)
 cpdef bytes encode_index(SegmentContents c)
 cpdef SegmentContents decode_index(bytes data)

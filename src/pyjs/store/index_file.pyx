@@ -18,12 +18,12 @@ from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
-from pyjs.store.index cimport ENTRY_MSG, Entry
+from pyjs.store.index cimport ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
     check_segment_header, intact, plausible,
 )
-from pyjs.store.segment cimport SegmentContents, SubjectRow
+from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
 
 from pyjs.base.errors import PyjsError
 from pyjs.store.store import SyncJob
@@ -240,37 +240,101 @@ def store_index(disk, str path, bytes data) -> None:
         disk.close_file(fd)
 
 
-def index_segment(disk, str path, uint64_t incarnation) -> None:
-    """Read the segment `path` and write its index file; for any thread.
+def index_segment(disk, FullSegment f not None) -> None:
+    """Write the index file of a segment; for any thread.
 
     Raises:
         IndexUnusable: the segment is damaged, or another stream's: the next start shall read it.
-        OSError: as the disk says.
+        OSError, ValueError: as the disk says.
     """
     cdef const unsigned char[::1] view
-    cdef SegmentContents c = SegmentContents()
-    fd = disk.open_read_only(path)
+    cdef SegmentContents c
+    fd = disk.open_read_only(f.path)
     try:
         view = disk.map_file(fd, disk.size_of(fd))
     finally:
         disk.close_file(fd)
-    if check_segment_header(<const char*> &view[0], view.shape[0]) != 0:
-        raise IndexUnusable("its header is damaged")
-    c.scan(<const char*> &view[0], view.shape[0])
-    if c.problems or c.incarnation != incarnation:
-        raise IndexUnusable(f"the segment is damaged: {c.problems}")
-    store_index(disk, index_path(path), encode_index(c))
+    c = f.contents(<const char*> &view[0], view.shape[0])
+    store_index(disk, index_path(f.path), encode_index(c))
 
 
-def index_segments(disk, paths, uint64_t incarnation) -> list:
+def index_segments(disk, segments) -> list:
     """Write the index files of segments; return what kept one from being written, which costs nothing but time."""
     problems = []
-    for path in paths:
+    for segment in segments:
         try:
-            index_segment(disk, path, incarnation)
+            index_segment(disk, segment)
         except (OSError, ValueError, IndexUnusable) as error:
-            problems.append(f"{path} gets no index file: {error}")
+            problems.append(f"{segment.path} gets no index file: {error}")
     return problems
+
+
+cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
+                              uint64_t chain, bint whole):
+    """Take down what the index file of `s` needs; `whole`: the file has every record that the store knows of."""
+    cdef FullSegment f = FullSegment()
+    f.store = store
+    f.path = path
+    f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, incarnation, footer
+    f.end, f.chain, f.floor = s.end, chain, s.floor
+    # A dead entry may have no message in the file, and its subject id may be another subject's by now.
+    if whole and s.n and s.live == s.n:
+        f.entries, f.n = s.entries, s.n
+        f.removals, f.n_removals = s.removed, s.n_removed
+    return f
+
+
+cdef class FullSegment:
+    cdef SegmentContents contents(self, const char* file, size_t size):
+        """Return what the segment holds, whose file is mapped: by the entries if they will do, else by its records."""
+        cdef SegmentContents c = SegmentContents()
+        cdef int failed
+        if self.entries == NULL:
+            if check_segment_header(file, size) != 0:
+                raise IndexUnusable("its header is damaged")
+            c.scan(file, size)
+            if c.problems or c.incarnation != self.incarnation:
+                raise IndexUnusable(f"the segment is damaged: {c.problems}")
+            return c
+        if size < self.end:
+            raise IndexUnusable(f"it has {size} bytes where {self.end} were written")
+        with nogil:
+            failed = self.fill(c, file, size)
+        if failed:
+            raise MemoryError
+        return c
+
+    cdef int fill(self, SegmentContents c, const char* file, size_t size) noexcept nogil:
+        """Fill `c` by the entries; of the file only one record of each subject is read, for its name."""
+        cdef uint32_t* places
+        cdef uint32_t i, ids = 0
+        cdef Entry* e
+        if c.reserve(self.n, 0, 0, self.n_removals) != 0:
+            return -1
+        c.base_seq, c.number, c.incarnation, c.sealed = self.base_seq, self.number, self.incarnation, self.sealed
+        c.end, c.chain, c.floor = self.end, self.chain, self.floor
+        c.n, c.n_removals = self.n, self.n_removals
+        memcpy(c.entries, self.entries, c.n * sizeof(Entry))
+        memcpy(c.removals, self.removals, c.n_removals * 8)
+        for i in range(c.n):
+            ids = max(ids, c.entries[i].subject_id + 1)
+        places = <uint32_t*> calloc(ids, sizeof(uint32_t))      # subject id -> place + 1
+        if places == NULL:
+            return -1
+        for i in range(c.n):
+            e = &c.entries[i]
+            ids = e.subject_id
+            if places[ids] == 0:
+                if c.add_subject(name_in(file, e), e.subject_len) == NO_PLACE:
+                    break
+                places[ids] = c.n_subjects
+            c.count_message(e, places[ids] - 1)
+        free(places)
+        return 0 if c.messages == c.n else -1
+
+
+cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
+    return file + e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
 
 
 def remove_index(disk, log, str path) -> None:
@@ -286,15 +350,14 @@ def remove_index(disk, log, str path) -> None:
 class SegmentSync(SyncJob):
     """A SyncJob that then writes the index files of the segments sealed meanwhile; without them nothing is lost."""
 
-    def __init__(self, disk, fds, directory, mark, sealed, incarnation) -> None:
+    def __init__(self, disk, fds, directory, mark, sealed) -> None:
         super().__init__(disk, fds, directory, mark)
-        self.sealed = sealed            # paths
-        self.incarnation = incarnation
+        self.sealed = sealed            # FullSegments
         self.problems = []              # what kept an index file from being written
 
     def __call__(self):
         """Sync; return the error of the first call that failed, None: all is safe."""
         error = super().__call__()
         if error is None:
-            self.problems = index_segments(self.disk, self.sealed, self.incarnation)
+            self.problems = index_segments(self.disk, self.sealed)
         return error

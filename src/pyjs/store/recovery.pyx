@@ -68,6 +68,7 @@ def examine(FileStore store, uint64_t seq) -> None:
     c.scan(<const char*> &view[0], view.shape[0])
     s.examined = True
     remove_index(store.disk, store.log, index_path(path))           # the next start shall find it too
+    store.unindexed = [full for full in store.unindexed if full.number != s.number]
     report(store, path, c)
     store.lost_bytes += c.lost_bytes
     lost = []
@@ -191,6 +192,7 @@ cdef class Recovery:
         c.entries = NULL
         c.removals = NULL
         s.end = c.end
+        s.floor = c.floor
         s.sealed = c.sealed
         s.examined = bool(c.problems)
         return self.count(c, s)

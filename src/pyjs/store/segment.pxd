@@ -5,6 +5,9 @@ from pyjs.base.table cimport Table
 from pyjs.store.index cimport Entry
 from pyjs.store.record cimport RecordHeader
 
+cdef enum:
+    NO_PLACE = 0xffffffff       # as subject: there is none
+
 cdef uint64_t ERASED_BIT        # set in a removal whose message was overwritten
 
 cdef struct SubjectRow:         # 24 bytes, as in an .idx file; its place is the id that entries name it by
@@ -58,6 +61,8 @@ cdef class SegmentContents:
     cdef int fill_gap(self, uint64_t before) noexcept nogil
     cdef Entry* add_entry(self) noexcept nogil
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil
+    cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil
+    cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil
     cdef size_t resync(self, size_t at) noexcept nogil
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil

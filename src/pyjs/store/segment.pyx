@@ -31,7 +31,6 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     GAP_MAX = 10000000          # a larger jump inside one segment is damage
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
-    NO_PLACE = 0xffffffff
 ERASED_BIT = <uint64_t> 1 << 63
 
 
@@ -205,7 +204,6 @@ cdef class SegmentContents:
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef uint64_t expected = self.base_seq + self.n
         cdef uint32_t place
-        cdef SubjectRow* row
         cdef Entry* e
         if h.seq < expected or h.seq - expected >= GAP_MAX:
             self.report(record - self.p, h.length, b"a sequence that does not follow: not taken")
@@ -216,7 +214,6 @@ cdef class SegmentContents:
         e = self.add_entry()
         if place == NO_PLACE or e == NULL:
             return -1
-        row = &self.subjects[place]
         e.seq = h.seq
         e.ts = h.ts
         e.offset = <uint32_t> (record - self.p)
@@ -228,21 +225,27 @@ cdef class SegmentContents:
             e.flags |= ENTRY_EXTENDED
         if h.flags & FLAG_ERASED:
             e.flags |= ENTRY_ERASED
+        self.count_message(e, place)
+        return 0
+
+    cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil:
+        """Count the message of an entry, which is the last one up to now, under the subject at `place`."""
+        cdef SubjectRow* row = &self.subjects[place]
+        cdef uint32_t i = <uint32_t> (e.seq - self.base_seq)
         e.subject_id = place
         if row.count:
-            e.prev = self.n - 1 - row.last
+            e.prev = i - row.last
         else:
             e.prev = 0
-            row.first = self.n - 1
-        row.last = self.n - 1
+            row.first = i
+        row.last = i
         row.count += 1
         if self.messages == 0:
-            self.first_ts = h.ts
-        self.last_ts = h.ts
+            self.first_ts = e.ts
+        self.last_ts = e.ts
         self.messages += 1
-        self.with_headers += h.header_len != 0
-        self.message_bytes += h.subject_len + e.size
-        return 0
+        self.with_headers += e.header_len != 0
+        self.message_bytes += e.subject_len + e.size
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
         """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""
@@ -280,6 +283,14 @@ cdef class SegmentContents:
         if place:
             self.latest = place - 1
             return self.latest
+        place = self.add_subject(name, size)
+        if place != NO_PLACE:
+            self.latest = place
+            table_put(&self.by_name, name, size, <void*> <uintptr_t> self.n_subjects)
+        return place
+
+    cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
+        cdef SubjectRow* row
         if self.reserve(0, self.n_subjects + 1, self.names_size + size, 0) != 0:
             return NO_PLACE
         row = &self.subjects[self.n_subjects]
@@ -288,10 +299,8 @@ cdef class SegmentContents:
         row.name_size = size
         memcpy(self.names + self.names_size, name, size)
         self.names_size += size
-        self.latest = self.n_subjects
         self.n_subjects += 1
-        table_put(&self.by_name, name, size, <void*> <uintptr_t> self.n_subjects)
-        return self.latest
+        return self.n_subjects - 1
 
     cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil:
         """Have room for so many of each; -1: no memory."""

@@ -47,6 +47,14 @@ def resealed(index: bytes) -> bytes:
     return index[:-8] + struct.pack("<Q", xxhash.xxh64_intdigest(index[:-8]))
 
 
+def without_erasures(index: bytes) -> bytes:
+    """Return an index file without what says that messages were overwritten: they may have been later."""
+    data = bytearray(index)
+    for at in range(128 + 30, 128 + 40 * struct.unpack_from("<I", index, 92)[0], 40):
+        data[at] &= ~4
+    return resealed(bytes(data))
+
+
 class IndexWriter:
     """The index file of one undamaged segment."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import struct
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from pyjs.store.index_file import (
     decode_index,
     encode_index,
     index_path,
-    index_segment,
     remove_index,
 )
 from pyjs.store.segment import scan_segment
@@ -242,12 +242,77 @@ def test_an_index_file_that_cannot_be_removed_is_reported(directory: Path) -> No
     assert log.lines[0][0] == "WRN"
 
 
-def test_a_segment_of_another_stream_gets_no_index_file(directory: Path) -> None:
-    with pytest.raises(IndexUnusable):
-        index_segment(OsDisk(), str(directory / "00000001.seg"), INCARNATION + 1)
-    (directory / "00000001.seg").write_bytes(b"nothing")
-    with pytest.raises(IndexUnusable):
-        index_segment(OsDisk(), str(directory / "00000001.seg"), INCARNATION)
+def half_full(directory: Path, dead: bool) -> tuple[FileStore, ListLog]:
+    """Return a store of one sealed segment, which was not synced yet; with `dead` a message of it is removed."""
+    log = ListLog()
+    log.debug_on = True
+    store = open_store(directory, log, SEGMENT_SIZE)
+    for number in range(25):
+        store.store(b"s.%d" % (number % 3), b"", b"payload-%d" % number, 1000 + number)
+        if dead and number == 5:
+            store.drop_seq(3)
+    store.flush()
+    return store, log
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_the_sync_after_the_sealing_writes_the_index_file(tmp_path: Path, dead: bool) -> None:
+    store, log = half_full(tmp_path, dead)
+    assert index_files(tmp_path) == {}
+    store.sync_now()
+    assert index_files(tmp_path) == {"00000001.idx": index_of((tmp_path / "00000001.seg").read_bytes())}
+    assert log.lines == []
+    store.close()
+
+
+@pytest.mark.parametrize(("dead", "at"), [(True, 8), (True, 80), (False, -1), (True, -1)])
+def test_a_damaged_segment_gets_no_index_file(tmp_path: Path, dead: bool, at: int) -> None:
+    store, log = half_full(tmp_path, dead)
+    path = tmp_path / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + b"\xff" + data[at + 1 :] if at >= 0 else data[:-10])
+    store.sync_now()
+    assert index_files(tmp_path) == {}
+    assert [level for level, text in log.lines if "gets no index file" in text] == ["DBG"]
+    store.release()
+
+
+def test_segments_may_go_while_their_index_files_are_written(tmp_path: Path) -> None:
+    store, _ = half_full(tmp_path, False)
+    job = store.begin_sync()
+    assert job is not None
+    store.purge(store.make_filter(()), 10)
+    store.purge(store.make_filter(()))
+    store.flush()
+    assert job() is None
+    store.finish_sync(job, None)
+    store.sync_now()
+    store.sync_now()
+    assert [path.name for path in tmp_path.iterdir()] == ["00000003.seg"]
+    store.close()
+
+
+def test_a_store_may_go_while_its_index_files_are_written(tmp_path: Path) -> None:
+    store, _ = half_full(tmp_path, False)
+    job = store.begin_sync()
+    assert job is not None
+    store.release()
+    del store
+    gc.collect()
+    assert job() is None
+    assert index_files(tmp_path) == {"00000001.idx": index_of((tmp_path / "00000001.seg").read_bytes())}
+
+
+def test_what_was_found_damaged_before_the_sync_gets_no_index_file(tmp_path: Path) -> None:
+    store, _ = half_full(tmp_path, False)
+    path = tmp_path / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:80] + b"\xff" + data[81:])
+    assert store.get(1) is None
+    assert store.lost_seqs == [1]
+    store.sync_now()
+    assert index_files(tmp_path) == {}
+    store.close()
 
 
 # -- damage ----------------------------------------------------------------------------------------------------
