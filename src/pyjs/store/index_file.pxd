@@ -47,8 +47,8 @@ cdef class FullSegment:
     cdef uint64_t* removals
     cdef uint32_t n_removals
 
-    cdef SegmentContents contents(self, const char* file, size_t size)
-    cdef int fill(self, SegmentContents c, const char* file, size_t size) noexcept nogil
+    cdef SegmentContents contents(self, const char* file, size_t size, char* room)
+    cdef int fill(self, SegmentContents c, const char* file) noexcept nogil
 
 cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
                               uint64_t chain, bint whole)

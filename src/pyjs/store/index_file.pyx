@@ -31,6 +31,12 @@ from pyjs.store.store import SyncJob
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 
+cdef enum:
+    BUFFER_SIZE = 65536         # for what stands around the entries
+    BUFFER_KEPT_MAX = 4194304
+cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
+
+
 class IndexUnusable(PyjsError):
     """There is no index file, or it cannot be used; `ordinary`: nothing is wrong with the disk."""
 
@@ -46,39 +52,47 @@ cdef inline size_t padded(size_t size) noexcept nogil:
 # -- bytes -----------------------------------------------------------------------------------------------------
 cpdef bytes encode_index(SegmentContents c):
     """Return the index file of what a segment holds."""
-    cdef IndexHeader h
-    cdef size_t total = INDEX_HEADER_SIZE + c.n * sizeof(Entry) + c.n_subjects * sizeof(SubjectRow)
-    cdef bytes data
-    cdef char* p
-    cdef uint64_t checksum
-    total += c.n_removals * 8 + padded(c.names_size) + CHECKSUM_SIZE
-    data = PyBytes_FromStringAndSize(NULL, total)
-    p = PyBytes_AS_STRING(data)
+    cdef size_t size = encoded_size(c)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* out = PyBytes_AS_STRING(data)
     with nogil:
-        memset(&h, 0, sizeof(h))
-        memcpy(h.magic, b"PYJSIDX\n", 8)
-        h.version = INDEX_VERSION
-        h.base_seq, h.number, h.sealed, h.incarnation = c.base_seq, c.number, c.sealed, c.incarnation
-        h.segment_size, h.segment_checksum = c.end, c.chain
-        h.floor, h.first_ts, h.last_ts = c.floor, c.first_ts, c.last_ts
-        h.messages, h.with_headers, h.message_bytes = c.messages, c.with_headers, c.message_bytes
-        h.entry_size, h.entries = sizeof(Entry), c.n
-        h.subject_size, h.subjects, h.names_size = sizeof(SubjectRow), c.n_subjects, <uint32_t> c.names_size
-        h.removals = c.n_removals
-        memcpy(p, &h, INDEX_HEADER_SIZE)
-        p += INDEX_HEADER_SIZE
-        memcpy(p, c.entries, c.n * sizeof(Entry))
-        p += c.n * sizeof(Entry)
-        memcpy(p, c.subjects, c.n_subjects * sizeof(SubjectRow))
-        p += c.n_subjects * sizeof(SubjectRow)
-        memcpy(p, c.removals, c.n_removals * 8)
-        p += c.n_removals * 8
-        memcpy(p, c.names, c.names_size)
-        memset(p + c.names_size, 0, padded(c.names_size) - c.names_size)
-        p += padded(c.names_size)
-        checksum = xxh64(p - (total - CHECKSUM_SIZE), total - CHECKSUM_SIZE, 0)
-        memcpy(p, &checksum, CHECKSUM_SIZE)
+        encode_into(c, out)
     return data
+
+
+cdef size_t encoded_size(SegmentContents c) noexcept nogil:
+    return (INDEX_HEADER_SIZE + c.n * sizeof(Entry) + c.n_subjects * sizeof(SubjectRow)
+            + <size_t> c.n_removals * 8 + padded(c.names_size) + CHECKSUM_SIZE)
+
+
+cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
+    """Write the index file to `out`; the entries may be in their place already."""
+    cdef IndexHeader h
+    cdef char* p = out + INDEX_HEADER_SIZE
+    cdef uint64_t checksum
+    memset(&h, 0, sizeof(h))
+    memcpy(h.magic, b"PYJSIDX\n", 8)
+    h.version = INDEX_VERSION
+    h.base_seq, h.number, h.sealed, h.incarnation = c.base_seq, c.number, c.sealed, c.incarnation
+    h.segment_size, h.segment_checksum = c.end, c.chain
+    h.floor, h.first_ts, h.last_ts = c.floor, c.first_ts, c.last_ts
+    h.messages, h.with_headers, h.message_bytes = c.messages, c.with_headers, c.message_bytes
+    h.entry_size, h.entries = sizeof(Entry), c.n
+    h.subject_size, h.subjects, h.names_size = sizeof(SubjectRow), c.n_subjects, <uint32_t> c.names_size
+    h.removals = c.n_removals
+    memcpy(out, &h, INDEX_HEADER_SIZE)
+    if <char*> c.entries != p:
+        memcpy(p, c.entries, c.n * sizeof(Entry))
+    p += c.n * sizeof(Entry)
+    memcpy(p, c.subjects, c.n_subjects * sizeof(SubjectRow))
+    p += c.n_subjects * sizeof(SubjectRow)
+    memcpy(p, c.removals, c.n_removals * 8)
+    p += c.n_removals * 8
+    memcpy(p, c.names, c.names_size)
+    memset(p + c.names_size, 0, padded(c.names_size) - c.names_size)
+    p += padded(c.names_size)
+    checksum = xxh64(out, p - out, 0)
+    memcpy(p, &checksum, CHECKSUM_SIZE)
 
 
 cpdef SegmentContents decode_index(bytes data):
@@ -230,7 +244,7 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
             and summary[2] == c.n and summary[5] == c.end - FOOTER_SIZE)
 
 
-def store_index(disk, str path, bytes data) -> None:
+def store_index(disk, str path, data) -> None:
     """Write an index file; a part of one is worse than none, and recognised. Raises OSError."""
     fd = disk.open_file(path, create=True)
     try:
@@ -248,14 +262,27 @@ def index_segment(disk, FullSegment f not None) -> None:
         OSError, ValueError: as the disk says.
     """
     cdef const unsigned char[::1] view
+    cdef unsigned char[::1] room, out
     cdef SegmentContents c
+    cdef size_t size
+    cdef char* p
     fd = disk.open_read_only(f.path)
     try:
         view = disk.map_file(fd, disk.size_of(fd))
     finally:
         disk.close_file(fd)
-    c = f.contents(<const char*> &view[0], view.shape[0])
-    store_index(disk, index_path(f.path), encode_index(c))
+    room = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
+    if <size_t> room.shape[0] < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
+        room = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
+    c = f.contents(<const char*> &view[0], view.shape[0], <char*> &room[0])
+    size = encoded_size(c)
+    out = room if size <= <size_t> room.shape[0] else bytearray(size)
+    p = <char*> &out[0]
+    with nogil:
+        encode_into(c, p)
+    store_index(disk, index_path(f.path), memoryview(out)[:size])
+    if out.shape[0] <= BUFFER_KEPT_MAX and not spare_buffers:
+        spare_buffers.append(out)
 
 
 def index_segments(disk, segments) -> list:
@@ -285,8 +312,11 @@ cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, u
 
 
 cdef class FullSegment:
-    cdef SegmentContents contents(self, const char* file, size_t size):
-        """Return what the segment holds, whose file is mapped: by the entries if they will do, else by its records."""
+    cdef SegmentContents contents(self, const char* file, size_t size, char* room):
+        """Return what the segment holds, whose file is mapped: by the entries if they will do, else by its records.
+
+        `room` takes the entries where they are in an index file; it must stay as long as the contents.
+        """
         cdef SegmentContents c = SegmentContents()
         cdef int failed
         if self.entries == NULL:
@@ -298,18 +328,19 @@ cdef class FullSegment:
             return c
         if size < self.end:
             raise IndexUnusable(f"it has {size} bytes where {self.end} were written")
+        c.entries, c.cap, c.borrowed = <Entry*> (room + INDEX_HEADER_SIZE), self.n, True
         with nogil:
-            failed = self.fill(c, file, size)
+            failed = self.fill(c, file)
         if failed:
             raise MemoryError
         return c
 
-    cdef int fill(self, SegmentContents c, const char* file, size_t size) noexcept nogil:
+    cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
         """Fill `c` by the entries; of the file only one record of each subject is read, for its name."""
         cdef uint32_t* places
         cdef uint32_t i, ids = 0
         cdef Entry* e
-        if c.reserve(self.n, 0, 0, self.n_removals) != 0:
+        if c.reserve(0, 0, 0, self.n_removals) != 0:
             return -1
         c.base_seq, c.number, c.incarnation, c.sealed = self.base_seq, self.number, self.incarnation, self.sealed
         c.end, c.chain, c.floor = self.end, self.chain, self.floor

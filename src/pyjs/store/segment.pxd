@@ -31,6 +31,7 @@ cdef class SegmentContents:
     cdef readonly uint32_t messages, with_headers
     cdef readonly uint64_t message_bytes        # subjects, headers and payloads
     cdef Entry* entries                 # subject_id is a place in `subjects`, prev stays inside the segment
+    cdef bint borrowed                  # they are somebody else's
     cdef readonly uint32_t n
     cdef uint32_t cap                   # a multiple of 64
     cdef SubjectRow* subjects

@@ -60,7 +60,8 @@ cdef class SegmentContents:
         self.lost = []
 
     def __dealloc__(self):
-        free(self.entries)
+        if not self.borrowed:
+            free(self.entries)
         free(self.subjects)
         free(self.names)
         free(self.removals)
