@@ -637,16 +637,15 @@ cdef class Stream(Sink):
 
     def relearn(self, int64_t now_ns) -> None:
         """Learn message ids of the window, and times to live, from what is stored; once, after recovery."""
-        cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = 1 if self.allow_ttl else self.store.seq_at(now_ns - self.dedupe.window_ns)
         cdef PubHeaders h
         cdef Record r
         if seq == 0 or self.store.msgs == 0:
             return
-        seq = self.store.next_seq(seq, everything)
+        seq = self.store.next_with_headers(seq)
         while seq:
             self.last_id_len = 0
-            if self.store.load(seq, &r) == 0 and r.header_len:
+            if self.store.load(seq, &r) == 0:
                 scan_pub_headers(r.body, r.header_len, &h)
                 if h.ttl.n and self.allow_ttl:
                     self.ttls.add(seq, h.ttl.p[:h.ttl.n], r.ts)
@@ -656,7 +655,7 @@ cdef class Stream(Sink):
                     if r.ts >= now_ns - self.dedupe.window_ns \
                             and self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
                         self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
-            seq = self.store.next_seq(seq + 1, everything)
+            seq = self.store.next_with_headers(seq + 1)
 
     def close(self) -> None:
         """Answer what is kept, then take nothing more; the store is the caller's to close."""

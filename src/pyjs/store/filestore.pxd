@@ -1,7 +1,8 @@
 """The store of file streams."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.store.index cimport Segment
+from pyjs.store.index cimport Entry, Segment
+from pyjs.store.index_file cimport FullSegment
 from pyjs.store.store cimport StreamStore
 
 cdef class FileStore(StreamStore):
@@ -11,7 +12,7 @@ cdef class FileStore(StreamStore):
     cdef readonly object log                # base.log.Log
     cdef readonly uint64_t segment_size     # a segment is sealed before it grows beyond
     cdef readonly uint64_t incarnation
-    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the last recovery
+    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
     cdef readonly list lost_seqs            # the first of them
     cdef readonly bint resumable            # failed for want of space: a later write may succeed
     cdef readonly uint64_t written_mark     # counts commits that wrote something
@@ -31,6 +32,11 @@ cdef class FileStore(StreamStore):
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
     cdef uint64_t written                   # bytes of the last segment in its file
+    cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
+    cdef list unindexed                     # FullSegments without index file
+    cdef Segment** buried                   # gone, but a sync that is on its way may read their entries
+    cdef size_t n_buried
+    cdef bint mended                        # after a failed write: entries may have no record
     cdef uint64_t allocated                 # bytes reserved for the last segment
     cdef uint64_t* removals                 # interior removals to record with the next commit
     cdef size_t n_removals, removals_room
@@ -52,5 +58,10 @@ cdef class FileStore(StreamStore):
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
+    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil
+    cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
+    cdef FullSegment without_index(self, Segment* s, bint footer)
+    cdef void bury(self, Segment* s) noexcept nogil
+    cdef void unearth(self) noexcept nogil
     cdef void doom(self, Segment* s) noexcept

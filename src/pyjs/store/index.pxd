@@ -19,6 +19,7 @@ cdef struct Entry:              # 40 bytes, as in an .idx file
 cdef enum:
     ENTRY_MSG = 1               # 0: a sequence without a message
     ENTRY_EXTENDED = 2          # the record carries term and index before the subject
+    ENTRY_ERASED = 4            # its headers and payload were overwritten when the file was read
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
@@ -30,12 +31,14 @@ cdef struct Segment:
     int64_t first_ts
     int64_t last_ts
     uint64_t end                # file: where the next record goes
+    uint64_t floor              # file: highest first_seq that a STATE record in it names
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
     const char* data            # file: the map, NULL until something is read
     bint mapped                 # `entries` belongs to a map of the .idx file
     bint sealed
+    bint examined               # file: read whole because of damage; what is live in it was whole
     bint in_memory              # `bodies` grows along
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed

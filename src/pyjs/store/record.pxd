@@ -8,6 +8,7 @@ cdef enum:
     CHECKSUM_SIZE = 8
     RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
     RECORD_SIZE_MAX = 134217728
+    FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
 
 cdef enum Kind:
     KIND_MSG = 1

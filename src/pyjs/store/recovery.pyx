@@ -1,99 +1,166 @@
 """Reading the segments of a directory back into a FileStore.
 
-Every record is checked. Where one does not check out there are three cases. Its checksum alone is damaged: the next
-record, whose seed is that checksum, fits the one computed, and nothing is lost. Valid records follow somewhere: the
-bytes between are damage, counted and reported, and what follows is kept. Nothing valid follows: the last write was
-cut short, its messages were never acknowledged, and the file is cut there; unless a whole record stands there, then
-it is damage as well and its sequence is not used again.
+Each segment comes from its index file, if there is one that fits, or else from its records: after a clean stop no
+record is read, after a kill those of the open segment. What both give is the same (store/segment), so what follows
+does not ask where it came from. A segment whose index file is missing or unusable is read, and gets a new one; one
+with damage in it never has one, so that every start finds and tells it.
 
-Knows the format (store/record) and nothing of how the store is used. Compiled: a start reads millions of records
-(benchmarks/: JetStream rows).
+A record that an index file vouched for is checked when it is loaded; if it is damaged, `examine` reads the whole
+segment as a start would have done.
+
+Knows nothing of how the store is used. Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.filestore cimport FileStore
-from pyjs.store.index cimport Entry, Segment, index_push, segment_new
-from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
-    stored_checksum,
+from pyjs.store.index cimport (
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_find, index_push, is_dead, segment_mark,
+    segment_new,
 )
+from pyjs.store.record cimport SEGMENT_HEADER_SIZE, check_segment_header, write_segment_header
+from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow
+from pyjs.store.subjects cimport Subject, subjects_add
 
 from pyjs.base.errors import CorruptRecord
+from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_index, store_index
 
 SOURCE_HASH = PYJS_SOURCE_HASH
-
-cdef enum:
-    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
-    GAP_MAX = 10000000          # a larger jump inside one segment is damage
-    SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
-
-
-cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
-    """Where the zeros begin that fill the rest of the file."""
-    while size > at and p[size - 1] == 0:
-        size -= 1
-    return size
 
 
 def recover(FileStore store) -> None:
     """Fill `store` from the segments of its directory; damage is logged and counted in it."""
-    cdef Scan scan = Scan(store)
-    for name in store.disk.list_dir(store.directory):
-        if name.endswith(".seg") and name[:-4].isdigit():
-            scan.read_segment(f"{store.directory}/{name}", int(name[:-4]))
-    scan.settle()
+    recovery = Recovery(store)
+    names = store.disk.list_dir(store.directory)
+    segments = [name for name in names if name.endswith(".seg") and name[:-4].isdigit()]
+    for name in segments:
+        recovery.read_segment(f"{store.directory}/{name}", int(name[:-4]), name == segments[-1])
+    for name in names:
+        if name.endswith(".idx") and f"{name[:-4]}.seg" not in segments:
+            remove_index(store.disk, store.log, f"{store.directory}/{name}")
+    recovery.settle()
 
 
-cdef class Scan:
+def report(FileStore store, str path, SegmentContents c) -> None:
+    """Tell the operator what is damaged in a segment."""
+    for at, size, what in c.problems:
+        store.log.warn(f"{path} at {at}: {size} bytes: {what}")
+
+
+def examine(FileStore store, uint64_t seq) -> None:
+    """Read the whole segment of `seq`, of which a record did not check out; what is damaged is dropped.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    cdef Segment* s = index_find(&store.index, seq)
+    cdef SegmentContents c = SegmentContents()
+    cdef unsigned char[::1] view
+    cdef uint32_t i
+    path = store.path_of(s.number)
+    data = bytearray(store.read_segment(s.number))
+    view = data
+    if check_segment_header(<const char*> &view[0], view.shape[0]) != 0:
+        store.log.warn(f"{path} at 0: {SEGMENT_HEADER_SIZE} bytes: the header is damaged")
+        write_segment_header(<char*> &view[0], s.base, s.number, store.incarnation)
+    c.scan(<const char*> &view[0], view.shape[0])
+    s.examined = True
+    remove_index(store.disk, store.log, index_path(path))           # the next start shall find it too
+    store.unindexed = [full for full in store.unindexed if full.number != s.number]
+    report(store, path, c)
+    store.lost_bytes += c.lost_bytes
+    lost = []
+    for i in range(s.n):
+        if not is_dead(s, i) and not (i < c.n and same_record(&s.entries[i], &c.entries[i])):
+            lost.append(s.base + i)
+            store.unlink(s, i)
+    if lost:
+        store.note_lost(lost)
+
+
+cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
+    """Whether the message of an entry was found, whole, where the entry says."""
+    return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
+            and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
+
+
+cdef class Recovery:
     def __init__(self, FileStore store) -> None:
         self.store = store
-        self.removed = []
-        self.erased_seen = set()
+        self.lost = []
+        self.erased = []
 
-    def read_segment(self, path, number) -> None:
+    # -- files -------------------------------------------------------------------------------------------------
+    def read_segment(self, path, number, last) -> None:
         """Take everything that one file holds."""
-        cdef const unsigned char[::1] view
-        cdef SegmentHeader header
-        cdef int found
-        cdef size_t end
+        cdef SegmentContents c
         store = self.store
         store.next_number = max(store.next_number, number + 1)
         fd = store.disk.open_read_only(path)
         try:
             size = store.disk.size_of(fd)
-            view = store.disk.map_file(fd, size) if size else b"\0"
+            c = self.from_index(path, fd, size)
+            indexed = c is not None
+            if c is None:
+                c = self.from_records(path, fd, size)
         finally:
             store.disk.close_file(fd)
-        found = check_segment_header(<const char*> &view[0], size)
+        if c is None:
+            self.set_aside(path, size, "its header is damaged")
+            return
+        if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
+            self.set_aside(path, size, "it belongs to another stream or repeats sequences")
+            return
+        if not indexed:
+            report(store, path, c)
+            self.keep_index(path, c, size, last)
+        self.bridge(c.base_seq)
+        self.adopt(c)
+        # The file just read is the one that is appended to, until another follows.
+        store.allocated = size
+        store.written = c.end
+        store.chain = store.chain_written = c.chain
+        store.indexed = c.end if indexed else 0
+
+    def from_index(self, path, fd, size):
+        """Return the contents by the index file; None: read the segment."""
+        try:
+            return load_index(self.store.disk, path, fd, size)
+        except IndexUnusable as unusable:
+            tell = self.store.log.debug if unusable.ordinary else self.store.log.warn
+            tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
+            if not unusable.ordinary:
+                remove_index(self.store.disk, self.store.log, index_path(path))
+        return None
+
+    def from_records(self, path, fd, size):
+        """Return the contents by the segment itself; None: its header is damaged."""
+        cdef const unsigned char[::1] view = self.store.disk.map_file(fd, size) if size else b"\0"
+        cdef SegmentContents c
+        cdef int found = check_segment_header(<const char*> &view[0], size)
         if found == -2:
             raise CorruptRecord(path, 0, "written by a newer format; this file needs a newer pyjs-server")
         if found != 0:
-            self.set_aside(path, size, "its header is damaged")
+            return None
+        c = SegmentContents()
+        c.scan(<const char*> &view[0], size)
+        return c
+
+    def keep_index(self, path, SegmentContents c not None, size, last) -> None:
+        """Write the index file of a segment that was read whole and will not grow."""
+        if c.problems or not (c.sealed or (c.end == size and not last)):
             return
-        memcpy(&header, &view[0], SEGMENT_HEADER_SIZE)
-        if header.incarnation != store.incarnation or header.base_seq <= store.last_seq:
-            self.set_aside(path, size, "it belongs to another stream or repeats sequences")
-            return
-        if header.base_seq > store.last_seq + 1:
-            store.last_seq = header.base_seq - 1
-        self.segment = segment_new(header.base_seq, number)
-        if self.segment == NULL or index_push(&store.index, self.segment) != 0:
-            raise MemoryError
-        self.segment.last_ts = store.last_ts
-        self.p = <const char*> &view[0]
-        self.size = size
-        self.chain = header.checksum
-        end = self.records()
-        self.segment.end = end
-        self.reopen(path, end, size)
+        try:
+            store_index(self.store.disk, index_path(path), encode_index(c))
+        except OSError as error:
+            self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def set_aside(self, path, size, reason) -> None:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
+        remove_index(self.store.disk, self.store.log, index_path(path))
         if size and any(self.store.disk.read_file(path)):
             self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
@@ -102,174 +169,176 @@ cdef class Scan:
             self.store.disk.unlink(path)
         self.store.names_unsynced = True
 
-    def reopen(self, path, end, size) -> None:
-        """Make the file just read the one that is appended to, until another follows."""
-        store = self.store
-        store.allocated = size
-        store.written = end
-        store.chain = store.chain_written = self.chain
+    def bridge(self, base_seq) -> None:
+        """Go on at `base_seq`; with damage at the end of the file before, what lies between was lost."""
+        if self.end_damaged and self.store.last_seq + 1 < base_seq:
+            self.lost.append((self.store.last_seq + 1, base_seq - 1))
+        self.end_damaged = False
+        self.store.last_seq = max(self.store.last_seq, base_seq - 1)
 
-    cdef size_t records(self) except? 0:
-        """Take record after record; returns where they end."""
-        cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used
-        cdef RecordHeader h
-        while at < self.size:
-            if plausible(self.p + at, self.size - at):
-                memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-                if intact(self.p + at, self.chain) or h.flags & FLAG_ERASED or self.only_checksum_damaged(at):
-                    self.take(self.p + at)
-                    self.chain = stored_checksum(self.p + at, h.length)
-                    at += h.length
-                    if self.segment.sealed:
-                        return at
-                    continue
-            used = end_of_bytes(self.p, at, self.size)
-            if used == at:
-                return at
-            next_at = self.resync(at + 1)
-            if next_at == 0:
-                self.end_in_the_middle(at, used)
-                return at
-            self.report(at, next_at - at, "damaged bytes between records")
-            self.store.lost_bytes += next_at - at
-            self.after_damage = True
-            memcpy(&self.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
-            at = next_at
-        return at
-
-    def end_in_the_middle(self, at, used) -> None:
-        """Judge the bytes at..used, behind which nothing valid stands."""
-        cdef RecordHeader h
-        cdef bint whole = plausible(self.p + <size_t> at, self.size - <size_t> at)
-        if whole:
-            memcpy(&h, self.p + <size_t> at, RECORD_HEADER_SIZE)
-            whole = at + h.length - CHECKSUM_SIZE < used
-        if not whole and used - at < RECORD_SIZE_MIN:
-            self.report(at, used - at, "the last write was cut short; it was never acknowledged")
-            return
-        if not whole and used - at >= RECORD_HEADER_SIZE:
-            memcpy(&h, self.p + <size_t> at, RECORD_HEADER_SIZE)
-            cut = used % SECTOR_SIZE == 0           # where a write can stop; elsewhere it is damage
-            if cut and RECORD_SIZE_MIN <= h.length and h.seq == self.store.last_seq + 1 and h.length > used - at:
-                self.report(at, used - at, "the last write was cut short; it was never acknowledged")
-                return
-        self.report(at, used - at, "the last record is damaged")
-        self.store.lost_bytes += used - at
-        self.lose(self.store.last_seq + 1, self.store.last_seq + 1, 0)      # its sequence field may be the damage
-        self.store.state_due = True
-
-    def report(self, at, size, what) -> None:
-        """Tell the operator."""
-        path = self.store.path_of(self.segment.number)
-        self.store.log.warn(f"{path} at {at}: {size} bytes: {what}")
-
-    cdef bint only_checksum_damaged(self, size_t at) noexcept nogil:
-        """Whether the record after the one at `at` was chained to the checksum that its bytes have."""
-        cdef uint32_t length = 0
-        cdef uint64_t computed
-        memcpy(&length, self.p + at, 4)
-        if not plausible(self.p + at + length, self.size - at - length):
-            return False
-        computed = xxh64(self.p + at, length - CHECKSUM_SIZE, self.chain)
-        return intact(self.p + at + length, computed)
-
-    cdef size_t resync(self, size_t at) noexcept nogil:
-        """The next place where a record stands that fits the checksum in front of it; 0: none."""
-        cdef uint64_t before = 0
-        while at + RECORD_SIZE_MIN <= self.size:
-            if plausible(self.p + at, self.size - at):
-                memcpy(&before, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
-                if intact(self.p + at, before):
-                    return at
-            at += 1
-        return 0
-
-    cdef int take(self, const char* record) except -1:
-        cdef RecordHeader h
-        cdef uint64_t[2] state
-        cdef uint64_t seq = 0
-        cdef size_t i
-        memcpy(&h, record, RECORD_HEADER_SIZE)
-        if h.kind == KIND_MSG:
-            return self.take_message(record)
-        if h.kind == KIND_STATE:
-            memcpy(state, record + RECORD_HEADER_SIZE, 16)
-            self.fill_gap(h.seq + 1)
-            self.floor = max(self.floor, state[0])
-            self.store.last_ts = max(self.store.last_ts, <int64_t> state[1])
-        elif h.kind == KIND_DELETES:
-            for i in range((h.length - RECORD_SIZE_MIN) // 8):
-                memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
-                self.removed.append((seq, h.flags & FLAG_ERASED != 0))
-                self.store.keep_removed(self.segment, seq | (<uint64_t> 1 << 63 if h.flags & FLAG_ERASED else 0))
-        else:
-            self.segment.sealed = True
-        self.after_damage = False
-        return 0
-
-    cdef int take_message(self, const char* record) except -1:
-        cdef RecordHeader h
-        cdef size_t fixed = RECORD_HEADER_SIZE
-        cdef Entry* e
-        memcpy(&h, record, RECORD_HEADER_SIZE)
-        if h.seq <= self.store.last_seq or h.seq - self.store.last_seq > GAP_MAX:
-            self.report(record - self.p, h.length, f"sequence {h.seq} after {self.store.last_seq}: not taken")
-            return 0
-        if h.flags & FLAG_EXTENDED:
-            fixed += 16
-        self.fill_gap(h.seq)
-        e = self.store.add_entry(self.segment, record + fixed, h.subject_len, h.header_len,
-                                 h.length - <uint32_t> (fixed + CHECKSUM_SIZE) - h.subject_len, h.ts)
-        if e == NULL:
+    # -- one segment -------------------------------------------------------------------------------------------
+    cdef int adopt(self, SegmentContents c) except -1:
+        """Make the contents a segment of the store, which takes their entries."""
+        cdef Segment* s = segment_new(c.base_seq, c.number)
+        if s == NULL or index_push(&self.store.index, s) != 0:
             raise MemoryError
-        e.offset = <uint32_t> (record - self.p)
-        if h.flags & FLAG_ERASED:
-            self.erased_seen.add(h.seq)
+        self.end_damaged = c.end_damaged
+        self.floor = max(self.floor, c.floor)
+        self.lost.extend(c.lost)
+        self.store.lost_bytes += c.lost_bytes
+        self.adopt_subjects(c, s)
+        s.entries, s.n, s.cap = c.entries, c.n, c.cap
+        s.removed, s.n_removed, s.removed_room = c.removals, c.n_removals, c.removals_cap
+        c.entries = NULL
+        c.removals = NULL
+        s.end = c.end
+        s.floor = c.floor
+        s.sealed = c.sealed
+        s.examined = bool(c.problems)
+        return self.count(c, s)
+
+    cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1:
+        """Give the entries the subject ids of the store, and link them with those before."""
+        cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
+        cdef uint32_t i
+        cdef SubjectRow* row
+        cdef Subject* subject = NULL
+        cdef uint64_t seq
+        if ids == NULL:
+            raise MemoryError
+        with nogil:
+            for i in range(c.n_subjects):
+                row = &c.subjects[i]
+                subject = subjects_add(&self.store.subject_table, c.names + row.name_at, row.name_size)
+                if subject == NULL:
+                    break
+                ids[i] = subject.id
+                seq = c.base_seq + row.first
+                if subject.count == 0:
+                    subject.first = seq
+                elif seq - subject.last < 0xffffffffu:
+                    c.entries[row.first].prev = <uint32_t> (seq - subject.last)
+                subject.count += row.count
+                subject.last = c.base_seq + row.last
+                s.presence[(subject.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (subject.id & 63)
+            if subject != NULL:
+                for i in range(c.n):
+                    if c.entries[i].flags & ENTRY_MSG:
+                        c.entries[i].subject_id = ids[c.entries[i].subject_id]
+            free(ids)
+        if c.n_subjects and subject == NULL:
+            raise MemoryError
         return 0
 
-    cdef int fill_gap(self, uint64_t before) except -1:
-        """Make last_seq + 1 equal to `before`: the sequences between hold nothing, or were lost just now."""
-        if self.after_damage and self.store.last_seq + 1 < before:
-            self.lose(self.store.last_seq + 1, before - 1, 0)
-        self.after_damage = False
-        while self.store.last_seq + 1 < before:
-            if self.store.add_gap(self.segment) != 0:
-                raise MemoryError
+    cdef int count(self, SegmentContents c, Segment* s) except -1:
+        """Add the entries up, as StreamStore.add_entry and add_gap would have done one by one."""
+        cdef FileStore store = self.store
+        cdef int64_t ts = store.last_ts
+        cdef Entry* e
+        cdef Entry* first = NULL
+        cdef uint32_t i
+        s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
+        if s.dead == NULL:
+            raise MemoryError
+        for i in range(s.n):
+            e = &s.entries[i]
+            if e.flags & ENTRY_MSG:
+                ts = e.ts
+                if first == NULL:
+                    first = e
+                if e.flags & ENTRY_ERASED:
+                    self.erased.append(e.seq)
+                continue
+            ts = max(ts, e.ts)          # its own is of this file only
+            e.ts = ts
+            segment_mark(s, i)
+        s.live = c.messages
+        s.live_bytes = c.message_bytes + <uint64_t> store.overhead * c.messages \
+            + <uint64_t> store.header_overhead * c.with_headers
+        s.first_ts, s.last_ts = c.first_ts, ts
+        store.last_seq += s.n
+        store.last_ts = c.last_ts if c.messages else max(store.last_ts, c.last_ts)
+        if store.msgs == 0 and first != NULL:
+            store.first_seq, store.first_ts = first.seq, first.ts
+        elif store.msgs == 0 and s.n:
+            store.first_seq = store.last_seq + 1
+        store.msgs += s.live
+        store.bytes += s.live_bytes
         return 0
 
-    cdef int lose(self, uint64_t first, uint64_t last, size_t size) except -1:
-        """Count sequences first..last as lost; they stay used."""
-        cdef uint64_t seq = first
-        while seq <= last:
-            if seq >= self.floor:
-                self.store.lost_msgs += 1
-                if len(self.store.lost_seqs) < LOST_LISTED_MAX:
-                    self.store.lost_seqs.append(seq)
-            if self.store.add_gap(self.segment) != 0:
-                raise MemoryError
-            seq += 1
-        return 0
-
+    # -- all of them -------------------------------------------------------------------------------------------
     def settle(self) -> None:
         """Apply what was removed, and open the last segment for appending."""
-        cdef Segment* s
         store = self.store
+        if self.end_damaged:
+            self.lose_end()
+        removed = self.removed_seqs() if self.lost else set()
         store.recovering = True
-        erased = {seq for seq, was_erased in self.removed if was_erased}
         store.drop_below(self.floor)
-        for seq, _ in self.removed:
-            store.drop(seq, False)
-        for seq in sorted(self.erased_seen - erased):
+        self.drop_removed()
+        for seq in self.erased:
             if store.drop(seq, False) == 0:
-                store.lost_msgs += 1
-                store.lost_seqs.append(seq)
+                self.lost.append((seq, seq))
                 store.log.error(f"{store.directory}: message {seq} is overwritten but was never removed")
         if store.msgs == 0 and (store.last_seq or self.floor):
             store.first_seq = store.last_seq + 1
         store.recovering = False
-        if store.lost_msgs:
-            store.log.error(f"{store.directory}: {store.lost_msgs} messages were damaged and are lost: "
-                            f"{store.lost_seqs[:20]}")
+        self.count_lost(removed)
+        self.reopen()
+
+    def lose_end(self) -> None:
+        """Use up a sequence for the damaged record that nothing follows."""
+        store = self.store
+        if store.add_gap(store.index.segments[store.index.n - 1]) != 0:
+            raise MemoryError
+        self.lost.append((store.last_seq, store.last_seq))
+        store.state_due = True
+
+    cdef int drop_removed(self) except -1:
+        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
+        cdef FileStore store = self.store
+        cdef Segment* s
+        cdef size_t at, n = 0
+        cdef uint64_t* removed
+        for at in range(store.index.n):
+            n += store.index.segments[at].n_removed
+        removed = <uint64_t*> malloc((n + 1) * 8)
+        if removed == NULL:
+            raise MemoryError
+        n = 0
+        for at in range(store.index.n):
+            s = store.index.segments[at]
+            memcpy(removed + n, s.removed, s.n_removed * 8)
+            n += s.n_removed
+        with nogil:
+            for at in range(n):
+                store.drop(removed[at] & ~ERASED_BIT, False)
+        free(removed)
+        return 0
+
+    def removed_seqs(self) -> set:
+        """Return what the DELETES records name."""
+        cdef size_t at
+        cdef uint32_t i
+        cdef Segment* s
+        seqs = set()
+        for at in range(self.store.index.n):
+            s = self.store.index.segments[at]
+            for i in range(s.n_removed):
+                seqs.add(s.removed[i] & ~ERASED_BIT)
+        return seqs
+
+    def count_lost(self, removed) -> None:
+        """Count the damaged messages, those excepted that were gone anyway."""
+        lost = [seq for first, last in self.lost for seq in range(max(first, self.floor), last + 1)
+                if seq not in removed]
+        if lost:
+            self.store.note_lost(lost)
+
+    def reopen(self) -> None:
+        """Open the last segment, if it may grow."""
+        cdef Segment* s
+        store = self.store
         if store.index.n == 0:
             return
         s = store.index.segments[store.index.n - 1]

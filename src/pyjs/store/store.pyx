@@ -229,6 +229,12 @@ cdef class StreamStore:
             return self.count_all_of(f) - self.count_range(self.first_seq, from_seq, f)
         return self.count_range(from_seq, self.last_seq + 1, f)
 
+    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil:
+        cdef uint64_t seq = index_next_live(&self.index, from_seq)
+        while seq and index_live(&self.index, seq).header_len == 0:
+            seq = index_next_live(&self.index, seq + 1)
+        return seq
+
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
         cdef Subject* s = subjects_find(&self.subject_table, subject, n)
         if s == NULL:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from random import Random
+from typing import cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.store.file_state import open_store, state_of
 from tests.unit.store.reference import ReferenceStore
+from tests.unit.store.segment_files import index_of, without_erasures
 
-from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
@@ -114,26 +117,80 @@ class FileStoreMachine(StoreMachine):
         self.directory = Path(tempfile.mkdtemp())
         self.generation = 0
         self.log = ListLog()
+        self.earlier: dict[str, bytes] = {}  # index files of some time ago
         super().__init__()
 
+    @property
+    def files(self) -> Path:
+        return self.directory / str(self.generation)
+
     def open(self) -> StreamStore:
-        path = str(self.directory / str(self.generation))
-        return FileStore(OsDisk(), path, self.log, SEGMENT_SIZE, 7)
+        return open_store(self.files, self.log, SEGMENT_SIZE)
+
+    def copy_files(self, *patterns: str) -> None:
+        """Go on with a copy of the directory, as a killed process leaves it."""
+        source = self.files
+        self.generation += 1
+        shutil.copytree(source, self.files, ignore=shutil.ignore_patterns(*patterns))
 
     @rule()
     def restart(self) -> None:
         self.store.close()
+        for path in self.files.glob("*.seg"):
+            index = path.with_suffix(".idx").read_bytes()
+            assert without_erasures(index) == without_erasures(index_of(path.read_bytes()))
         self.store = self.open()
 
     @rule()
     def kill(self) -> None:
         """Open a copy of the directory as a killed process leaves it after its last commit."""
         self.store.flush()
-        source = self.directory / str(self.generation)
-        self.generation += 1
-        shutil.copytree(source, self.directory / str(self.generation))
+        self.copy_files()
         self.store.close()
         self.store = self.open()
+
+    @rule()
+    def remember_index_files(self) -> None:
+        self.earlier |= {path.name: path.read_bytes() for path in self.files.glob("*.idx")}
+
+    @rule(stop=st.booleans(), harm=st.randoms(use_true_random=False))
+    def start_with_harmed_index_files(self, stop: bool, harm: Random) -> None:
+        """Whatever became of the index files, the result is that of a start without any."""
+        self.store.flush()
+        if stop:
+            self.store.close()
+        self.copy_files("*.idx")
+        bare = open_store(self.files, self.log, SEGMENT_SIZE)
+        expected = state_of(bare)
+        bare.close()
+        self.generation -= 1
+        shutil.rmtree(self.directory / str(self.generation + 1))
+        self.copy_files()
+        self.store.close()
+        for path in sorted(self.files.glob("*.seg")):
+            self.harm(path.with_suffix(".idx"), harm)
+
+        self.store = self.open()
+
+        found = state_of(cast(FileStore, self.store))
+        assert {**found, "segments": 0} == {**expected, "segments": 0}
+        assert all(".idx is not used" in text for _, text in self.log.lines)
+        self.log.lines.clear()
+
+    def harm(self, index: Path, harm: Random) -> None:
+        data = index.read_bytes() if index.exists() else b""
+        match harm.choice(("keep", "remove", "cut", "flip", "lengthen", "earlier")):
+            case "remove":
+                index.unlink(missing_ok=True)
+            case "cut":
+                index.write_bytes(data[: harm.randrange(len(data) + 1)])
+            case "flip" if data:
+                at = harm.randrange(len(data))
+                index.write_bytes(data[:at] + bytes([data[at] ^ 1 << harm.randrange(8)]) + data[at + 1 :])
+            case "lengthen":
+                index.write_bytes(data + b"more")
+            case "earlier" if index.name in self.earlier:
+                index.write_bytes(self.earlier[index.name])
 
     @rule()
     def sync(self) -> None:

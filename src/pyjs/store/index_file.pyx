@@ -1,0 +1,394 @@
+"""Index files: the contents of one segment in a form that a start can copy.
+
+    index  = header (128 bytes)  entry*  subject*  removal u64*  names  zeros up to a multiple of 8  checksum u64
+
+Little-endian, every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: it
+says nothing that its segment does not say, and whoever finds none, or one that is damaged or does not belong to the
+segment as it is, reads the segment instead. It belongs to it when the file's header is of the same stream and
+sequence, and the checksum of its last record, which is chained to all before it, stands where the index ends; a
+sealed segment's footer must say the same as well.
+
+Knows nothing of stores. It is written by whatever thread syncs a sealed segment, and by a stop.
+Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.xxh64 cimport xxh64
+from pyjs.store.index cimport ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
+from pyjs.store.record cimport (
+    CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
+    check_segment_header, intact, plausible,
+)
+from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
+
+from pyjs.base.errors import PyjsError
+from pyjs.store.store import SyncJob
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef enum:
+    BUFFER_SIZE = 65536         # for what stands around the entries
+    BUFFER_KEPT_MAX = 4194304
+cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
+
+
+class IndexUnusable(PyjsError):
+    """There is no index file, or it cannot be used; `ordinary`: nothing is wrong with the disk."""
+
+    def __init__(self, reason, ordinary=False) -> None:
+        super().__init__(reason)
+        self.ordinary = ordinary
+
+
+cdef inline size_t padded(size_t size) noexcept nogil:
+    return (size + 7) & ~<size_t> 7
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------
+cpdef bytes encode_index(SegmentContents c):
+    """Return the index file of what a segment holds."""
+    cdef size_t size = encoded_size(c)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* out = PyBytes_AS_STRING(data)
+    with nogil:
+        encode_into(c, out)
+    return data
+
+
+cdef size_t encoded_size(SegmentContents c) noexcept nogil:
+    return (INDEX_HEADER_SIZE + c.n * sizeof(Entry) + c.n_subjects * sizeof(SubjectRow)
+            + <size_t> c.n_removals * 8 + padded(c.names_size) + CHECKSUM_SIZE)
+
+
+cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
+    """Write the index file to `out`; the entries may be in their place already."""
+    cdef IndexHeader h
+    cdef char* p = out + INDEX_HEADER_SIZE
+    cdef uint64_t checksum
+    memset(&h, 0, sizeof(h))
+    memcpy(h.magic, b"PYJSIDX\n", 8)
+    h.version = INDEX_VERSION
+    h.base_seq, h.number, h.sealed, h.incarnation = c.base_seq, c.number, c.sealed, c.incarnation
+    h.segment_size, h.segment_checksum = c.end, c.chain
+    h.floor, h.first_ts, h.last_ts = c.floor, c.first_ts, c.last_ts
+    h.messages, h.with_headers, h.message_bytes = c.messages, c.with_headers, c.message_bytes
+    h.entry_size, h.entries = sizeof(Entry), c.n
+    h.subject_size, h.subjects, h.names_size = sizeof(SubjectRow), c.n_subjects, <uint32_t> c.names_size
+    h.removals = c.n_removals
+    memcpy(out, &h, INDEX_HEADER_SIZE)
+    if <char*> c.entries != p:
+        memcpy(p, c.entries, c.n * sizeof(Entry))
+    p += c.n * sizeof(Entry)
+    memcpy(p, c.subjects, c.n_subjects * sizeof(SubjectRow))
+    p += c.n_subjects * sizeof(SubjectRow)
+    memcpy(p, c.removals, c.n_removals * 8)
+    p += c.n_removals * 8
+    memcpy(p, c.names, c.names_size)
+    memset(p + c.names_size, 0, padded(c.names_size) - c.names_size)
+    p += padded(c.names_size)
+    checksum = xxh64(out, p - out, 0)
+    memcpy(p, &checksum, CHECKSUM_SIZE)
+
+
+cpdef SegmentContents decode_index(bytes data):
+    """Return what an index file says.
+
+    Raises:
+        IndexUnusable: it is damaged, or of another version.
+    """
+    cdef IndexHeader h
+    cdef const char* p = data
+    cdef size_t size = len(data)
+    cdef SegmentContents c
+    cdef uint64_t checksum = 0
+    if size < INDEX_HEADER_SIZE + CHECKSUM_SIZE or memcmp(p, b"PYJSIDX\n", 8) != 0:
+        raise IndexUnusable(f"{size} bytes that are no index file")
+    memcpy(&checksum, p + size - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    if checksum != xxh64(p, size - CHECKSUM_SIZE, 0):
+        raise IndexUnusable("its checksum does not fit")
+    memcpy(&h, p, INDEX_HEADER_SIZE)
+    if h.version != INDEX_VERSION or h.flags \
+            or h.entry_size != sizeof(Entry) or h.subject_size != sizeof(SubjectRow):
+        raise IndexUnusable(f"it is of version {h.version}", ordinary=True)
+    if size != (INDEX_HEADER_SIZE + h.entries * sizeof(Entry) + h.subjects * sizeof(SubjectRow)
+                + <size_t> h.removals * 8 + padded(h.names_size) + CHECKSUM_SIZE):
+        raise IndexUnusable("its parts do not add up")
+    c = SegmentContents()
+    c.base_seq, c.number, c.sealed, c.incarnation = h.base_seq, h.number, h.sealed, h.incarnation
+    c.end, c.chain = h.segment_size, h.segment_checksum
+    c.floor, c.first_ts, c.last_ts = h.floor, h.first_ts, h.last_ts
+    c.messages, c.with_headers, c.message_bytes = h.messages, h.with_headers, h.message_bytes
+    copy_parts(c, &h, p + INDEX_HEADER_SIZE)
+    if not consistent(c):
+        raise IndexUnusable("its entries and subjects do not agree")
+    return c
+
+
+cdef int copy_parts(SegmentContents c, IndexHeader* h, const char* p) except -1:
+    if c.reserve(h.entries, h.subjects, h.names_size, h.removals) != 0:
+        raise MemoryError
+    c.n, c.n_subjects, c.names_size, c.n_removals = h.entries, h.subjects, h.names_size, h.removals
+    memcpy(c.entries, p, c.n * sizeof(Entry))
+    p += c.n * sizeof(Entry)
+    memcpy(c.subjects, p, c.n_subjects * sizeof(SubjectRow))
+    p += c.n_subjects * sizeof(SubjectRow)
+    memcpy(c.removals, p, c.n_removals * 8)
+    p += c.n_removals * 8
+    memcpy(c.names, p, c.names_size)
+    return 0
+
+
+cdef bint consistent(SegmentContents c) except *:
+    """Whether entries and subjects are what a scan makes: a start follows their numbers without a look."""
+    cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
+    cdef SubjectRow* row
+    cdef uint32_t i, messages = 0
+    cdef bint good = True
+    if rows == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(c.n):
+            if not follows(c, rows, i):
+                good = False
+                break
+            messages += c.entries[i].flags & ENTRY_MSG
+        for i in range(c.n_subjects):
+            row = &c.subjects[i]
+            if row.count != rows[i].count or row.first != rows[i].first or row.last != rows[i].last \
+                    or row.count == 0 or <uint64_t> row.name_at + row.name_size > c.names_size:
+                good = False
+        free(rows)
+    return good and messages == c.messages
+
+
+cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
+    """Whether entry i fits those before it, which are counted in `rows`; counts it."""
+    cdef Entry* e = &c.entries[i]
+    cdef SubjectRow* row
+    if e.seq != c.base_seq + i:
+        return False
+    if not e.flags & ENTRY_MSG:
+        return True
+    if e.subject_id >= c.n_subjects or e.header_len > e.size:
+        return False
+    row = &rows[e.subject_id]
+    if e.prev != (i - row.last if row.count else 0):
+        return False
+    if row.count == 0:
+        row.first = i
+    row.last = i
+    row.count += 1
+    return True
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+def index_path(str segment_path) -> str:
+    """Return the path of the index file of a segment."""
+    return f"{segment_path.removesuffix('.seg')}.idx"
+
+
+def load_index(disk, str path, fd, size) -> SegmentContents:
+    """Return the contents of the segment `path`, of which `fd` is open and `size` the size, from its index file.
+
+    Raises:
+        IndexUnusable: read the segment.
+    """
+    cdef SegmentContents c
+    try:
+        data = disk.read_file(index_path(path))
+    except FileNotFoundError:
+        raise IndexUnusable("there is none", ordinary=True) from None
+    except OSError as error:
+        raise IndexUnusable(str(error)) from None
+    c = decode_index(data)
+    if not SEGMENT_HEADER_SIZE <= c.end <= size:
+        raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
+    at = max(c.end, FOOTER_SIZE + CHECKSUM_SIZE) - FOOTER_SIZE - CHECKSUM_SIZE
+    if not fits_segment(c, size, disk.read_at(fd, SEGMENT_HEADER_SIZE, 0), disk.read_at(fd, c.end - at, at)):
+        raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
+    return c
+
+
+def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
+    """Tell whether the file whose header is `head` holds what `c` says; `tail` ends where `c` does."""
+    cdef SegmentHeader header
+    cdef RecordHeader footer
+    cdef uint64_t[6] summary
+    cdef uint64_t before = 0, last = 0
+    cdef const char* p = tail
+    cdef size_t n = len(tail)
+    if check_segment_header(head, len(head)) != 0 or n < CHECKSUM_SIZE or size < c.end:
+        return False
+    memcpy(&header, <const char*> head, SEGMENT_HEADER_SIZE)
+    memcpy(&last, p + n - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    if header.base_seq != c.base_seq or header.number != c.number or header.incarnation != c.incarnation:
+        return False
+    if last != c.chain:
+        return False
+    if not c.sealed:
+        return size == c.end
+    if n != FOOTER_SIZE + CHECKSUM_SIZE:
+        return False
+    memcpy(&before, p, CHECKSUM_SIZE)
+    p += CHECKSUM_SIZE
+    if not plausible(p, FOOTER_SIZE) or not intact(p, before):
+        return False
+    memcpy(&footer, p, RECORD_HEADER_SIZE)
+    memcpy(summary, p + RECORD_HEADER_SIZE, sizeof(summary))
+    return (footer.kind == KIND_FOOTER and footer.length == FOOTER_SIZE and summary[0] == c.base_seq
+            and summary[2] == c.n and summary[5] == c.end - FOOTER_SIZE)
+
+
+def store_index(disk, str path, data) -> None:
+    """Write an index file; a part of one is worse than none, and recognised. Raises OSError."""
+    fd = disk.open_file(path, create=True)
+    try:
+        disk.write_at(fd, data, 0)
+        disk.truncate(fd, len(data))
+    finally:
+        disk.close_file(fd)
+
+
+def index_segment(disk, FullSegment f not None) -> None:
+    """Write the index file of a segment; for any thread.
+
+    Raises:
+        IndexUnusable: the segment is damaged, or another stream's: the next start shall read it.
+        OSError, ValueError: as the disk says.
+    """
+    cdef const unsigned char[::1] view
+    cdef unsigned char[::1] room, out
+    cdef SegmentContents c
+    cdef size_t size
+    cdef char* p
+    fd = disk.open_read_only(f.path)
+    try:
+        view = disk.map_file(fd, disk.size_of(fd))
+    finally:
+        disk.close_file(fd)
+    room = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
+    if <size_t> room.shape[0] < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
+        room = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
+    c = f.contents(<const char*> &view[0], view.shape[0], <char*> &room[0])
+    size = encoded_size(c)
+    out = room if size <= <size_t> room.shape[0] else bytearray(size)
+    p = <char*> &out[0]
+    with nogil:
+        encode_into(c, p)
+    store_index(disk, index_path(f.path), memoryview(out)[:size])
+    if out.shape[0] <= BUFFER_KEPT_MAX and not spare_buffers:
+        spare_buffers.append(out)
+
+
+def index_segments(disk, segments) -> list:
+    """Write the index files of segments; return what kept one from being written, which costs nothing but time."""
+    problems = []
+    for segment in segments:
+        try:
+            index_segment(disk, segment)
+        except (OSError, ValueError, IndexUnusable) as error:
+            problems.append(f"{segment.path} gets no index file: {error}")
+    return problems
+
+
+cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
+                              uint64_t chain, bint whole):
+    """Take down what the index file of `s` needs; `whole`: the file has every record that the store knows of."""
+    cdef FullSegment f = FullSegment()
+    f.store = store
+    f.path = path
+    f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, incarnation, footer
+    f.end, f.chain, f.floor = s.end, chain, s.floor
+    # A dead entry may have no message in the file, and its subject id may be another subject's by now.
+    if whole and s.n and s.live == s.n:
+        f.entries, f.n = s.entries, s.n
+        f.removals, f.n_removals = s.removed, s.n_removed
+    return f
+
+
+cdef class FullSegment:
+    cdef SegmentContents contents(self, const char* file, size_t size, char* room):
+        """Return what the segment holds, whose file is mapped: by the entries if they will do, else by its records.
+
+        `room` takes the entries where they are in an index file; it must stay as long as the contents.
+        """
+        cdef SegmentContents c = SegmentContents()
+        cdef int failed
+        if self.entries == NULL:
+            if check_segment_header(file, size) != 0:
+                raise IndexUnusable("its header is damaged")
+            c.scan(file, size)
+            if c.problems or c.incarnation != self.incarnation:
+                raise IndexUnusable(f"the segment is damaged: {c.problems}")
+            return c
+        if size < self.end:
+            raise IndexUnusable(f"it has {size} bytes where {self.end} were written")
+        c.entries, c.cap, c.borrowed = <Entry*> (room + INDEX_HEADER_SIZE), self.n, True
+        with nogil:
+            failed = self.fill(c, file)
+        if failed:
+            raise MemoryError
+        return c
+
+    cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
+        """Fill `c` by the entries; of the file only one record of each subject is read, for its name."""
+        cdef uint32_t* places
+        cdef uint32_t i, ids = 0
+        cdef Entry* e
+        if c.reserve(0, 0, 0, self.n_removals) != 0:
+            return -1
+        c.base_seq, c.number, c.incarnation, c.sealed = self.base_seq, self.number, self.incarnation, self.sealed
+        c.end, c.chain, c.floor = self.end, self.chain, self.floor
+        c.n, c.n_removals = self.n, self.n_removals
+        memcpy(c.entries, self.entries, c.n * sizeof(Entry))
+        memcpy(c.removals, self.removals, c.n_removals * 8)
+        for i in range(c.n):
+            ids = max(ids, c.entries[i].subject_id + 1)
+        places = <uint32_t*> calloc(ids, sizeof(uint32_t))      # subject id -> place + 1
+        if places == NULL:
+            return -1
+        for i in range(c.n):
+            e = &c.entries[i]
+            ids = e.subject_id
+            if places[ids] == 0:
+                if c.add_subject(name_in(file, e), e.subject_len) == NO_PLACE:
+                    break
+                places[ids] = c.n_subjects
+            c.count_message(e, places[ids] - 1)
+        free(places)
+        return 0 if c.messages == c.n else -1
+
+
+cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
+    return file + e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
+
+
+def remove_index(disk, log, str path) -> None:
+    """Remove an index file that is not to be used again, if it is there."""
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warn(f"{path} could not be removed: {error}")
+
+
+class SegmentSync(SyncJob):
+    """A SyncJob that then writes the index files of the segments sealed meanwhile; without them nothing is lost."""
+
+    def __init__(self, disk, fds, directory, mark, sealed) -> None:
+        super().__init__(disk, fds, directory, mark)
+        self.sealed = sealed            # FullSegments
+        self.problems = []              # what kept an index file from being written
+
+    def __call__(self):
+        """Sync; return the error of the first call that failed, None: all is safe."""
+        error = super().__call__()
+        if error is None:
+            self.problems = index_segments(self.disk, self.sealed)
+        return error

@@ -1,0 +1,337 @@
+"""What one segment file holds, by itself: entries, subjects, removals, and what is damaged.
+
+`scan` checks every record. Where one does not check out there are three cases. Its checksum alone is damaged: the
+next record, whose seed is that checksum, fits the one computed, and nothing is lost. Valid records follow somewhere:
+the bytes between are damage, and what follows is kept. Nothing valid follows: the last write was cut short and was
+never acknowledged; unless a whole record stands there, then it is damage as well.
+
+The result depends on the file alone, so it can be kept in an index file (store/index_file): sequences that are gone
+are still entries, subjects have ids of this segment. A sequence without a message has the time of the message or
+STATE record before it in the file, 0 when there is none.
+
+Knows the format (store/record), no files and no store: it works on bytes, in any thread, without the GIL.
+Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.table cimport table_free, table_get, table_init, table_put
+from pyjs.base.xxh64 cimport xxh64
+from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
+from pyjs.store.record cimport (
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
+    stored_checksum,
+)
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    GAP_MAX = 10000000          # a larger jump inside one segment is damage
+    SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
+ERASED_BIT = <uint64_t> 1 << 63
+
+
+cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
+    """Where the zeros begin that fill the rest of the file."""
+    while size > at and p[size - 1] == 0:
+        size -= 1
+    return size
+
+
+def scan_segment(bytes data) -> SegmentContents:
+    """Return what the bytes of a segment file hold. For tests and tools.
+
+    Raises:
+        ValueError: they do not begin with the header of a segment.
+    """
+    if check_segment_header(data, len(data)) != 0:
+        raise ValueError("no header of a segment that this version reads")
+    contents = SegmentContents()
+    contents.scan(data, len(data))
+    return contents
+
+
+cdef class SegmentContents:
+    def __cinit__(self):
+        self.problems = []
+        self.lost = []
+
+    def __dealloc__(self):
+        if not self.borrowed:
+            free(self.entries)
+        free(self.subjects)
+        free(self.names)
+        free(self.removals)
+        table_free(&self.by_name)
+
+    cdef int scan(self, const char* p, size_t size) except -1:
+        """Read a file whose header was found to be one."""
+        cdef SegmentHeader header
+        cdef int failed
+        memcpy(&header, p, SEGMENT_HEADER_SIZE)
+        self.base_seq = header.base_seq
+        self.incarnation = header.incarnation
+        self.number = header.number
+        self.chain = header.checksum
+        self.p = p
+        self.size = size
+        table_init(&self.by_name, 8)
+        with nogil:
+            failed = self.records()
+        self.p = NULL
+        table_free(&self.by_name)
+        if failed:
+            raise MemoryError
+        return 0
+
+    # -- records -----------------------------------------------------------------------------------------------
+    cdef int records(self) noexcept nogil:
+        """Take record after record."""
+        cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used
+        cdef uint32_t length = 0
+        while at < self.size and not self.sealed:
+            if self.accept(at):
+                if self.take(self.p + at) != 0:
+                    return -1
+                memcpy(&length, self.p + at, 4)
+                at += length
+                continue
+            used = end_of_bytes(self.p, at, self.size)
+            if used == at:
+                break
+            next_at = self.resync(at + 1)
+            if next_at == 0:
+                self.judge_end(at, used)
+                break
+            self.report(at, next_at - at, b"damaged bytes between records")
+            self.lost_bytes += next_at - at
+            self.after_damage = True
+            memcpy(&self.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
+            at = next_at
+        self.end = at
+        return 0
+
+    cdef bint accept(self, size_t at) noexcept nogil:
+        """Whether the record at `at` is to be taken; the chain goes on with its checksum then."""
+        cdef const char* p = self.p + at
+        cdef size_t left = self.size - at
+        cdef RecordHeader h
+        cdef uint64_t computed, stored
+        if not plausible(p, left):
+            return False
+        memcpy(&h, p, RECORD_HEADER_SIZE)
+        computed = xxh64(p, h.length - CHECKSUM_SIZE, self.chain)
+        stored = stored_checksum(p, h.length)
+        if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED):
+            self.chain = stored
+            return True
+        # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
+        if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
+            self.report(at + h.length - CHECKSUM_SIZE, CHECKSUM_SIZE, b"a damaged checksum; its record is whole")
+            self.chain = computed
+            return True
+        return False
+
+    cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
+        """Judge the bytes at..used, behind which nothing valid stands."""
+        cdef RecordHeader h
+        cdef bint whole = plausible(self.p + at, self.size - at)
+        if whole:
+            memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
+            whole = at + h.length - CHECKSUM_SIZE < used
+        if not whole and used - at < RECORD_SIZE_MIN:
+            self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
+            return
+        if not whole and used - at >= RECORD_HEADER_SIZE and used % SECTOR_SIZE == 0:
+            # That is where a write can stop; elsewhere it is damage.
+            memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
+            if RECORD_SIZE_MIN <= h.length and h.seq == self.base_seq + self.n and h.length > used - at:
+                self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
+                return
+        self.report(at, used - at, b"the last record is damaged")
+        self.lost_bytes += used - at
+        self.end_damaged = True         # its sequence field may be the damage
+
+    cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil:
+        with gil:
+            self.problems.append((at, size, what.decode()))
+
+    cdef size_t resync(self, size_t at) noexcept nogil:
+        """The next place where a record stands that fits the checksum in front of it; 0: none."""
+        cdef uint64_t before = 0
+        while at + RECORD_SIZE_MIN <= self.size:
+            if plausible(self.p + at, self.size - at):
+                memcpy(&before, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
+                if intact(self.p + at, before):
+                    return at
+            at += 1
+        return 0
+
+    # -- what they say -----------------------------------------------------------------------------------------
+    cdef int take(self, const char* record) noexcept nogil:
+        cdef RecordHeader h
+        cdef uint64_t[2] state
+        cdef int failed
+        memcpy(&h, record, RECORD_HEADER_SIZE)
+        if h.kind == KIND_MSG:
+            return self.take_message(record, &h)
+        failed = self.fill_gap(h.seq + 1)
+        if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
+            memcpy(state, record + RECORD_HEADER_SIZE, 16)
+            self.floor = max(self.floor, state[0])
+            self.last_ts = max(self.last_ts, <int64_t> state[1])
+        elif h.kind == KIND_DELETES and failed == 0:
+            failed = self.take_removals(record, &h)
+        elif h.kind == KIND_FOOTER:
+            self.sealed = True
+        self.after_damage = False
+        return failed
+
+    cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil:
+        cdef uint32_t i, n = <uint32_t> (h.length - RECORD_SIZE_MIN) // 8
+        if self.reserve(0, 0, 0, self.n_removals + n) != 0:
+            return -1
+        memcpy(self.removals + self.n_removals, record + RECORD_HEADER_SIZE, n * 8)
+        if h.flags & FLAG_ERASED:
+            for i in range(self.n_removals, self.n_removals + n):
+                self.removals[i] |= ERASED_BIT
+        self.n_removals += n
+        return 0
+
+    cdef int take_message(self, const char* record, RecordHeader* h) noexcept nogil:
+        cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
+        cdef uint64_t expected = self.base_seq + self.n
+        cdef uint32_t place
+        cdef Entry* e
+        if h.seq < expected or h.seq - expected >= GAP_MAX:
+            self.report(record - self.p, h.length, b"a sequence that does not follow: not taken")
+            return 0
+        if self.fill_gap(h.seq) != 0:
+            return -1
+        place = self.subject_place(record + fixed, h.subject_len)
+        e = self.add_entry()
+        if place == NO_PLACE or e == NULL:
+            return -1
+        e.seq = h.seq
+        e.ts = h.ts
+        e.offset = <uint32_t> (record - self.p)
+        e.size = h.length - <uint32_t> (fixed + CHECKSUM_SIZE) - h.subject_len
+        e.header_len = h.header_len
+        e.subject_len = h.subject_len
+        e.flags = ENTRY_MSG
+        if h.flags & FLAG_EXTENDED:
+            e.flags |= ENTRY_EXTENDED
+        if h.flags & FLAG_ERASED:
+            e.flags |= ENTRY_ERASED
+        self.count_message(e, place)
+        return 0
+
+    cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil:
+        """Count the message of an entry, which is the last one up to now, under the subject at `place`."""
+        cdef SubjectRow* row = &self.subjects[place]
+        cdef uint32_t i = <uint32_t> (e.seq - self.base_seq)
+        e.subject_id = place
+        if row.count:
+            e.prev = i - row.last
+        else:
+            e.prev = 0
+            row.first = i
+        row.last = i
+        row.count += 1
+        if self.messages == 0:
+            self.first_ts = e.ts
+        self.last_ts = e.ts
+        self.messages += 1
+        self.with_headers += e.header_len != 0
+        self.message_bytes += e.subject_len + e.size
+
+    cdef int fill_gap(self, uint64_t before) noexcept nogil:
+        """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""
+        cdef Entry* e
+        if self.after_damage and self.base_seq + self.n < before:
+            with gil:
+                self.lost.append((self.base_seq + self.n, before - 1))
+        self.after_damage = False
+        while self.base_seq + self.n < before:
+            e = self.add_entry()
+            if e == NULL:
+                return -1
+            memset(e, 0, sizeof(Entry))
+            e.seq = self.base_seq + self.n - 1
+            e.ts = self.last_ts
+            e.subject_id = NO_PLACE
+        return 0
+
+    # -- tables ------------------------------------------------------------------------------------------------
+    cdef Entry* add_entry(self) noexcept nogil:
+        if self.n == self.cap and self.reserve(self.n + 1, 0, 0, 0) != 0:
+            return NULL
+        self.n += 1
+        return &self.entries[self.n - 1]
+
+    cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
+        """Return the place of the subject's row, made if absent; NO_PLACE: no memory."""
+        cdef SubjectRow* row
+        cdef uint32_t place
+        if self.n_subjects:
+            row = &self.subjects[self.latest]
+            if row.name_size == size and memcmp(self.names + row.name_at, name, size) == 0:
+                return self.latest
+        place = <uint32_t> <uintptr_t> table_get(&self.by_name, name, size)
+        if place:
+            self.latest = place - 1
+            return self.latest
+        place = self.add_subject(name, size)
+        if place != NO_PLACE:
+            self.latest = place
+            table_put(&self.by_name, name, size, <void*> <uintptr_t> self.n_subjects)
+        return place
+
+    cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
+        cdef SubjectRow* row
+        if self.reserve(0, self.n_subjects + 1, self.names_size + size, 0) != 0:
+            return NO_PLACE
+        row = &self.subjects[self.n_subjects]
+        memset(row, 0, sizeof(SubjectRow))
+        row.name_at = <uint32_t> self.names_size
+        row.name_size = size
+        memcpy(self.names + self.names_size, name, size)
+        self.names_size += size
+        self.n_subjects += 1
+        return self.n_subjects - 1
+
+    cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil:
+        """Have room for so many of each; -1: no memory."""
+        cdef void* more
+        if n > self.cap:
+            n = (max(n, self.cap * 2, <uint32_t> 64) + 63) & ~<uint32_t> 63
+            more = realloc(self.entries, n * sizeof(Entry))
+            if more == NULL:
+                return -1
+            self.entries = <Entry*> more
+            self.cap = n
+        if n_subjects > self.subjects_cap:
+            n_subjects = max(n_subjects, self.subjects_cap * 2, <uint32_t> 8)
+            more = realloc(self.subjects, n_subjects * sizeof(SubjectRow))
+            if more == NULL:
+                return -1
+            self.subjects = <SubjectRow*> more
+            self.subjects_cap = n_subjects
+        if names_size > self.names_cap:
+            names_size = max(names_size, self.names_cap * 2, <size_t> 64)
+            more = realloc(self.names, names_size)
+            if more == NULL:
+                return -1
+            self.names = <char*> more
+            self.names_cap = names_size
+        if n_removals > self.removals_cap:
+            n_removals = max(n_removals, self.removals_cap * 2, <uint32_t> 8)
+            more = realloc(self.removals, n_removals * 8)
+            if more == NULL:
+                return -1
+            self.removals = <uint64_t*> more
+            self.removals_cap = n_removals
+        return 0

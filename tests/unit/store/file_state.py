@@ -1,0 +1,51 @@
+"""All that a file store tells of itself, so that two of them can be compared; and disks that watch it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.store.filestore import FileStore
+
+INCARNATION = 7
+
+
+def open_store(directory: Path, log: ListLog | None = None, segment_size: int = 1 << 20) -> FileStore:
+    """Open the store of a directory on the real disk."""
+    return FileStore(OsDisk(), str(directory), log or ListLog(), segment_size, INCARNATION)
+
+
+def state_of(store: FileStore) -> dict[str, object]:
+    """Return everything that can be asked without a change."""
+    everything = store.make_filter(())
+    seqs = range(max(1, store.first_seq - 2), store.last_seq + 3)
+    names = sorted(store.subject_counts(everything))
+    times = {message.ts for seq in seqs if (message := store.get(seq)) is not None}
+    return {
+        "numbers": (store.msgs, store.bytes, store.first_seq, store.last_seq, store.first_ts, store.last_ts),
+        "lost": (store.lost_msgs, store.lost_bytes, store.lost_seqs),
+        "deleted": store.deleted(),
+        "messages": [
+            (message.seq, message.ts, message.subject, message.headers, message.payload)
+            for seq in seqs
+            if (message := store.get(seq)) is not None
+        ],
+        "counts": store.subject_counts(everything),
+        "last": store.last_seqs(everything),
+        "up to": [store.last_seqs(everything, seq) for seq in seqs],
+        "next": [store.next_match(seq, store.make_filter((name,))) for name in names for seq in seqs],
+        "times": [store.seq_at(ts + step) for ts in sorted(times) for step in (-1, 0, 1)],
+        "segments": store.segment_paths(),
+    }
+
+
+class MapCounter(OsDisk):
+    """Counts the files that are read as a whole by mapping them."""
+
+    def __init__(self) -> None:
+        self.maps = 0
+
+    def map_file(self, fd: int, size: int):  # type: ignore[no-untyped-def]
+        self.maps += 1
+        return super().map_file(fd, size)

@@ -1,0 +1,246 @@
+"""Segments with damage: what a start makes of it, and what a read makes of it later, which is the same."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.store.file_state import INCARNATION, open_store, state_of
+from tests.unit.store.segment_files import FOOTER, MSG, records
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.store.filestore import FileStore
+
+SEGMENT_SIZE = 500
+COUNT = 24
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A store of three segments, of which a message is removed, after a clean stop."""
+    store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
+    for number in range(COUNT):
+        store.store(b"s.%d" % (number % 3), b"", b"payload-%d" % number, 1000 + number)
+    store.drop_seq(5)
+    store.close()
+    assert len(list((tmp_path / "msgs").glob("*.seg"))) == 3
+    return tmp_path / "msgs"
+
+
+def flips(directory: Path, name: str, *kinds: int) -> Iterator[int]:
+    """Flip one byte of the records of a file after the other; all files are as before after each."""
+    path = directory / name
+    data = path.read_bytes()
+    indexes = {index: index.read_bytes() for index in directory.glob("*.idx")}
+    places = [at + i for at, kind, record in records(data) if kind in kinds for i in range(len(record))]
+    for at in places:
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+        yield at
+        path.write_bytes(data)
+        for index, before in indexes.items():
+            index.write_bytes(before)
+
+
+def by_scan(directory: Path) -> tuple[dict[str, object], ListLog]:
+    """Return the state by a copy without index files."""
+    copy = directory.with_name("bare")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.idx"))
+    log = ListLog()
+    store = open_store(copy, log, SEGMENT_SIZE)
+    state = state_of(store)
+    store.release()
+    return state, log
+
+
+def read_all(store: FileStore) -> list[int]:
+    """Return the sequences that cannot be loaded."""
+    return [seq for seq in range(1, COUNT + 1) if store.get(seq) is None]
+
+
+def without_segments(state: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in state.items() if key != "segments"}
+
+
+# -- at a start ------------------------------------------------------------------------------------------------
+def test_a_damaged_checksum_alone_loses_nothing(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    for at, _, record in list(records(data))[:-1]:
+        last = at + len(record) - 1
+        path.write_bytes(data[:last] + bytes([data[last] ^ 1]) + data[last + 1 :])
+        state, log = by_scan(directory)
+        assert state["lost"] == (0, 0, [])
+        assert [level for level, _ in log.lines] == ["WRN"]
+        assert "its record is whole" in log.lines[0][1]
+
+
+def test_damage_at_the_end_of_a_segment_does_not_cost_the_next_one(directory: Path) -> None:
+    messages = [m for m in range(1, COUNT + 1) if m != 5]
+    last_of_first = max(seq for seq in messages if seq < 10)
+    for at in flips(directory, "00000001.seg", MSG, FOOTER):
+        state, _ = by_scan(directory)
+        kept = [message[0] for message in state["messages"]]  # type: ignore[attr-defined]
+        assert len(kept) >= len(messages) - 1, at
+        assert set(range(last_of_first + 1, COUNT + 1)) <= set(kept), at
+
+
+def test_a_segment_whose_last_message_and_footer_are_gone_counts_what_was_lost(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    *_, (at, kind, record), _footer = records(data)
+    assert kind == MSG
+    path.write_bytes(data[:at] + b"\xff" * len(record) + b"\xff" * 88)
+    lost = int.from_bytes(record[8:16], "little")
+    state, log = by_scan(directory)
+    assert state["lost"] == (1, len(record) + 88, [lost])
+    assert log.lines[-1][0] == "ERR"
+
+
+def test_a_removed_message_is_not_lost(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    at, _, record = list(records(data))[4]
+    assert record[8] == 5
+    path.write_bytes(data[: at + 40] + b"\xff" + data[at + 41 :])
+    state, log = by_scan(directory)
+    assert state["lost"] == (0, len(record), [])
+    assert [level for level, _ in log.lines] == ["WRN"]
+
+
+def test_every_start_reports_the_damage_of_a_sealed_segment(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" + data[101:])
+    for index in directory.glob("*.idx"):
+        index.unlink()
+    for _ in range(3):
+        log = ListLog()
+        store = open_store(directory, log, SEGMENT_SIZE)
+        assert store.lost_msgs == 1
+        assert [level for level, _ in log.lines] == ["WRN", "ERR"]
+        store.close()
+        assert not (directory / "00000001.idx").exists()
+        assert (directory / "00000002.idx").exists()
+
+
+def test_a_segment_cut_short_is_noticed_at_the_start(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    path.write_bytes(path.read_bytes()[:-100])
+    expected, _ = by_scan(directory)
+    log = ListLog()
+    store = open_store(directory, log, SEGMENT_SIZE)
+    assert without_segments(state_of(store)) == without_segments(expected)
+    assert log.lines
+    store.close()
+
+
+def test_a_lost_last_message_is_counted_and_its_sequence_not_used_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(3):
+        store.store(b"s", b"", b"payload-%d" % number, number)
+    store.flush()
+    store.drop_seq(2)
+    store.close()
+    path = tmp_path / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[: 64 + 2 * 50] + b"\xff" * 8 + data[64 + 2 * 50 + 8 :])
+    (tmp_path / "00000001.idx").unlink()
+    store = open_store(tmp_path)
+    assert store.lost_seqs == [3]
+    assert store.store(b"s", b"", b"", 9) == 4
+    store.close()
+
+
+# -- at a read -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["00000001.seg", "00000003.seg"])
+def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(
+    directory: Path, name: str
+) -> None:
+    found_later = 0
+    for at in flips(directory, name, MSG):
+        expected, _ = by_scan(directory)
+        log = ListLog()
+        store = open_store(directory, log, SEGMENT_SIZE)
+        at_start = store.lost_msgs
+        store.track_drops = True
+        read_all(store)
+        drops = store.take_drops()
+        state = state_of(store)
+        assert state["messages"] == expected["messages"], at
+        assert state["lost"][0::2] == expected["lost"][0::2], at  # type: ignore[index]
+        assert [seq for seq, _ in drops] == ([] if at_start else store.lost_seqs), at
+        assert not store.lost_msgs or "ERR" in [level for level, _ in log.lines], at
+        found_later += store.lost_msgs > at_start
+        store.close()
+    assert found_later > 100
+
+
+def test_what_a_read_found_damaged_is_found_by_the_next_start(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" + data[101:])
+    store = open_store(directory, segment_size=SEGMENT_SIZE)
+    assert store.lost_msgs == 0
+    assert read_all(store) == [1, 5]
+    assert (store.lost_msgs, store.lost_seqs) == (1, [1])
+    assert (store.msgs, store.first_seq) == (COUNT - 2, 2)
+    store.close()
+    assert not (directory / "00000001.idx").exists()
+
+    log = ListLog()
+    again = open_store(directory, log, SEGMENT_SIZE)
+    assert (again.lost_msgs, again.lost_seqs) == (1, [1])
+    assert log.lines[-1][0] == "ERR"
+    again.close()
+
+
+def test_a_damaged_header_is_reported_and_costs_no_message_before_the_next_start(directory: Path) -> None:
+    path = directory / "00000002.seg"
+    data = path.read_bytes()
+    log = ListLog()
+    store = open_store(directory, log, SEGMENT_SIZE)
+    path.write_bytes(data[:20] + b"\xff" + data[21:100] + b"\xff" + data[101:])
+    assert len(read_all(store)) == 2
+    assert "the header is damaged" in log.lines[0][1]
+    store.close()
+
+
+def test_a_message_overwritten_but_never_removed_is_lost_when_it_is_read(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[: 64 + 5] + b"\x02" + data[64 + 6 :])
+    log = ListLog()
+    store = open_store(directory, log, SEGMENT_SIZE)
+    assert read_all(store) == [1, 5]
+    assert store.lost_seqs == [1]
+    store.close()
+    for _ in range(2):  # from the segment, and from the index file made of it
+        again = open_store(directory, ListLog(), SEGMENT_SIZE)
+        assert again.lost_seqs == [1]
+        again.close()
+
+
+class UnreadableSegments(OsDisk):
+    """Gives no file as a whole."""
+
+    def read_file(self, path: str) -> bytes:
+        if path.endswith(".seg"):
+            raise OSError(5, "EIO", path)
+        return super().read_file(path)
+
+
+def test_a_damaged_record_in_a_file_that_cannot_be_read_is_refused_and_stays_counted(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" + data[101:])
+    log = ListLog()
+    store = FileStore(UnreadableSegments(), str(directory), log, SEGMENT_SIZE, INCARNATION)
+    assert store.get(1) is None
+    assert store.get(2) is not None
+    assert store.lost_msgs == 0
+    assert "cannot be read" in log.lines[-1][1]
+    store.close()
