@@ -50,7 +50,7 @@ startup: build ## exec to PONG beside bare Python and nats-server
 	$(PY) benchmarks/startup.py $(ARGS)
 
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
-	$(PIP) aiohttp nkeys
+	$(PIP) aiofiles aiohttp nkeys
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
 # -- the parts of check ------------------------------------------------------------------------------------------

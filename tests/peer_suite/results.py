@@ -1,40 +1,95 @@
-"""Outcomes by test name, and the table and lists made of them."""
+"""Outcomes by test name, the tables and lists made of them, and the list of tests known to fail.
+
+The known failures are the rows of docs/compatibility.md, section "Other clients' tests": a failure that is not
+there, and a row whose test passes, are faults of the run. Rows whose reason begins with "by chance" are tests
+that neither server passes reliably; they may pass.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PEER, OURS = "nats-server", "ours"
+CHANCE = "by chance"  # how the reason of a test begins that fails now and then on the peer too
+COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
 Results = dict[str, str]  # test name -> outcome
 Report = dict[str, dict[str, Results]]  # suite -> server -> results
+Known = dict[str, str]  # "suite: test" -> why it fails on ours
+
+
+def known_failures() -> Known:
+    """Return the tests that docs/compatibility.md says fail here, each with its reason."""
+    section = COMPATIBILITY.read_text("utf-8").split("## Other clients' tests")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(nats\.(?:py|c): [^`]+)` \| (.+?) \|$", section, re.MULTILINE)
+    if len(rows) != len(dict(rows)):
+        raise SystemExit(f"{COMPATIBILITY} lists a test twice")
+    return dict(rows)
 
 
 def table(report: Report) -> list[str]:
-    """Return the lines of the table: suite, server, passed, failed, skipped."""
-    lines = [f"{'suite':8} {'server':12} {'passed':>7} {'failed':>7} {'skipped':>8}"]
-    for suite, servers in report.items():
-        for server, results in servers.items():
-            counts = Counter(results.values())
-            lines.append(f"{suite:8} {server:12} {counts[PASSED]:7} {counts[FAILED]:7} {counts[SKIPPED]:8}")
+    """Return the lines of the table: passed, failed and skipped of both servers beside each other."""
+    counted = " ".join(f"{word:>7}" for word in (PASSED, FAILED, SKIPPED))
+    servers = [server for server in (PEER, OURS) if any(server in runs for runs in report.values())]
+    lines = [" | ".join([f"{'':44}", *(f"{server:23}" for server in servers)])]
+    lines.append(" | ".join([f"{'suite':44}", *(counted for _ in servers)]))
+    for suite, runs in report.items():
+        groups = sorted({_group(name) for results in runs.values() for name in results})
+        for group in groups if len(groups) > 1 else []:
+            cells = [_counts(_of_group(runs.get(server, {}), group)) for server in servers]
+            lines.append(" | ".join([f"{suite + ' ' + group:44}", *cells]))
+        cells = [_counts(runs.get(server, {})) for server in servers]
+        lines.append(" | ".join([f"{suite + ' all':44}", *cells]))
     return lines
 
 
-def failures(report: Report) -> list[str]:
-    """Return the lines that list every failure of ours by name, beside the real server's outcome."""
+def failures(report: Report, known: Known) -> list[str]:
+    """Return the lines that list every failure of ours by name, with the peer's outcome and our reason."""
     lines = []
     for suite, servers in report.items():
-        peer = servers.get("nats-server", {})
-        for name, outcome in sorted(servers.get("ours", {}).items()):
+        peer = servers.get(PEER, {})
+        for name, outcome in sorted(servers.get(OURS, {}).items()):
             if outcome == FAILED:
-                lines.append(f"{suite}: {name} (nats-server: {peer.get(name, 'not run')})")
+                test = f"{suite}: {name}"
+                why = known.get(test, "NOT LISTED")
+                lines.append(f"{test} ({PEER}: {peer.get(name, 'not run')}): {why}")
     return lines
 
 
-def broken(report: Report) -> int:
-    """Return how many tests fail on ours and pass on the real server."""
-    return sum(
-        outcome == FAILED and servers.get("nats-server", {}).get(name, PASSED) == PASSED
-        for servers in report.values()
-        for name, outcome in servers.get("ours", {}).items()
-    )
+def broken(report: Report, known: Known) -> list[str]:
+    """Return the tests that fail on ours, pass on the peer (if it ran) and are not known to fail."""
+    return [
+        f"{suite}: {name}"
+        for suite, servers in report.items()
+        for name, outcome in sorted(servers.get(OURS, {}).items())
+        if outcome == FAILED
+        and servers.get(PEER, {}).get(name, PASSED) == PASSED
+        and f"{suite}: {name}" not in known
+    ]
+
+
+def mended(report: Report, known: Known) -> list[str]:
+    """Return the tests that are listed as failing for good and passed."""
+    return [
+        f"{suite}: {name}"
+        for suite, servers in report.items()
+        for name, outcome in sorted(servers.get(OURS, {}).items())
+        if outcome == PASSED and not known.get(f"{suite}: {name}", CHANCE).startswith(CHANCE)
+    ]
+
+
+def _group(name: str) -> str:
+    """Return the test's file; the C client's tests are one group."""
+    return name.split("::")[0].rsplit("/", 1)[-1] if "::" in name else ""
+
+
+def _of_group(results: Results, group: str) -> Results:
+    return {name: outcome for name, outcome in results.items() if _group(name) == group}
+
+
+def _counts(results: Results) -> str:
+    counts = Counter(results.values())
+    return " ".join(f"{counts[outcome]:7}" for outcome in (PASSED, FAILED, SKIPPED))

@@ -89,6 +89,7 @@ CREATE_REQUEST = Struct(
 )
 
 PAUSE_REQUEST = Struct("JSApiConsumerPauseRequest", {"pause_until": TIME})
+UNPIN_REQUEST = Struct("JSApiConsumerUnpinRequest", {"group": STRING})
 OFFSET_REQUEST = Struct("JSApiConsumersRequest", {"offset": INT})
 
 PRIORITY_FIELDS = {

@@ -128,7 +128,7 @@ class JetStream:
             StoreFailed: its directory cannot be written.
         """
         config = config.with_required_level()
-        stream_rules.check_create(config)
+        stream_rules.check_create(config, unsupported)
         if config.name not in self.streams and 0 < self.limits.max_streams <= len(self.streams):
             raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
         config = self.check(config, pedantic, unsupported)

@@ -19,9 +19,15 @@ _NUMBER_START = re.compile(r"-?(?:0|[1-9][0-9]*|)(?:(?<=[0-9])\.[0-9]*)?(?:(?<=[
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None}
 
+_OFFSET = re.compile(r" at offset [0-9]+$")
+
 
 class JsonFault(Exception):
     """A body that is not what the request needs; the text is what follows "invalid JSON: "."""
+
+    def lenient_text(self) -> str:
+        """Return the text of the requests that the peer reads with its lenient decoder: pull, unpin."""
+        return _OFFSET.sub("", str(self)).replace("unexpected EOF", "unexpected end of JSON input")
 
 
 class Scan:

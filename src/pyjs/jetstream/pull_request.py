@@ -20,7 +20,6 @@ from pyjs.jetstream.json_strict import JsonFault, decode
 from pyjs.jetstream.times import format_duration_ns
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
-_OFFSET = re.compile(r" at offset [0-9]+$")  # the peer tells it for management calls only
 _PLAIN = {"batch": int, "expires": int, "no_wait": bool, "max_bytes": int, "idle_heartbeat": int}
 
 
@@ -75,8 +74,7 @@ def _fields(body: bytes) -> dict[str, Any]:
     try:
         return decode(body, NEXT_REQUEST, strict=False)
     except JsonFault as fault:
-        text = _OFFSET.sub("", str(fault)).replace("unexpected EOF", "unexpected end of JSON input")
-        raise RefusedPull(f"400 Bad Request - {text}") from None
+        raise RefusedPull(f"400 Bad Request - {fault.lenient_text()}") from None
 
 
 def _refuse_priorities(fields: dict[str, Any]) -> None:

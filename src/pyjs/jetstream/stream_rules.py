@@ -39,8 +39,8 @@ def is_valid_name(name: str) -> bool:
     return bool(name) and not any(char in NAME_FORBIDDEN for char in name)
 
 
-def check_create(config: StreamConfig) -> None:
-    """Refuse what only a new stream may not have.
+def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
+    """Refuse what only a new stream may not have; `unsupported` gets its own refusal by `check`.
 
     Raises:
         ApiError: says what is wrong.
@@ -49,7 +49,7 @@ def check_create(config: StreamConfig) -> None:
         raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
     if config.sealed:
         raise invalid("stream configuration for create can not be sealed")
-    if config.mirror_direct:
+    if config.mirror_direct and not unsupported:
         raise invalid("stream has no mirror but does have mirror direct")
 
 

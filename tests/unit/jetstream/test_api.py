@@ -51,6 +51,26 @@ def test_an_unknown_subject_gets_no_answer(js: JetStreamFixture, words: str) -> 
     assert js.user.take() == b""
 
 
+def test_a_reset_is_refused_by_name_and_unanswered_where_the_peer_is_silent(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s"])
+    js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"durable_name": "c"}})
+    # when
+    answer = js.api("CONSUMER.RESET.S.c", {"seq": 1})
+    js.user.send(b"SUB _INBOX.> 1\r\nPUB $JS.API.CONSUMER.RESET.S.no _INBOX.a 0\r\n\r\n")
+    # then
+    text = "invalid reset: $JS.API.CONSUMER.RESET.S.c is not supported yet by pyjs-server"
+    assert answer["error"] == {"code": 400, "err_code": 10204, "description": text}
+    assert answer["reset_seq"] == 0
+    assert js.user.take() == b""
+
+
+def test_a_mirror_is_refused_by_name_with_mirror_direct_too(js: JetStreamFixture) -> None:
+    asked = {"name": "M", "mirror": {"name": "S"}, "mirror_direct": True}
+    refusal = (500, 10052, "mirrors are not supported yet by pyjs-server")
+    assert js.error("STREAM.CREATE.M", asked) == refusal
+
+
 @pytest.mark.parametrize("words", ["CONSUMER.MSG.NEXT.A.b", "DIRECT.GET.A", "DIRECT.GET.A.x"])
 def test_pulls_and_direct_gets_without_target_have_no_responders(js: JetStreamFixture, words: str) -> None:
     assert js.ask(f"$JS.API.{words}").headers.startswith(b"NATS/1.0 503\r\n")

@@ -1,4 +1,4 @@
-"""$JS.API.CONSUMER.*: create, change, report, pause and delete consumers.
+"""$JS.API.CONSUMER.*: create, change, report, pause, unpin and delete consumers.
 
 Pull requests are not here: each consumer listens to its own MSG.NEXT subject.
 
@@ -14,7 +14,13 @@ from pyjs.jetstream import consumers, errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
-from pyjs.jetstream.consumer_models import OFFSET_REQUEST, PAUSE_REQUEST, CreateRequest, read_create
+from pyjs.jetstream.consumer_models import (
+    OFFSET_REQUEST,
+    PAUSE_REQUEST,
+    UNPIN_REQUEST,
+    CreateRequest,
+    read_create,
+)
 from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
 from pyjs.jetstream.times import ZERO_TIME, format_time_ns
 
@@ -98,6 +104,29 @@ def pause(call: ApiCall) -> JsonDict:
     return out
 
 
+def unpin(call: ApiCall) -> JsonDict:
+    """Refuse to unpin: no consumer has priority groups yet."""
+    if not call.body.strip():
+        raise errcodes.INVALID_JSON.error(err="unexpected end of JSON input")
+    try:
+        given = decode(call.body, UNPIN_REQUEST, strict=False)
+    except JsonFault as fault:
+        raise errcodes.INVALID_JSON.error(err=fault.lenient_text()) from None
+    if not given.get("group"):
+        raise errcodes.INVALID_JSON.error(err="consumer group not specified")
+    _consumer(call)
+    raise errcodes.CONSUMER_INVALID_PRIORITY_GROUP.error()
+
+
+def reset(call: ApiCall) -> JsonDict | None:
+    """Refuse to start a consumer over, which a later version will do; unknown consumers are not answered."""
+    stream = call.js.streams.get(call.args[0])
+    if stream is None or call.args[1] not in stream.consumers:
+        return None
+    text = f"{call.request.subject.decode()} is not supported yet by pyjs-server"
+    raise errcodes.CONSUMER_INVALID_RESET.error(err=text)
+
+
 def needs_cluster(call: ApiCall) -> JsonDict:
     """Refuse what only a cluster can do."""
     raise errcodes.CLUSTER_REQUIRED.error()
@@ -151,5 +180,7 @@ ENDPOINTS = (
     Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE),
     Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2),
     Endpoint("CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED),
+    Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", unpin, 2, 2),
+    Endpoint("CONSUMER.RESET", "consumer_reset_response", reset, 2, 2, {"reset_seq": 0}, counted=False),
     Endpoint("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown_response", needs_cluster, 2, 2),
 )
