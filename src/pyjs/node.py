@@ -121,6 +121,8 @@ class Node(Host):
         self.turn_state.now = self.clock.now_ns()
         session = ClientSession(self, self.accounts[GLOBAL_ACCOUNT], peer, link, self._last_cid)
         self.sessions[session.cid] = session
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Client connection created")
         session.start()
         return session
 

@@ -35,6 +35,7 @@ from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
 from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_index
+from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -654,8 +655,8 @@ cdef class FileStore(StreamStore):
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
         if self.in_flight is not None:      # nobody waits for the thread that has it: all is synced here
-            job = SyncJob(self.disk, self.unsynced, self.directory, self.written_mark)
-            error = self.in_flight() or job()
+            job = SyncJob(self.disk, self.in_flight.fds + self.unsynced, self.directory, self.written_mark)
+            error = job()
             if error is not None:
                 self.sync_failed(error)
             return
