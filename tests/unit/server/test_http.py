@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,12 +17,12 @@ class Site:
     def __init__(self) -> None:
         self.log = ListLog()
         self.connections: set[HttpConnection] = set()
-        loop = asyncio.get_running_loop()
-        self.listener = Listener(loop, listen("127.0.0.1", -1), self.protocol, "Monitor", self.log)
+        self.loop = asyncio.get_running_loop()
+        self.listener = Listener(self.loop, listen("127.0.0.1", -1), self.take, "Monitor", self.log)
         self.listener.start()
 
-    def protocol(self) -> HttpConnection:
-        return HttpConnection(self.answer, self.connections, self.log)
+    def take(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        HttpConnection(self.loop, self.answer, self.connections, self.log, sock)
 
     def answer(self, target: str) -> Response:
         if target == "/broken":
