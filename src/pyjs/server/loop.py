@@ -104,7 +104,7 @@ class EventLoop:
         self._handler: Callable[[EventLoop, dict[str, object]], object] | None = None
         self._spin_ns = default_spin_ns() if spin_ns is None else spin_ns
         self._credit = SPIN_CREDIT_MAX
-        self._running = False
+        self._stopping = False
         self._wake_read, self.wake_write = os.pipe()  # signal.set_wakeup_fd takes `wake_write`
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self.wake_write, False)
@@ -112,13 +112,13 @@ class EventLoop:
 
     def run(self) -> None:
         """Run until `stop`."""
-        self._running = True
-        while self._running:
+        while not self._stopping:
             self._iterate()
+        self._stopping = False
 
     def stop(self) -> None:
-        """Let `run` return after this iteration."""
-        self._running = False
+        """Let `run` return after this iteration; a run that has not begun returns at once."""
+        self._stopping = True
 
     def close(self) -> None:
         """Give the descriptors back; nothing is called any more."""

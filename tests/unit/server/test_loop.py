@@ -37,6 +37,19 @@ def test_calls_run_in_the_order_given(loop: EventLoop) -> None:
     assert ran == list(range(10))
 
 
+def test_a_run_after_a_stop_returns_at_once_and_the_next_one_runs(loop: EventLoop) -> None:
+    ran: list[int] = []
+    loop.call_soon(ran.append, 1)
+    loop.stop()
+
+    loop.run()
+    assert ran == []
+
+    loop.call_soon(loop.stop)
+    loop.run()
+    assert ran == [1]
+
+
 def test_a_call_asked_for_by_a_call_comes_in_the_next_iteration(loop: EventLoop) -> None:
     ran: list[str] = []
     loop.call_soon(loop.call_soon, ran.append, "second")
