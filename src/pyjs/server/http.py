@@ -9,6 +9,7 @@ httptools is imported with the first connection: 20 ms that a server without mon
 from __future__ import annotations
 
 import time
+from collections import deque
 
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.transport import Transport
@@ -50,7 +51,7 @@ class HttpConnection(Transport):
         self._connections = connections  # the server's open connections; this one is in it while open
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
-        self._requests: list[tuple[str, bool, bool, str]] = []  # parsed: target, HEAD, keep alive, version
+        self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
         self._unanswered_size = 0  # bytes received since the last whole request
         connections.add(self)
         self.start()
@@ -64,7 +65,8 @@ class HttpConnection(Transport):
         self.pause_reading()
 
     def drained(self) -> None:
-        """Take requests again."""
+        """Go on with the requests."""
+        self._answer_waiting()
         self.resume_reading()
 
     def received(self, data: bytes) -> None:
@@ -77,14 +79,16 @@ class HttpConnection(Transport):
             self._parser.feed_data(data)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             bad = True
-        requests, self._requests = self._requests, []
-        for request in requests:
-            if not self.closing:
-                self._answer(*request)
+        self._answer_waiting()
         if bad:
             self._refuse(400)
         if self._unanswered_size > REQUEST_SIZE_MAX:
             self._refuse(431)
+
+    def _answer_waiting(self) -> None:
+        """Answer what was asked for, as long as the peer takes the answers."""
+        while self._requests and not self.closing and self.pending_size() <= BUFFER_HIGH:
+            self._answer(*self._requests.popleft())
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
