@@ -6,12 +6,11 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
-import threading
-from queue import SimpleQueue
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
+    from queue import SimpleQueue
 
     from pyjs.server.loop import Loop
 
@@ -26,13 +25,17 @@ class IoThread:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the thread
         self._thread: threading.Thread | None = None
         self.pending = 0  # jobs given whose `done` has not run
 
     def submit(self, job: Job, done: Done) -> None:
         """Run `job` in the thread, then `done(result)` on the loop."""
         if self._thread is None:
+            import threading  # a start has nothing to write yet, and does not wait for it
+            from queue import SimpleQueue
+
+            self._jobs = SimpleQueue()
             self._thread = threading.Thread(target=self._work, name="pyjs-io", daemon=True)
             self._thread.start()
         self.pending += 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from pyjs.base.log import Log
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyjs.config.options import Options
 

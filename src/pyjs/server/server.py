@@ -7,9 +7,6 @@ which test suites wait for: identity, configuration, monitoring, JetStream, clie
 
 from __future__ import annotations
 
-import importlib
-import threading
-
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
@@ -243,6 +240,8 @@ class Server:
         modules = ["pyjs.jetstream.api.table"] if self.node.jetstream is not None else []
         modules += ["pyjs.monitor.router", "httptools"] if self.monitor_port else []
         if self._running and modules:
+            import threading
+
             threading.Thread(target=_import_all, args=(modules,), name="pyjs-warm-up", daemon=True).start()
 
     # -- what others ask ---------------------------------------------------------------------------------------
@@ -469,5 +468,7 @@ def _reason(error: OSError) -> str:
 
 
 def _import_all(modules: list[str]) -> None:
+    import importlib
+
     for module in modules:
         importlib.import_module(module)

@@ -10,10 +10,10 @@ Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `-
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import quoted
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.core.session import ClientSession
