@@ -13,9 +13,9 @@ import base64
 import sys
 import traceback
 from collections import deque
-from typing import TYPE_CHECKING
 
 import pyjs
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.nuid import token

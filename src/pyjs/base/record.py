@@ -75,9 +75,10 @@ def record(
             body["__delattr__"] = _refuse_delete
         made = type(cls.__name__, cls.__bases__, body)
         made.__qualname__ = cls.__qualname__
-        setters = [vars(made)[name].__set__ for name in names]
-        fields = tuple(zip(names, setters, defaults, strict=True))
-        made.__init__ = _constructor(made, fields)  # type: ignore[misc]
+        if "__init__" not in body:
+            setters = [vars(made)[name].__set__ for name in names]
+            fields = tuple(zip(names, setters, defaults, strict=True))
+            made.__init__ = _constructor(made, fields)  # type: ignore[misc]
         return made
 
     return make

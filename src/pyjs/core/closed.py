@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field_names, record
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.link import Peer
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ClosedSubscription:
     """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
 
@@ -31,7 +30,7 @@ class ClosedSubscription:
         return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ClosedSession:
     """The attributes of a ClientSession at the moment it ended; same names."""
 
@@ -55,7 +54,7 @@ class ClosedSession:
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
-        values = {name: getattr(session, name) for name in cls.__slots__}
+        values = {name: getattr(session, name) for name in field_names(cls)}
         values["subscriptions"] = {
             sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()
         }

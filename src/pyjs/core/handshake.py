@@ -5,17 +5,20 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import orjson
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class BadConnect(ValueError):
     """The CONNECT arguments are not the JSON they should be; the connection is closed without a word."""
 
 
-@dataclass(slots=True)
+@record()
 class ConnectOptions:
     """What CONNECT said. The defaults are those of a client that leaves the key out, or never connects."""
 

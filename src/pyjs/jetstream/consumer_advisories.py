@@ -7,14 +7,16 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
 from pyjs.jetstream.times import format_time_ns
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type behind io.nats.jetstream.
     "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),

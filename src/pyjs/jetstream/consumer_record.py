@@ -7,39 +7,40 @@ with checksums and cuts a torn end; what is lost so is at most the last turn, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
-
 import orjson
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.jetstream.consumer_log import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Protocol
+
     from pyjs.jetstream.consumer import Consumer
 
-__all__ = ["StateFile", "StoreFailed", "record", "restore", "rewrite"]
+    class StateFile(Protocol):
+        """Where one consumer's state is kept."""
+
+        @property
+        def deltas_size(self) -> int:
+            """Return how many bytes of deltas are behind the snapshot."""
+
+        def append(self, delta: bytes) -> None:
+            """Add one turn's changes."""
+
+        def snapshot(self, data: bytes) -> None:
+            """Replace everything."""
+
+        def when_synced(self, done: Callable[[Exception | None], None]) -> None:
+            """Have `done` called when what was kept so far is on the medium, or cannot be."""
+
+
+__all__ = ["StoreFailed", "record", "restore", "rewrite"]
 
 VERSION = 1
 DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
 DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
-
-
-class StateFile(Protocol):
-    """Where one consumer's state is kept."""
-
-    @property
-    def deltas_size(self) -> int:
-        """Return how many bytes of deltas are behind the snapshot."""
-
-    def append(self, delta: bytes) -> None:
-        """Add one turn's changes."""
-
-    def snapshot(self, data: bytes) -> None:
-        """Replace everything."""
-
-    def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-        """Have `done` called when what was kept so far is on the medium, or cannot be."""
 
 
 class BadState(PyjsError):

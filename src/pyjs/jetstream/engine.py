@@ -8,10 +8,9 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import orjson
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -31,18 +30,20 @@ from pyjs.store.store import StreamStore
 from pyjs.subjects.sublist import Subscription
 from pyjs.subjects.tokens import subjects_overlap
 
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class StreamObserver(Protocol):
-    """Who is told about streams of an account, in the order of the effects."""
+    class StreamObserver(Protocol):
+        """Who is told about streams of an account, in the order of the effects."""
 
-    def stream_opened(self, stream: Stream, recovered: bool) -> None:
-        """A stream is there and takes messages."""
+        def stream_opened(self, stream: Stream, recovered: bool) -> None:
+            """A stream is there and takes messages."""
 
-    def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-        """A stream has a new configuration."""
+        def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
+            """A stream has a new configuration."""
 
-    def stream_closing(self, stream: Stream, deleted: bool) -> None:
-        """A stream is about to be deleted, or to be closed with the server."""
+        def stream_closing(self, stream: Stream, deleted: bool) -> None:
+            """A stream is about to be deleted, or to be closed with the server."""
 
 
 class Shared:

@@ -9,8 +9,7 @@ Source: nats.docs "JetStream" and "Accounts".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -29,22 +28,23 @@ from pyjs.store.layout import file_name, lock_store
 from pyjs.store.log_sync import LogSync
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
 
+    class ServiceHost(Protocol):
+        """The node, as JetStream sees it."""
 
-class ServiceHost(Protocol):
-    """The node, as JetStream sees it."""
-
-    options: Options
-    clock: Clock
-    timers: Timers
-    rng: Rng
-    disk: Disk
-    log: Log
-    server_name: str
-    accounts: dict[str, Account]
-    turn_state: Turn
+        options: Options
+        clock: Clock
+        timers: Timers
+        rng: Rng
+        disk: Disk
+        log: Log
+        server_name: str
+        accounts: dict[str, Account]
+        turn_state: Turn
 
 
 class JetStreamServer:

@@ -40,6 +40,14 @@ class Secret:
     text: str = "hidden"
 
 
+@record()
+class Quick:
+    size: int
+
+    def __init__(self, size: int) -> None:
+        self.size = size * 2
+
+
 @dataclasses.dataclass(slots=True)
 class Reference:
     ip: str
@@ -142,6 +150,12 @@ def test_a_repr_shows_every_field_unless_it_was_left_out() -> None:
     assert repr(Peer("a", 1)) == "Peer(ip='a', port=1, kind='nats', tags=[])"
     assert repr(Place(1)) == "Place(line=1, column=1)"
     assert "hidden" not in repr(Secret())
+
+
+def test_a_constructor_that_is_written_out_stays() -> None:
+    quick = Quick(2)
+
+    assert (quick.size, repr(quick)) == (4, "Quick(size=4)")
 
 
 def test_replace_changes_some_fields_of_a_copy() -> None:

@@ -5,8 +5,7 @@ Source: nats.docs "JetStream wire API Reference"; texts and extra fields probed 
 
 from __future__ import annotations
 
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
@@ -14,6 +13,9 @@ from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_info import SUBJECTS_PAGE, stream_info, stream_state, subjects_page
 from pyjs.subjects.tokens import subjects_overlap
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
