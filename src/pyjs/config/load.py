@@ -14,10 +14,11 @@ from pyjs.base.record import field_names, record
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import SYSTEM_ACCOUNT, Options
-from pyjs.config.parser import Read, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyjs.config.parser import Read
 
 
 def load_options(
@@ -42,8 +43,9 @@ def load_options(
 
 def _load_file(options: Options, path: str, read: Read, environ: Mapping[str, str]) -> dict[str, Place]:
     """Set on `options` what the file says; return where each attribute was set."""
-    # Imported only with a file: a server that is started by flags alone needs no tables.
+    # Imported only with a file: a server that is started by flags alone needs neither tables nor the language.
     from pyjs.config.digest import config_digest
+    from pyjs.config.parser import parse_file
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
 

@@ -1,0 +1,79 @@
+"""JSON objects of one level: what INFO is written with, and what most CONNECTs are read with.
+
+A server that has just started answers its first client with these, since loading a JSON library takes longer than
+everything else that this client waits for. `read_flat` leaves to the library what is not plain, right or wrong: it
+knows strings of printable ASCII without escapes, whole numbers, true, false and null. Knows nothing of field names.
+
+Source: RFC 8259; tests/unit/core/test_flat_json.py holds both functions against the library.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+Plain: TypeAlias = "str | int | bool | None"
+
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_DIGITS_MAX = 18  # of a whole number that surely fits into 64 bits
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
+_ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+
+
+def write_flat(fields: dict[str, object]) -> bytes:
+    """Return an object of strings, integers and booleans as UTF-8; names need no escapes."""
+    return "{{{}}}".format(
+        ",".join([f'"{name}":{_written(value)}' for name, value in fields.items()])
+    ).encode()
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        plain = value.isprintable() and '"' not in value and "\\" not in value
+        return f'"{value}"' if plain else f'"{value.translate(_ESCAPES)}"'
+    assert isinstance(value, int)
+    return str(value) if type(value) is int else str(value).lower()
+
+
+def read_flat(line: bytes) -> dict[str, Plain] | None:
+    """Return the fields of an object; None: it is not plain, or is none."""
+    text = line.decode("latin-1").strip(" ")
+    if not (text.isascii() and text.isprintable()) or "\\" in text or text[:1] != "{" or text[-1:] != "}":
+        return None
+    fields: dict[str, Plain] = {}
+    pieces = iter(text[1:-1].split('"'))  # by turns what is outside of strings and what is inside
+    between = next(pieces).strip(" ")
+    for name in pieces:
+        if between != ("," if fields else "") or name in fields:
+            return None
+        try:
+            fields[name], between = _value(pieces)
+        except LookupError:
+            return None
+    return None if between else fields
+
+
+def _value(pieces: Iterator[str]) -> tuple[Plain, str]:
+    """Return a value and what stands between it and the next name.
+
+    Raises:
+        LookupError: the value is not plain.
+    """
+    head, colon, literal = next(pieces, "").partition(":")
+    literal, comma, rest = literal.partition(",")
+    literal = literal.strip(" ")
+    if head.strip(" ") or not colon:
+        raise LookupError("a name without a value")
+    if not literal and not comma:
+        text, behind = next(pieces, ""), next(pieces, None)
+        if behind is None:
+            raise LookupError("a string without an end")
+        return text, behind.strip(" ")
+    if literal in _CONSTANTS:
+        return _CONSTANTS[literal], (comma + rest).strip(" ")
+    if not literal.isdigit() or len(literal) > _DIGITS_MAX or (literal[0] == "0" and literal != "0"):
+        raise LookupError("neither a constant nor a plain number")
+    return int(literal), (comma + rest).strip(" ")
