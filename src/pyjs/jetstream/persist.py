@@ -15,7 +15,14 @@ from pyjs.jetstream.config import LIMITS, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
-from pyjs.store.layout import file_name, finish_removals, hide_directory, make_directory, set_aside
+from pyjs.store.layout import (
+    file_name,
+    finish_removals,
+    hide_directory,
+    make_directory,
+    set_aside,
+    streams_directory,
+)
 from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta, save_meta
 from pyjs.store.store import StreamStore
 
@@ -71,7 +78,7 @@ class AccountFiles:
         self._account = account
         self._log = log
         self._now_ns = now_ns
-        self._streams = f"{root}/{file_name(account)}/streams"
+        self._streams = streams_directory(root, account)
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._logs = logs or OpenLogs(disk)  # those of all accounts

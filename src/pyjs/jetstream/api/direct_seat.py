@@ -9,10 +9,10 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
-from pyjs.jetstream.stream import Stream
 
 if TYPE_CHECKING:
     from pyjs.jetstream.api.direct import DirectGet
+    from pyjs.jetstream.stream import Stream
 
 
 class DirectSeat:
