@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.config.options import JetStreamOptions, Options
+
 # A node without its shell, from the command line to the first PONG. It runs in an interpreter of its own and prints
 # which modules came in, but for those that any interpreter has here.
 SCRIPT = r"""
@@ -55,12 +59,30 @@ NOT_YET = """
 """
 
 
-def test_a_start_with_an_empty_store_loads_nothing_that_can_wait(tmp_path: Path) -> None:
-    # when
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "store")]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    # then
+def started(store: Path) -> tuple[set[str], set[str]]:
+    """Start on `store`; return what was loaded at the first PONG, and what at the end."""
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(store)], capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stderr) == (0, "")
     until_pong, until_stop = ({*line.split()} for line in run.stdout.splitlines())
+    return until_pong, until_stop
+
+
+def test_a_start_with_an_empty_store_loads_nothing_that_can_wait(tmp_path: Path) -> None:
+    until_pong, until_stop = started(tmp_path / "store")
+
     assert until_pong & {*SLOW.split(), *NOT_YET.split()} == set()
     assert until_stop == until_pong
+
+
+def test_a_start_that_recovers_streams_loads_no_json_library(tmp_path: Path) -> None:
+    # given
+    js = JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path))))
+    js.add("S", subjects=["s.>"], storage="file")
+    js.node.stop()
+    # when
+    until_pong, _ = started(tmp_path)
+    # then
+    assert "pyjs.jetstream.stream" in until_pong
+    assert until_pong & {"dataclasses", "hashlib", "json", "orjson", "typing", "uuid"} == set()

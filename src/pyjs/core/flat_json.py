@@ -1,4 +1,4 @@
-"""JSON objects of one level: what INFO is written with, and what most CONNECTs are read with.
+"""JSON objects of one level: INFO and the heads of PubAcks are written so, most CONNECTs are read so.
 
 A server that has just started answers its first client with these, since loading a JSON library takes longer than
 everything else that this client waits for. `read_flat` leaves to the library what is not plain, right or wrong: it

@@ -5,7 +5,7 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.record import record
 from pyjs.core.flat_json import read_flat, write_flat
 
@@ -83,11 +83,9 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
 
 
 def _read_any(line: bytes) -> dict[str, Any]:
-    import orjson  # only for a CONNECT that is wrong or unusual: it costs 10 ms
-
     try:
-        given: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
+        given: Any = fast_json.loads(line)
+    except fast_json.JSONDecodeError as error:
         raise BadConnect(str(error)) from None
     if not isinstance(given, dict):
         raise BadConnect("CONNECT needs a JSON object")

@@ -7,9 +7,7 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 
 from __future__ import annotations
 
-import orjson
-
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
@@ -56,7 +54,7 @@ class ConsumerEvents:
         }
         if self._domain:
             event["domain"] = self._domain
-        self._account.send(subject, orjson.dumps(event))
+        self._account.send(subject, fast_json.dumps(event))
 
     def _subject(self, kind: str) -> bytes:
         names = self._names

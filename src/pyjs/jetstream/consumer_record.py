@@ -7,9 +7,7 @@ with checksums and cuts a torn end; what is lost so is at most the last turn, wh
 
 from __future__ import annotations
 
-import orjson
-
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.jetstream.consumer_log import decode
 
@@ -75,7 +73,7 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.take()
     consumer.changes.lost = True
     assert consumer.file is not None
-    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
+    consumer.file.snapshot(fast_json.dumps({"version": VERSION, **consumer.dump_state()}))
     consumer.changes.lost = False
 
 
@@ -86,7 +84,7 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> Non
         BadState: the bytes are not a state of this version.
     """
     try:
-        state: dict[str, Any] = orjson.loads(snapshot)
+        state: dict[str, Any] = fast_json.loads(snapshot)
         if state.pop("version") != VERSION:
             raise NewerState("the consumer state was written by a newer version: use that one")
         consumer.load_state(state)

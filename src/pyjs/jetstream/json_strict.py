@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import orjson
-
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.jetstream.json_scan import JsonFault, Scan, scan
 
 if TYPE_CHECKING:
@@ -117,9 +115,9 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
         JsonFault: with the text that follows "invalid JSON: ".
     """
     try:
-        document = orjson.loads(body)
+        document = fast_json.loads(body)
         found: Scan | None = None
-    except orjson.JSONDecodeError:
+    except fast_json.JSONDecodeError:
         found = scan(body)
         if not found.documents:
             return {}

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import re
 
-import orjson
-
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
@@ -83,8 +81,8 @@ def read_pull(body: bytes) -> PullRequest:
 def _fields(body: bytes) -> dict[str, Any]:
     """Return the fields; the common, right request costs one call of the JSON library."""
     try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        fields = fast_json.loads(body)
+    except fast_json.JSONDecodeError:
         fields = None
     if isinstance(fields, dict) and all(type(value) is _PLAIN.get(name) for name, value in fields.items()):
         return fields

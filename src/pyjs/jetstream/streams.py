@@ -8,9 +8,8 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-import orjson
-
 from pyjs.base import TYPE_CHECKING
+from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.expiry import Expiry
@@ -205,5 +204,5 @@ def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) 
 
 def _ack_head(name: str, domain: str) -> bytes:
     """Return what every PubAck of a stream begins with."""
-    fields = {"stream": name, "domain": domain} if domain else {"stream": name}
-    return orjson.dumps(fields)[:-1] + b',"seq":'
+    fields: dict[str, object] = {"stream": name, "domain": domain} if domain else {"stream": name}
+    return write_flat(fields)[:-1] + b',"seq":'
