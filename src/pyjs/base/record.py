@@ -122,7 +122,7 @@ def _constructor(cls: type, fields: tuple[Field, ...]) -> Callable[..., None]:
         for (_, put, _), value in zip(fields, args):  # noqa: B905  fewer values than fields are right
             put(self, value)
         for name, put, default in fields[count:]:
-            value = given.pop(name, default)
+            value = given.pop(name, default) if given else default
             if value is _REQUIRED:
                 raise _misuse(cls, fields, count, given, name)
             put(self, value.make() if value.__class__ is _Factory else value)

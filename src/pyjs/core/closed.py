@@ -49,16 +49,14 @@ class ClosedSession:
     out_msgs: int
     out_bytes: int
     stalls: int
-    subscriptions: dict[bytes, ClosedSubscription]
+    subscriptions: dict[bytes, ClosedSubscription]  # the last field: see `of`
 
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
-        values = {name: getattr(session, name) for name in field_names(cls)}
-        values["subscriptions"] = {
-            sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()
-        }
-        return cls(**values)
+        values = [getattr(session, name) for name in field_names(cls)]
+        values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()}
+        return cls(*values)
 
     def pending_size(self) -> int:
         """Return 0: nothing waits for a closed connection."""

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 Plain: TypeAlias = "str | int | bool | None"
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
+_CONSTANT_OF = {True: "true", False: "false"}
+# What stands between two names, where the value is no string, as most clients write it.
+_COMMON = {
+    f":{blank}{word}{comma}": (value, comma.strip(" "))
+    for word, value in [*_CONSTANTS.items(), ("0", 0), ("1", 1)]
+    for blank, comma in [("", ","), ("", ""), (" ", ", "), (" ", "")]
+}
 _DIGITS_MAX = 18  # of a whole number that surely fits into 64 bits
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
 _ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -25,17 +32,19 @@ _ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92:
 
 def write_flat(fields: dict[str, object]) -> bytes:
     """Return an object of strings, integers and booleans as UTF-8; names need no escapes."""
-    return "{{{}}}".format(
-        ",".join([f'"{name}":{_written(value)}' for name, value in fields.items()])
-    ).encode()
+    plain = _is_plain("".join([value for value in fields.values() if isinstance(value, str)]))
+    written = [
+        f'"{name}":"{value if plain else value.translate(_ESCAPES)}"'
+        if isinstance(value, str)
+        else f'"{name}":{_CONSTANT_OF[value] if isinstance(value, bool) else value}'
+        for name, value in fields.items()
+    ]
+    return f"{{{','.join(written)}}}".encode()
 
 
-def _written(value: object) -> str:
-    if isinstance(value, str):
-        plain = value.isprintable() and '"' not in value and "\\" not in value
-        return f'"{value}"' if plain else f'"{value.translate(_ESCAPES)}"'
-    assert isinstance(value, int)
-    return str(value) if type(value) is int else str(value).lower()
+def _is_plain(text: str) -> bool:
+    """Tell whether a text means the same with and without quotes around it."""
+    return text.isprintable() and '"' not in text and "\\" not in text
 
 
 def read_flat(line: bytes) -> dict[str, Plain] | None:
@@ -49,31 +58,26 @@ def read_flat(line: bytes) -> dict[str, Plain] | None:
     for name in pieces:
         if between != ("," if fields else "") or name in fields:
             return None
-        try:
-            fields[name], between = _value(pieces)
-        except LookupError:
+        outside = next(pieces, "")
+        common = _COMMON.get(outside) or _value(outside, pieces)
+        if common is None:
             return None
+        fields[name], between = common
     return None if between else fields
 
 
-def _value(pieces: Iterator[str]) -> tuple[Plain, str]:
-    """Return a value and what stands between it and the next name.
-
-    Raises:
-        LookupError: the value is not plain.
-    """
-    head, colon, literal = next(pieces, "").partition(":")
+def _value(outside: str, pieces: Iterator[str]) -> tuple[Plain, str] | None:
+    """Return the value that begins in `outside`, and what is between it and the next name; None: it is not plain."""
+    head, colon, literal = outside.partition(":")
     literal, comma, rest = literal.partition(",")
     literal = literal.strip(" ")
     if head.strip(" ") or not colon:
-        raise LookupError("a name without a value")
+        return None
     if not literal and not comma:
         text, behind = next(pieces, ""), next(pieces, None)
-        if behind is None:
-            raise LookupError("a string without an end")
-        return text, behind.strip(" ")
+        return None if behind is None else (text, behind.strip(" "))
     if literal in _CONSTANTS:
         return _CONSTANTS[literal], (comma + rest).strip(" ")
     if not literal.isdigit() or len(literal) > _DIGITS_MAX or (literal[0] == "0" and literal != "0"):
-        raise LookupError("neither a constant nor a plain number")
+        return None
     return int(literal), (comma + rest).strip(" ")

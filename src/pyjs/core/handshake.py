@@ -6,7 +6,7 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.base.record import record
+from pyjs.base.record import field_names, record
 from pyjs.core.flat_json import read_flat, write_flat
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     given = read_flat(line)
     if given is None:
         given = _read_any(line)
-    values = {name: getattr(previous, name) for name, _ in _FIELDS.values()}
+    values = {name: getattr(previous, name) for name in field_names(ConnectOptions)}
     for key, value in given.items():
         field = _FIELDS.get(key.lower())
         if field is None or value is None:
@@ -79,7 +79,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
         if type(value) is not kind:
             raise BadConnect(f"CONNECT key {key} needs a {kind.__name__}, not {value!r}")
         values[name] = value
-    return ConnectOptions(**values)
+    return ConnectOptions(*values.values())
 
 
 def _read_any(line: bytes) -> dict[str, Any]:
