@@ -67,7 +67,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
     """
-    given = read_flat(line)
+    given = None if fast_json.is_loaded() else read_flat(line)
     if given is None:
         given = _read_any(line)
     values = {name: getattr(previous, name) for name in field_names(ConnectOptions)}
@@ -94,4 +94,5 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 def info_line(fields: dict[str, object]) -> bytes:
     """Return the INFO line; nats-server puts a space before the line end and clients have seen it there."""
-    return b"INFO " + write_flat(fields) + b" \r\n"
+    write = fast_json.dumps if fast_json.is_loaded() else write_flat
+    return b"INFO " + write(fields) + b" \r\n"

@@ -13,13 +13,13 @@ from pyjs.base import fast_json
 
 def test_the_library_is_loaded_by_its_first_use() -> None:
     script = (
-        "import sys; from pyjs.base import fast_json; print('orjson' in sys.modules);"
-        "fast_json.dumps({}); print('orjson' in sys.modules)"
+        "import sys; from pyjs.base import fast_json; print('orjson' in sys.modules, fast_json.is_loaded());"
+        "fast_json.dumps({}); print('orjson' in sys.modules, fast_json.is_loaded())"
     )
 
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert run.stdout.split() == ["False", "True"]
+    assert run.stdout.split() == ["False", "False", "True", "True"]
 
 
 def test_later_uses_are_those_of_the_library() -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import orjson
-
+from pyjs.base.fast_json import dumps  # this loads the library: nothing here can do without
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
@@ -82,7 +81,7 @@ class Router:
 
     def _reply(self, request: Request, endpoint: Endpoint, fields: JsonDict | None) -> None:
         if fields is not None and request.reply:
-            body = orjson.dumps({"type": TYPE_PREFIX + endpoint.response} | fields)
+            body = dumps({"type": TYPE_PREFIX + endpoint.response} | fields)
             self._account.send(request.reply, body)
 
     def _count(self, failed: bool) -> None:
