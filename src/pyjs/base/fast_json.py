@@ -1,8 +1,9 @@
 """The JSON library, loaded by its first use: `loads`, `dumps` and `JSONDecodeError` of orjson.
 
 orjson brings along what it can also write (dataclasses, uuid, datetime, enum), 25 ms of which a start that recovers
-streams needs nothing. Use it as `fast_json.loads(...)`: from the first use on that is orjson's own function. Code that
-may wait for the library asks `is_loaded`, which is false until all of it is there, also while another thread loads it.
+streams needs nothing. Use it as `fast_json.loads(...)`: from the first use on that is orjson's own function. Code
+that may wait for the library asks `is_loaded`, which is false until all of it is there, also while another thread
+loads it.
 
 Source: PEP 562; https://github.com/ijl/orjson
 """
