@@ -43,9 +43,9 @@ SEAM = ("base.disk",)
 OUTSIDE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
-            "asyncio", "concurrent", "httptools", "logging", "multiprocessing", "queue", "random", "secrets",
+            "concurrent", "httptools", "logging", "multiprocessing", "queue", "random", "secrets",
             "select", "selectors", "signal", "socket", "socketserver", "ssl", "subprocess", "threading", "time",
-            "uuid", "uvloop", "cpython.time", "libc.time", "posix.signal", "posix.time",
+            "uuid", "cpython.time", "libc.time", "posix.signal", "posix.time",
         ),
         SHELL,
     ),
@@ -56,7 +56,8 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         ),
         (*SEAM, *SHELL),
     ),
-    "pydantic": ("jetstream.models",),
+    **dict.fromkeys(("asyncio", "uvloop"), ("testing",)),  # 100 ms of import; the loop is server.loop
+    "pydantic": (),
 }  # fmt: skip
 
 

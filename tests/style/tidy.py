@@ -30,7 +30,14 @@ C_WORLD = re.compile(
 SHELL = ("server/", "cli.py", "__main__.py", "testing/")
 SEAMS = ("base/disk.py",)
 # May leave a method to a subclass: the three seams, and what a session needs of those around it.
-ABSTRACT = ("base/clock.py", "base/rng.py", "base/disk.py", "core/link.py", "core/host.py")
+ABSTRACT = (
+    "base/clock.py",
+    "base/rng.py",
+    "base/disk.py",
+    "core/link.py",
+    "core/host.py",
+    "server/transport.py",
+)
 
 # Written with {} inside, so that this file, which the guard reads too, does not say them.
 UNFINISHED = re.compile(r"\b(TO{}DO|FIX{}ME|XX{}X|HA{}CK)\b".replace("{}", ""))

@@ -187,8 +187,8 @@ def test_without_pid_file_the_only_server_that_runs_is_found(
 ) -> None:
     assert fake_server.pid in cli._server_pids()
     monkeypatch.setattr(cli, "_server_pids", lambda: [fake_server.pid])
-    assert cli.main(["-sl", "quit"]) == 0
-    assert fake_server.wait(timeout=30) != 0
+    assert cli.main(["-sl", "term"]) == 0
+    assert fake_server.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_a_star_stands_for_the_rest_of_pids(

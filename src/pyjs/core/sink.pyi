@@ -15,6 +15,11 @@ class Committing(Protocol):
 class Pumping(Protocol):
     def pump(self) -> object: ...
 
+@type_check_only
+class Syncing(Protocol):
+    def begin_sync(self) -> Callable[[], Exception | None] | None: ...
+    def finish_sync(self, error: Exception | None) -> None: ...
+
 class Turn:
     now: int
     pressure: bool
@@ -22,7 +27,7 @@ class Turn:
     streams: list[Sink]
     consumers: list[Sink]
     requests: list[Request]
-    unsynced: list[object]
+    unsynced: list[Syncing]
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
     @overload
@@ -32,7 +37,7 @@ class Turn:
     @overload
     def take(self, name: Literal["requests"]) -> list[Request]: ...
     @overload
-    def take(self, name: Literal["unsynced"]) -> list[object]: ...
+    def take(self, name: Literal["unsynced"]) -> list[Syncing]: ...
     @property
     def idle(self) -> bool: ...
 

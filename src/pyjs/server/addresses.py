@@ -57,8 +57,9 @@ def _listen_at(host: str, port: int) -> socket.socket:
 
 
 def _bound(family: int, address: tuple[str, int]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that nagle is turned off
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and address[0] == "::":
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

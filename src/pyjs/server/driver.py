@@ -6,12 +6,12 @@ arms one timer. Knows nothing of sockets and nothing of what a turn does.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.node import Node
+    from pyjs.server.loop import Handle, Loop
 
 NS_PER_MS = 1_000_000
 
@@ -19,12 +19,12 @@ NS_PER_MS = 1_000_000
 class Driver:
     """Runs the turns of one node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
+    def __init__(self, loop: Loop, node: Node) -> None:
         self.loop = loop
         self.node = node
         self.after_turn: Callable[[], None] | None = None  # what the I/O thread has to be given
         self._waked = False  # a turn is scheduled
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Handle | None = None
         self._armed_ns = 0  # deadline of `_timer`
         self._stopped = False
 
@@ -57,13 +57,12 @@ class Driver:
 
     def _arm(self) -> None:
         deadline_ns = self.node.next_deadline_ns()
-        if self._timer is not None:
-            if deadline_ns == self._armed_ns:
-                return
-            self._timer.cancel()
-            self._timer = None
         if deadline_ns is None:
             return
+        if self._timer is not None:
+            if self._armed_ns <= deadline_ns:
+                return  # a turn too early costs less than setting timers in every turn
+            self._timer.cancel()
         # Loop timers count in milliseconds: rounded up, so that the deadline has passed when the timer fires.
         wait_ms = max(0, -(-(deadline_ns - self.node.clock.now_ns()) // NS_PER_MS))
         self._timer = self.loop.call_later(wait_ms / 1000, self._timer_fired)

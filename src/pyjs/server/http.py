@@ -8,17 +8,21 @@ httptools is imported with the first connection: 20 ms that a server without mon
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections import deque
 
 from pyjs.monitor.response import Response, text_response
+from pyjs.server.transport import Transport
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import httptools
+    import socket
+    from collections.abc import Callable
 
     from pyjs.base.log import Log
+    from pyjs.server.loop import Loop
+
+    Handler = Callable[[str], Response]  # takes the request target, path and query
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line and headers
 REASONS = {
@@ -30,35 +34,42 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-Handler = Callable[[str], Response]  # takes the request target, path and query
+BUFFER_HIGH = 1024 * 1024  # bytes of answers waiting above which no more requests are taken
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(Transport):
     """One connection to the monitoring port."""
 
-    def __init__(self, handle: Handler, connections: set[HttpConnection], log: Log) -> None:
+    def __init__(
+        self, loop: Loop, handle: Handler, connections: set[HttpConnection], log: Log, sock: socket.socket
+    ) -> None:
+        import httptools
+
+        super().__init__(loop, sock, BUFFER_HIGH, BUFFER_HIGH)
         self._handle = handle
         self._log = log
         self._connections = connections  # the server's open connections; this one is in it while open
-        self._transport: asyncio.Transport
-        self._parser: httptools.HttpRequestParser
-        self._target = b""
-        self._requests: list[tuple[str, bool, bool, str]] = []  # parsed: target, HEAD, keep alive, version
-        self._unanswered_size = 0  # bytes received since the last whole request
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to listen for requests."""
-        import httptools
-
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         self._parser = httptools.HttpRequestParser(self)
-        self._connections.add(self)
+        self._target = b""
+        self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
+        self._unanswered_size = 0  # bytes received since the last whole request
+        connections.add(self)
+        self.start()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def lost(self) -> None:
         """Forget the connection."""
         self._connections.discard(self)
 
-    def data_received(self, data: bytes) -> None:
+    def filled(self) -> None:
+        """Take no more requests from a peer that does not read the answers."""
+        self.pause_reading()
+
+    def drained(self) -> None:
+        """Go on with the requests."""
+        self._answer_waiting()
+        self.resume_reading()
+
+    def received(self, data: bytes) -> None:
         """Parse; answer every request that is whole."""
         import httptools
 
@@ -68,18 +79,16 @@ class HttpConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             bad = True
-        requests, self._requests = self._requests, []
-        for request in requests:
-            if not self._transport.is_closing():
-                self._answer(*request)
+        self._answer_waiting()
         if bad:
             self._refuse(400)
         if self._unanswered_size > REQUEST_SIZE_MAX:
             self._refuse(431)
 
-    def close(self) -> None:
-        """Close the connection; an answer being sent is finished."""
-        self._transport.close()
+    def _answer_waiting(self) -> None:
+        """Answer what was asked for, as long as the peer takes the answers."""
+        while self._requests and not self.closing and self.pending_size() <= BUFFER_HIGH:
+            self._answer(*self._requests.popleft())
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
@@ -113,14 +122,14 @@ class HttpConnection(asyncio.Protocol):
         elif version == "1.0":
             lines.append("Connection: keep-alive")
         head = "\r\n".join(lines) + "\r\n\r\n"
-        self._transport.write(head.encode("latin-1") + (b"" if head_only else response.body))
+        self.write(head.encode("latin-1") + (b"" if head_only else response.body))
         if not keep_alive:
-            self._transport.close()
+            self.close()
 
     def _refuse(self, status: int) -> None:
-        if self._transport.is_closing():
+        if self.closing:
             return
         reason = f"{status} {REASONS[status]}"
         text = f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{reason}"
-        self._transport.write(text.encode())
-        self._transport.close()
+        self.write(text.encode())
+        self.close()

@@ -6,19 +6,25 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
-Job = Callable[[], Exception | None]  # runs in the thread; an exception it returns is a result, not a crash
-Done = Callable[[Exception | None], None]  # runs on the loop
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.server.loop import Loop
+
+    Job = Callable[
+        [], Exception | None
+    ]  # runs in the thread; an exception it returns is a result, not a crash
+    Done = Callable[[Exception | None], None]  # runs on the loop
 
 
 class IoThread:
     """Runs jobs beside the event loop; started with the first one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None

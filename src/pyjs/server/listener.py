@@ -1,21 +1,23 @@
 """A listening socket on the event loop: accepts connections, survives running out of file descriptors.
 
-Accepts by hand instead of through `loop.create_server`, because both event loops answer EMFILE by dropping the
-waiting connections (libuv) or by going silent for a second (asyncio). Here they stay in the backlog and are
-taken after a pause that doubles from 10 ms to 1 s.
+Connections that come while there is no descriptor for them stay in the backlog, and are taken after a pause that
+doubles from 10 ms to 1 s.
 
-Knows nothing of what is spoken on a connection: it makes a protocol per connection.
+Knows nothing of what is spoken on a connection: it hands every socket on.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-import socket
-from collections.abc import Callable
 
-from pyjs.base.log import Log
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from pyjs.base.log import Log
+    from pyjs.server.loop import Handle, Loop
 
 ACCEPTS_PER_WAKE = 64  # then other connections have their turn
 PAUSE_MIN_S = 0.010
@@ -29,21 +31,20 @@ class Listener:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         sock: socket.socket,
-        make_protocol: Callable[[], asyncio.BaseProtocol],
+        take: Callable[[socket.socket, tuple[str, int]], object],
         name: str,
         log: Log,
     ) -> None:
         self.host, self.port = sock.getsockname()[:2]
         self._loop = loop
         self._sock = sock
-        self._make_protocol = make_protocol
+        self._take = take  # gets the socket, non-blocking, and the peer's address
         self._name = name  # of the port, in log lines: "Client"
         self._log = log
         self._pause_s = PAUSE_MIN_S
-        self._retry: asyncio.TimerHandle | None = None
-        self._starting: set[asyncio.Task[object]] = set()  # accepted, transport not made yet
+        self._retry: Handle | None = None
         self._closed = False
 
     def start(self) -> None:
@@ -64,7 +65,7 @@ class Listener:
     def _accept_waiting(self) -> None:
         for _ in range(ACCEPTS_PER_WAKE):
             try:
-                connected, _address = self._sock.accept()
+                connected, address = self._sock.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -73,21 +74,8 @@ class Listener:
                 self._rest(error)
                 return
             self._pause_s = PAUSE_MIN_S
-            self._begin(connected)
-
-    def _begin(self, connected: socket.socket) -> None:
-        connected.setblocking(False)
-        task = self._loop.create_task(self._connect(connected))
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
-
-    async def _connect(self, connected: socket.socket) -> object:
-        try:
-            return await self._loop.connect_accepted_socket(self._make_protocol, connected)
-        except OSError as error:  # gone between accept and here
-            connected.close()
-            self._log.debug(f"{self._name} connection ended while it was accepted: {error}")
-            return None
+            connected.setblocking(False)
+            self._take(connected, address[:2])
 
     def _rest(self, error: OSError) -> None:
         text = os.strerror(error.errno or 0).lower()

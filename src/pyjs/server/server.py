@@ -1,17 +1,14 @@
 """The server: the node, its listening ports, and the order in which they start and end.
 
-`run` is the command; `start` and `stop` are the same server inside another program, without signal handlers and
-allocator settings. The order of starting is that of the log lines, which test suites wait for: identity,
-configuration, monitoring, JetStream, clients, `Server is ready`.
+`run` is the command, on a loop of its own; `start` and `stop` are the same server inside another program, on the
+loop that is given, without signal handlers and allocator settings. The order of starting is that of the log lines,
+which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import signal
 import threading
-from typing import TYPE_CHECKING, NoReturn
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import PyjsError
@@ -27,19 +24,31 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.machine import effective_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import NoReturn
+
     from pyjs.base.log import Log
     from pyjs.config.options import Options
+    from pyjs.jetstream.service import JetStreamServer
     from pyjs.monitor.response import Response
     from pyjs.monitor.router import Router
     from pyjs.monitor.state import Monitored
     from pyjs.server.http import HttpConnection
     from pyjs.server.io_thread import IoThread
     from pyjs.server.lame_duck import LameDuck
+    from pyjs.server.loop import EventLoop, Loop
     from pyjs.server.syncer import Syncer
 
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
+CLOSING_STEP_S = 0.005
 WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its PONG
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class StartFailed(PyjsError):
@@ -47,7 +56,7 @@ class StartFailed(PyjsError):
 
 
 class Server:
-    """One server on the running event loop."""
+    """One server on one event loop: its own, or one of asyncio."""
 
     def __init__(self, options: Options, log: Log | None = None) -> None:
         self.options = options
@@ -55,7 +64,7 @@ class Server:
         self.clock = SystemClock()
         self.node: Node
         self.driver: Driver
-        self.loop: asyncio.AbstractEventLoop
+        self.loop: Loop
         self.monitored: Monitored | None = None  # None: no monitoring
         self.connections: set[Connection] = set()
         self.http_connections: set[HttpConnection] = set()
@@ -65,28 +74,39 @@ class Server:
         self._io_thread: IoThread | None = None
         self._syncer: Syncer | None = None
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
-        self._entering: asyncio.Task[None] | None = None  # on the way into lame duck mode
-        self._ending_jetstream: asyncio.Task[None] | None = None  # a reload switched it off
-        self._stop_requested: asyncio.Future[None] | None = None
+        self._ending_jetstream: JetStreamServer | None = None  # syncs, then stops
+        self._after_jetstream: list[Callable[[], None]] = []  # called when it has stopped
+        self._ended: Callable[[], None] = _nothing  # called when a signal or the lame duck mode has ended it
+        self._after_stop: list[Callable[[], None]] = []  # called when it has stopped
         self._running = False
+        self._stopped = False
 
     # -- the command -------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Serve until a signal ends it; return the exit code of the command."""
         from pyjs.server.allocator import keep_buffers
+        from pyjs.server.loop import EventLoop
 
         keep_buffers()
-        loop = new_event_loop()
+        loop = EventLoop()
+        self._ended = loop.stop
+        self._install_signals(loop)
+        code = 0
         try:
-            return loop.run_until_complete(self._serve())
-        finally:
-            loop.close()
+            self.start(loop)
+        except StartFailed as error:
+            self.log.fatal(str(error))
+            self.stop(loop.stop)
+            code = 1
+        loop.run()
+        loop.close()
+        return code
 
-    async def _serve(self) -> int:
+    def _install_signals(self, loop: EventLoop) -> None:
+        import signal
+
         from pyjs.server import signals
 
-        loop = asyncio.get_running_loop()
-        self._stop_requested = loop.create_future()
         actions = {
             signal.SIGINT: self.request_stop,
             signal.SIGTERM: self._terminated,
@@ -95,33 +115,24 @@ class Server:
             signal.SIGHUP: self.reload,
         }
         signals.install(loop, actions, lambda text: self.log.info(text))
-        try:
-            await self.start()
-        except StartFailed as error:
-            self.log.fatal(str(error))
-            return 1
-        await self._stop_requested
-        await self.stop()
-        return 0
 
     def request_stop(self) -> None:
-        """Let `run` end."""
-        if self._stop_requested is not None and not self._stop_requested.done():
-            self._stop_requested.set_result(None)
+        """End the server, and then `run`."""
+        self.stop(self._ended)
 
     def _terminated(self) -> None:
         if self._lame_duck is None:  # SIGTERM does not cut a lame duck short
             self.request_stop()
 
     # -- starting ----------------------------------------------------------------------------------------------
-    async def start(self) -> None:
-        """Start to serve; clients are accepted when it returns.
+    def start(self, loop: Loop) -> None:
+        """Start to serve on `loop`; clients are accepted when it returns.
 
         Raises:
-            StartFailed: a port, a file or the store directory cannot be used.
+            StartFailed: a port, a file or the store directory cannot be used; what was opened is being closed.
         """
-        self.loop = asyncio.get_running_loop()
-        self.loop.set_exception_handler(self._uncaught)
+        self.loop = loop
+        loop.set_exception_handler(self._uncaught)
         effective = effective_options(self.options)
         self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
@@ -132,7 +143,7 @@ class Server:
             self._start_jetstream()
             self._start_clients()
         except StartFailed:
-            await self._close_everything()
+            self._close_everything(_nothing)
             raise
         self._running = True
         if self.monitored is not None:
@@ -168,7 +179,7 @@ class Server:
         self._http_listener = Listener(
             self.loop,
             sock,
-            lambda: HttpConnection(self._answer, self.http_connections, self.log),
+            lambda sock, _: HttpConnection(self.loop, self._answer, self.http_connections, self.log, sock),
             "Monitor",
             self.log,
         )
@@ -210,12 +221,13 @@ class Server:
         except ListenFailed as error:
             where = host_port(options.host, max(options.port, 0))
             _fail(f'Error listening on port: {where}, "{error}"')
-        self._client_listener = Listener(
-            self.loop, sock, lambda: Connection(self.driver, self.connections), "Client", self.log
-        )
+        self._client_listener = Listener(self.loop, sock, self._take_client, "Client", self.log)
         self.node.port = self._client_listener.port
         self._client_listener.start()
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
+
+    def _take_client(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        Connection(self.driver, self.connections, sock, address)
 
     def _answer(self, target: str) -> Response:
         """Answer a monitoring request; the views are loaded with the first, long after the first PONG."""
@@ -301,16 +313,14 @@ class Server:
         if self.options.jetstream.enabled == (self.node.jetstream is not None):
             return
         if not self.options.jetstream.enabled:
-            self._ending_jetstream = self.loop.create_task(self._end_jetstream())
+            self._stop_jetstream(self._jetstream_ended)
             return
         try:
             self._start_jetstream()
         except StartFailed as error:
             self.log.warn(str(error))
 
-    async def _end_jetstream(self) -> None:
-        await self._stop_jetstream()
-        self._ending_jetstream = None
+    def _jetstream_ended(self) -> None:
         if self._running:
             self._switch_jetstream()
 
@@ -355,58 +365,84 @@ class Server:
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
-        self._entering = self.loop.create_task(self._enter_lame_duck(self._lame_duck))
-
-    async def _enter_lame_duck(self, lame_duck: LameDuck) -> None:
-        await self._stop_jetstream()
-        lame_duck.start()
+        self._stop_jetstream(self._lame_duck.start)
 
     def _close_client_listener(self) -> None:
         if self._client_listener is not None:
             self._client_listener.close()
 
-    async def _stop_jetstream(self) -> None:
+    def _stop_jetstream(self, then: Callable[[], None]) -> None:
+        """Take no more into the streams, sync and close them, then call `then`."""
+        self._after_jetstream.append(then)
         jetstream, self.node.jetstream = self.node.jetstream, None
         if jetstream is None:
+            if self._ending_jetstream is None:
+                self._jetstream_drained()
             return
         self.log.info("Initiating JetStream Shutdown...")
+        self._ending_jetstream = jetstream
         if self._syncer is not None:
-            await self._syncer.drain()
-        jetstream.stop()
-        if self._io_thread is not None:
-            self._io_thread.stop()
-        self.log.info("JetStream Shutdown")
+            self._syncer.drain(self._jetstream_drained)
+        else:
+            self._jetstream_drained()
 
-    async def stop(self) -> None:
-        """Close the connections and the streams; the server can not be started again."""
-        if not self._running:
+    def _jetstream_drained(self) -> None:
+        jetstream, self._ending_jetstream = self._ending_jetstream, None
+        if jetstream is not None:
+            jetstream.stop()
+            if self._io_thread is not None:
+                self._io_thread.stop()
+            self.log.info("JetStream Shutdown")
+        waiting, self._after_jetstream = self._after_jetstream, []
+        for then in waiting:
+            then()
+
+    def stop(self, then: Callable[[], None] = _nothing) -> None:
+        """Close the connections and the streams, then call `then`; the server can not be started again."""
+        if self._stopped:
+            then()
             return
+        self._after_stop.append(then)
+        if not self._running:
+            return  # on its way already
         self._running = False
         self.log.info("Initiating Shutdown...")
         if self._lame_duck is not None:
             self._lame_duck.cancel()
-        await self._close_everything()
+        self._close_everything(self._say_farewell)
+
+    def _say_farewell(self) -> None:
         if self.options.ports_file_dir:
             files.remove_ports_file(self.options.ports_file_dir)
         self.log.info("Server Exiting..")
 
-    async def _close_everything(self) -> None:
+    def _close_everything(self, then: Callable[[], None]) -> None:
         self._close_client_listener()
         if self._http_listener is not None:
             self._http_listener.close()
         self.driver.turn_now()
-        await self._stop_jetstream()
+        self._stop_jetstream(lambda: self._close_connections(then))
+
+    def _close_connections(self, then: Callable[[], None]) -> None:
         self.node.stop()
         self.driver.stop()
         for http_connection in list(self.http_connections):
             http_connection.close()
-        deadline = self.loop.time() + CLOSING_S
-        while (self.connections or self.http_connections) and self.loop.time() < deadline:
-            await asyncio.sleep(0.005)
+        self._await_closed(self.loop.time() + CLOSING_S, then)
+
+    def _await_closed(self, deadline: float, then: Callable[[], None]) -> None:
+        """End when every connection has sent its last output, or has been given up."""
+        if (self.connections or self.http_connections) and self.loop.time() < deadline:
+            self.loop.call_later(CLOSING_STEP_S, self._await_closed, deadline, then)
+            return
         for connection in list(self.connections):
             connection.abort()
+        then()
+        self._stopped = True
+        for waiting in self._after_stop:
+            waiting()
 
-    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    def _uncaught(self, loop: Loop, context: dict[str, object]) -> None:
         """Log an exception that nothing else caught: the one edge where every exception is."""
         import traceback
 
@@ -415,15 +451,6 @@ class Server:
             return  # a peer that went away in the middle of something
         lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
         self.log.error(f"{context.get('message')}\n{''.join(lines)}".rstrip())
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop, or the standard library's where uvloop is missing."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def _opened_log(options: Options) -> Logger:

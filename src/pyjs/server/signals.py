@@ -5,9 +5,13 @@ Source: nats.docs "Signals"; lines as nats-server 2.15.1.
 
 from __future__ import annotations
 
-import asyncio
 import signal
-from collections.abc import Callable, Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyjs.server.loop import EventLoop
 
 # As Go names them in "Trapped" lines.
 NAMES = {
@@ -20,9 +24,7 @@ NAMES = {
 
 
 def install(
-    loop: asyncio.AbstractEventLoop,
-    actions: Mapping[signal.Signals, Callable[[], None]],
-    say: Callable[[str], None],
+    loop: EventLoop, actions: Mapping[signal.Signals, Callable[[], None]], say: Callable[[str], None]
 ) -> None:
     """Let `loop` act on signals; only possible in the main thread. `say` writes the log line."""
 
@@ -30,5 +32,9 @@ def install(
         say(f'Trapped "{NAMES[number]}" signal')
         actions[number]()
 
+    def noted(number: int, frame: object) -> None:  # runs between any two steps of the program
+        loop.call_soon_threadsafe(trapped, signal.Signals(number))
+
+    signal.set_wakeup_fd(loop.wake_write, warn_on_full_buffer=False)  # a loop that sleeps has to see it
     for number in actions:
-        loop.add_signal_handler(number, trapped, number)
+        signal.signal(number, noted)

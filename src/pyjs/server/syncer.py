@@ -9,18 +9,16 @@ Knows nothing of files: a stream gives a job, the job runs in the thread, its re
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, cast
-
-from pyjs.server.io_thread import IoThread
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pyjs.jetstream.stream import Stream
+    from collections.abc import Callable
+
+    from pyjs.core.sink import Syncing
     from pyjs.server.driver import Driver
-    from pyjs.server.io_thread import Job
+    from pyjs.server.io_thread import IoThread, Job
+    from pyjs.server.loop import Handle
 
 NS_PER_S = 1_000_000_000
-DRAIN_STEP_S = 0.001
 
 
 class Syncer:
@@ -32,7 +30,8 @@ class Syncer:
         self._io_thread = io_thread
         self._interval_s = interval_ns / NS_PER_S
         self._always = always
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Handle | None = None
+        self._drained: Callable[[], None] | None = None  # not None: everything is to be synced, then this
 
     def after_turn(self) -> None:
         """Take care of what the turn wrote: now, or within the interval."""
@@ -45,27 +44,33 @@ class Syncer:
 
     def sync(self) -> None:
         """Hand everything unsynced to the thread."""
-        for stream in cast("list[Stream]", self._turn_state.take("unsynced")):
+        for stream in self._turn_state.take("unsynced"):
             job = stream.begin_sync()
             if job is not None:
                 self._submit(stream, job)
             else:
                 self._driver.wake()  # answers that waited for nothing have been given
 
-    async def drain(self) -> None:
-        """Sync everything and wait until it is done; acknowledgements that waited have been given."""
+    def drain(self, then: Callable[[], None]) -> None:
+        """Sync everything, then call `then`: acknowledgements that waited have been given."""
         if self._timer is not None:
             self._timer.cancel()
         self._always = True
-        self._driver.turn_now()
-        while self._io_thread.pending:
-            await asyncio.sleep(DRAIN_STEP_S)
-            self._driver.turn_now()
+        self._drained = then
+        self._drain_on()
 
-    def _submit(self, stream: Stream, job: Job) -> None:
+    def _drain_on(self) -> None:
+        self._driver.turn_now()
+        if self._drained is not None and not self._io_thread.pending:
+            then, self._drained = self._drained, None
+            then()
+
+    def _submit(self, stream: Syncing, job: Job) -> None:
         def done(error: Exception | None) -> None:
             stream.finish_sync(error)
             self._driver.wake()
+            if self._drained is not None:
+                self._drain_on()
 
         self._io_thread.submit(job, done)
 

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from pyjs.base.log import ListLog
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.addresses import listen
-from pyjs.server.http import REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
 from pyjs.server.listener import Listener
 
 
@@ -16,16 +17,18 @@ class Site:
     def __init__(self) -> None:
         self.log = ListLog()
         self.connections: set[HttpConnection] = set()
-        loop = asyncio.get_running_loop()
-        self.listener = Listener(loop, listen("127.0.0.1", -1), self.protocol, "Monitor", self.log)
+        self.loop = asyncio.get_running_loop()
+        self.listener = Listener(self.loop, listen("127.0.0.1", -1), self.take, "Monitor", self.log)
         self.listener.start()
 
-    def protocol(self) -> HttpConnection:
-        return HttpConnection(self.answer, self.connections, self.log)
+    def take(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        HttpConnection(self.loop, self.answer, self.connections, self.log, sock)
 
     def answer(self, target: str) -> Response:
         if target == "/broken":
             raise ZeroDivisionError("broken view")
+        if target == "/big":
+            return text_response(200, "x" * BUFFER_HIGH)
         return text_response(404 if target == "/missing" else 200, target)
 
     async def ask(self, request: bytes) -> bytes:
@@ -139,3 +142,20 @@ async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
     assert not site.connections
+
+
+async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_answer(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port, limit=1000)
+    asked = 60
+    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * (asked - 1))
+    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    while not site.connections or not next(iter(site.connections)).pending_size():
+        await asyncio.sleep(0.001)
+    (connection,) = site.connections
+
+    assert connection.pending_size() < 3 * BUFFER_HIGH
+    answer = await asyncio.wait_for(reader.read(), 30)
+
+    assert answer.count(b"HTTP/1.1 200 OK") == asked
+    writer.close()

@@ -10,13 +10,12 @@ from pyjs.server.addresses import listen
 from pyjs.server.listener import Listener
 
 
-class Greeter(asyncio.Protocol):
-    """Says hello and closes."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert hasattr(transport, "write")
-        transport.write(b"hello")
-        transport.close()
+def greet(sock: socket.socket, address: tuple[str, int]) -> None:
+    """Say hello and close."""
+    assert address[0] == "127.0.0.1"
+    assert not sock.getblocking()
+    sock.send(b"hello")
+    sock.close()
 
 
 class FailingSocket:
@@ -49,8 +48,8 @@ async def greeting(listener: Listener) -> bytes:
     return said
 
 
-async def test_every_connection_gets_a_protocol(sock: socket.socket) -> None:
-    listener = Listener(asyncio.get_running_loop(), sock, Greeter, "Client", ListLog())
+async def test_every_connection_is_handed_on(sock: socket.socket) -> None:
+    listener = Listener(asyncio.get_running_loop(), sock, greet, "Client", ListLog())
     listener.start()
 
     said = await asyncio.gather(*(greeting(listener) for _ in range(100)))
@@ -60,7 +59,7 @@ async def test_every_connection_gets_a_protocol(sock: socket.socket) -> None:
 
 
 async def test_a_closed_listener_refuses(sock: socket.socket) -> None:
-    listener = Listener(asyncio.get_running_loop(), sock, Greeter, "Client", ListLog())
+    listener = Listener(asyncio.get_running_loop(), sock, greet, "Client", ListLog())
     listener.start()
 
     listener.close()
@@ -73,7 +72,7 @@ async def test_a_closed_listener_refuses(sock: socket.socket) -> None:
 async def test_running_out_of_descriptors_is_survived(sock: socket.socket) -> None:
     log = ListLog()
     failing = FailingSocket(sock, [errno.EMFILE, errno.ENFILE])
-    listener = Listener(asyncio.get_running_loop(), failing, Greeter, "Client", log)  # type: ignore[arg-type]
+    listener = Listener(asyncio.get_running_loop(), failing, greet, "Client", log)  # type: ignore[arg-type]
     listener.start()
 
     assert await greeting(listener) == b"hello"
@@ -88,7 +87,7 @@ async def test_running_out_of_descriptors_is_survived(sock: socket.socket) -> No
 async def test_a_connection_that_is_gone_already_is_passed_over(sock: socket.socket) -> None:
     log = ListLog()
     failing = FailingSocket(sock, [errno.ECONNABORTED])
-    listener = Listener(asyncio.get_running_loop(), failing, Greeter, "Client", log)  # type: ignore[arg-type]
+    listener = Listener(asyncio.get_running_loop(), failing, greet, "Client", log)  # type: ignore[arg-type]
     listener.start()
 
     assert await greeting(listener) == b"hello"
@@ -99,7 +98,7 @@ async def test_a_connection_that_is_gone_already_is_passed_over(sock: socket.soc
 async def test_another_error_is_said_and_tried_again(sock: socket.socket) -> None:
     log = ListLog()
     failing = FailingSocket(sock, [errno.EINVAL])
-    listener = Listener(asyncio.get_running_loop(), failing, Greeter, "Client", log)  # type: ignore[arg-type]
+    listener = Listener(asyncio.get_running_loop(), failing, greet, "Client", log)  # type: ignore[arg-type]
     listener.start()
 
     assert await greeting(listener) == b"hello"
@@ -110,7 +109,7 @@ async def test_another_error_is_said_and_tried_again(sock: socket.socket) -> Non
 async def test_closing_while_resting_ends_the_rest(sock: socket.socket) -> None:
     failing = FailingSocket(sock, [errno.EMFILE] * 100)
     loop = asyncio.get_running_loop()
-    listener = Listener(loop, failing, Greeter, "Client", ListLog())  # type: ignore[arg-type]
+    listener = Listener(loop, failing, greet, "Client", ListLog())  # type: ignore[arg-type]
     listener.start()
     asking = asyncio.create_task(greeting(listener))
     await asyncio.sleep(0.02)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyjs.base.log import ListLog
-from pyjs.config.options import Options
+from pyjs.config.options import JetStreamOptions, Options
 from pyjs.server.connection import BUFFER_HIGH
 from pyjs.server.server import Server, StartFailed
 
@@ -22,19 +22,26 @@ def quiet_options(**values: object) -> Options:
     return options
 
 
+async def stopped(server: Server) -> None:
+    """Stop the server and wait for that."""
+    done = asyncio.get_running_loop().create_future()
+    server.stop(lambda: done.set_result(None))
+    await asyncio.wait_for(done, 10)
+
+
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     started: list[Server] = []
 
     async def begin(**values: object) -> Server:
         server = Server(quiet_options(**values), ListLog())
-        await server.start()
+        server.start(asyncio.get_running_loop())
         started.append(server)
         return server
 
     yield begin
     for server in started:
-        await server.stop()
+        await stopped(server)
 
 
 class Peer:
@@ -77,8 +84,7 @@ async def test_nagle_is_off(start: Start) -> None:
 
     (connection,) = server.connections
 
-    accepted = connection._transport.get_extra_info("socket")
-    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert connection._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     peer.writer.close()
 
 
@@ -148,8 +154,8 @@ async def test_stopping_closes_every_connection(start: Start) -> None:
     peer = await Peer.of(server)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
 
-    await server.stop()
-    await server.stop()
+    await stopped(server)
+    await stopped(server)
 
     assert await peer.rest() == b""
     assert await asyncio.wait_for(reader.read(), 10) == b""
@@ -158,6 +164,26 @@ async def test_stopping_closes_every_connection(start: Start) -> None:
         await asyncio.open_connection("127.0.0.1", server.client_port)
     writer.close()
     peer.writer.close()
+
+
+async def test_stopping_in_the_middle_of_entering_lame_duck_mode_waits_for_the_streams(
+    start: Start, tmp_path: Path
+) -> None:
+    server = await start(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)))
+    peer = await Peer.of(server)
+    peer.writer.write(b'SUB i 1\r\nPUB $JS.API.STREAM.CREATE.S i 29\r\n{"name":"S","subjects":["s"]}\r\n')
+    await peer.until(b"}\r\n")
+    peer.writer.write(b"PUB s 5\r\nhello\r\nPING\r\n")
+    await peer.until(b"PONG\r\n")
+
+    server.start_lame_duck()
+    assert server.node.jetstream is None
+    await stopped(server)
+
+    assert isinstance(server.log, ListLog)
+    said = [text for _, text in server.log.lines]
+    assert said.index("JetStream Shutdown") < said.index("Server Exiting..")
+    assert said.count("JetStream Shutdown") == 1
 
 
 async def test_two_servers_live_in_one_process(start: Start) -> None:
@@ -177,7 +203,7 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
         server = Server(options, ListLog())
 
         with pytest.raises(StartFailed, match="Error listening on port"):
-            await server.start()
+            server.start(asyncio.get_running_loop())
 
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", server.monitor_port)

@@ -158,7 +158,9 @@ async def test_draining_syncs_everything_now(tmp_path: Path, opened: list[Site])
     opened.append(site)
     site.publish(3)
 
-    await site.syncer.drain()
+    drained = asyncio.get_running_loop().create_future()
+    site.syncer.drain(lambda: drained.set_result(None))
+    await asyncio.wait_for(drained, 5)
 
     assert not site.store.dirty
     assert len(site.acks()) == 3
