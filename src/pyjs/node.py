@@ -9,13 +9,11 @@ Knows no sockets, threads or clocks: `server/` drives it with an event loop, tes
 
 from __future__ import annotations
 
-import base64
 import sys
-import traceback
 from collections import deque
-from typing import TYPE_CHECKING
 
 import pyjs
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.nuid import token
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
+BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 TURN_ROUNDS = 16  # work that begets work within one turn, before other connections get their time
 
 
@@ -234,6 +233,8 @@ class Node(Host):
         try:
             request.handler(request)
         except Exception:
+            import traceback  # half a dozen modules, for what should not happen
+
             subject = request.subject.decode("utf-8", "replace")
             self.log.error(f"unexpected failure in a request on {subject}: {traceback.format_exc()}")
 
@@ -312,7 +313,8 @@ def authenticator_from(options: Options) -> Authenticator:
 
 def _public_key(rng: Rng, prefix: bytes) -> str:
     """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
-    return prefix.decode() + base64.b32encode(rng.randbytes(35)).decode()[:55]
+    number = int.from_bytes(rng.randbytes(35), "big")
+    return prefix.decode() + "".join(BASE32[number >> shift & 31] for shift in range(275, 0, -5))
 
 
 def consumer_name(rng: Rng) -> str:

@@ -32,7 +32,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
     ("persist",),
-    ("engine", "consumers"),
+    ("engine", "consumers", "streams"),
     ("stream_info", "api"),
     ("service",),
 )

@@ -5,8 +5,6 @@ Source: the Go documentation of time.RFC3339Nano, time.Duration.String and strco
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 NS_PER_S = 1_000_000_000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
@@ -17,6 +15,8 @@ def time_text(ns: int) -> str:
     """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
     if ns == 0:
         return ZERO_TIME
+    from datetime import UTC, datetime  # 2 ms, which a start need not take
+
     second, rest = divmod(ns, NS_PER_S)
     text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09d}".rstrip("0") if rest else ""

@@ -6,8 +6,12 @@ Knows nothing of what is due. A node has one; its `next_deadline_ns` arms one ti
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from itertools import count
+
+from pyjs.base import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Timer:

@@ -6,24 +6,33 @@ editor can jump to it; line and column count from 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import PyjsError
+from pyjs.base.record import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
-class Place(NamedTuple):
+@record()
+class Place:
     """Where something stands: line and column count from 1; line 0 is not in a file (a flag)."""
 
     file: str
     line: int
     column: int
 
+    def __init__(self, file: str, line: int, column: int) -> None:  # written out: there are two for each key
+        self.file = file
+        self.line = line
+        self.column = column
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-class Problem(NamedTuple):
+@record(frozen=True)
+class Problem:
     """One thing that is wrong."""
 
     place: Place

@@ -9,11 +9,13 @@ Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.config.errors import Place, Problem, did_you_mean
 from pyjs.config.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 COMMAND_LINE = ""  # the file in the Place of a problem with a flag: there is none
 
@@ -27,7 +29,8 @@ class UsageError(Exception):
     """The command line cannot be read; the text says why."""
 
 
-class Flag(NamedTuple):
+@record(frozen=True)
+class Flag:
     """One flag under all its names, the first being the one it is kept under."""
 
     names: tuple[str, ...]
@@ -117,7 +120,8 @@ UNSUPPORTED = {
 FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
-class CommandLine(NamedTuple):
+@record(frozen=True)
+class CommandLine:
     """What was typed: flags under their kept names in the order given, the words behind them."""
 
     flags: dict[str, FlagValue]

@@ -6,17 +6,20 @@ Refused with what was expected, what was found and how to write it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.units import INT64_MAX, format_duration_ns, parse_duration_ns, parse_number
 from pyjs.config.errors import Refused
 from pyjs.config.table import Key, Kind, Reading, wrong_type
 from pyjs.config.values import ConfigMap, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
 NS_PER_S = 1_000_000_000
 INT32_MAX = (1 << 31) - 1
 
-Check = Callable[[Reading, Key, Value, object], None]
+Check: TypeAlias = "Callable[[Reading, Key, Value, object], None]"
 
 
 def _is_int(data: object) -> bool:

@@ -19,11 +19,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import NamedTuple, NoReturn
 
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.base.units import parse_number
 from pyjs.config.errors import ConfigError, Place, Problem
 from pyjs.config.values import Value
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _BARE = re.compile(r"[^ \t\r\n;,\]}]*")
 _BARE_KEY = re.compile(r"[^\s=:]+")
@@ -41,7 +45,8 @@ _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
 
-class Variable(NamedTuple):
+@record(frozen=True)
+class Variable:
     """A reference `$name` in the place of a value."""
 
     name: str

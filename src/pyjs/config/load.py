@@ -9,13 +9,16 @@ them all; a syntax error ends the reading at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field_names, record
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import SYSTEM_ACCOUNT, Options
-from pyjs.config.parser import Read, parse_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyjs.config.parser import Read
 
 
 def load_options(
@@ -40,8 +43,9 @@ def load_options(
 
 def _load_file(options: Options, path: str, read: Read, environ: Mapping[str, str]) -> dict[str, Place]:
     """Set on `options` what the file says; return where each attribute was set."""
-    # Imported only with a file: a server that is started by flags alone needs no tables.
+    # Imported only with a file: a server that is started by flags alone needs neither tables nor the language.
     from pyjs.config.digest import config_digest
+    from pyjs.config.parser import parse_file
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
 
@@ -113,7 +117,8 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
     return []
 
 
-class Change(NamedTuple):
+@record(frozen=True)
+class Change:
     """One option that differs between two configurations."""
 
     name: str
@@ -179,7 +184,7 @@ def _plain(data: object) -> object:
         return tuple(_plain(element) for element in data)
     if isinstance(data, dict):
         return {name: _plain(element) for name, element in data.items()}
-    names = getattr(type(data), "__dataclass_fields__", None)
-    if names is not None:
+    names = field_names(type(data))
+    if names:
         return {name: _plain(getattr(data, name)) for name in names}
     return data

@@ -10,15 +10,18 @@ Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NS_PER_S = 1_000_000_000
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class SubjectPermissions:
     """Which subjects a user may publish to, or subscribe to ("subject" or "subject queue")."""
 
@@ -26,7 +29,7 @@ class SubjectPermissions:
     deny: tuple[str, ...] = ()  # wins over allow
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class ResponsePermission:
     """Leave to answer on the reply subject of a message that was received."""
 
@@ -34,7 +37,7 @@ class ResponsePermission:
     expires_ns: int = 120 * NS_PER_S  # since the message came; negative: no limit
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class PermissionOptions:
     """What a user may do; None where nothing was said, which allows all."""
 
@@ -43,7 +46,7 @@ class PermissionOptions:
     allow_responses: ResponsePermission | None = None  # set: publish.allow is a tuple, () if none was given
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class UserOptions:
     """One user and the account it belongs to."""
 
@@ -53,7 +56,7 @@ class UserOptions:
     account: str = GLOBAL_ACCOUNT
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class AuthorizationOptions:
     """Who may connect, beside the users of accounts."""
 
@@ -65,7 +68,7 @@ class AuthorizationOptions:
     default_permissions: PermissionOptions | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class AccountLimits:
     """What the connections of one account may use; -1: no limit of its own."""
 
@@ -74,7 +77,7 @@ class AccountLimits:
     max_payload: int = -1
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class AccountJetStreamOptions:
     """What the streams of one account may use; -1: no limit of its own."""
 
@@ -88,7 +91,7 @@ class AccountJetStreamOptions:
     max_ack_pending: int = -1
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class AccountOptions:
     """One account."""
 
@@ -99,7 +102,7 @@ class AccountOptions:
     limits: AccountLimits = field(default_factory=AccountLimits)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class JetStreamLimits:
     """Server-wide bounds on what streams and consumers may ask for; 0: no bound."""
 
@@ -109,7 +112,7 @@ class JetStreamLimits:
     default_max_consumers: int = 1000  # of a stream that names none; -1: no bound
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class JetStreamOptions:
     """Persistence."""
 
@@ -126,7 +129,7 @@ class JetStreamOptions:
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class Options:
     """All options of one server."""
 

@@ -21,14 +21,18 @@ absolute include path, a list that ends in a number, a comma that leads a line, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from posixpath import dirname, isabs, normpath
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import ConfigMap, Entry, Value
 
-Read = Callable[[str], str]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+Read: TypeAlias = "Callable[[str], str]"
 
 _DEPTH_MAX = 100  # of nested maps and lists; keeps hostile text from exhausting the stack
 
@@ -231,7 +235,7 @@ class Parser:
         return self._resolve_in_environment(variable)
 
     def _resolve_in_environment(self, variable: Variable) -> Value:
-        name, place = variable
+        name, place = variable.name, variable.place
         if name in self._resolving:
             cause = f"environment variable {name} refers to itself through " + " -> ".join(self._resolving)
             raise ConfigError([Problem(place, cause, "break the cycle")])

@@ -8,14 +8,17 @@ never accepted without effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.config.errors import Place, Problem, Refused, suggestion
 from pyjs.config.values import ConfigMap, Entry, Value, describe
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
-class Kind(NamedTuple):
+
+@record(frozen=True)
+class Kind:
     """How a value is read: a name and unit for people, and the function."""
 
     name: str
@@ -23,7 +26,8 @@ class Kind(NamedTuple):
     read: Callable[[Reading, Key, Value, object], object]
 
 
-class Key(NamedTuple):
+@record(frozen=True)
+class Key:
     """One row: an effective key."""
 
     name: str
@@ -36,7 +40,8 @@ class Key(NamedTuple):
     secret: bool = False  # its value is never repeated in a message
 
 
-class Unsupported(NamedTuple):
+@record(frozen=True)
+class Unsupported:
     """A key of nats-server that would change nothing here yet, under all its names."""
 
     names: tuple[str, ...]

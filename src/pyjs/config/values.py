@@ -6,22 +6,29 @@ exact spelling of their keys; readers compare keys without case.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.config.errors import Place
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import TypeAlias
 
 Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
 
 
-class Value(NamedTuple):
+@record()
+class Value:
     """One value: what it is, where it stands, and how a bare word was written ("2m" for 2000000)."""
 
     data: Data
     place: Place
-    raw: str = ""
+    raw: str
+
+    def __init__(self, data: Data, place: Place, raw: str = "") -> None:  # written out: there are many
+        self.data = data
+        self.place = place
+        self.raw = raw
 
 
 class Entry:

@@ -8,8 +8,7 @@ Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyjs.base.record import record
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.permissions import Permissions
 
@@ -17,7 +16,7 @@ GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class User:
     """One identity. `secret` is its password or, for the token of the server, the token."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field_names, record
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.link import Peer
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ClosedSubscription:
     """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
 
@@ -31,7 +30,7 @@ class ClosedSubscription:
         return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ClosedSession:
     """The attributes of a ClientSession at the moment it ended; same names."""
 
@@ -50,16 +49,14 @@ class ClosedSession:
     out_msgs: int
     out_bytes: int
     stalls: int
-    subscriptions: dict[bytes, ClosedSubscription]
+    subscriptions: dict[bytes, ClosedSubscription]  # the last field: see `of`
 
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
-        values = {name: getattr(session, name) for name in cls.__slots__}
-        values["subscriptions"] = {
-            sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()
-        }
-        return cls(**values)
+        values = [getattr(session, name) for name in field_names(cls)]
+        values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()}
+        return cls(*values)
 
     def pending_size(self) -> int:
         """Return 0: nothing waits for a closed connection."""

@@ -5,17 +5,19 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.record import field_names, record
+from pyjs.core.flat_json import read_flat, write_flat
 
-import orjson
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class BadConnect(ValueError):
     """The CONNECT arguments are not the JSON they should be; the connection is closed without a word."""
 
 
-@dataclass(slots=True)
+@record()
 class ConnectOptions:
     """What CONNECT said. The defaults are those of a client that leaves the key out, or never connects."""
 
@@ -65,13 +67,10 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
     """
-    try:
-        given: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise BadConnect(str(error)) from None
-    if not isinstance(given, dict):
-        raise BadConnect("CONNECT needs a JSON object")
-    values = {name: getattr(previous, name) for name, _ in _FIELDS.values()}
+    given = None if fast_json.is_loaded() else read_flat(line)
+    if given is None:
+        given = _read_any(line)
+    values = {name: getattr(previous, name) for name in field_names(ConnectOptions)}
     for key, value in given.items():
         field = _FIELDS.get(key.lower())
         if field is None or value is None:
@@ -80,9 +79,20 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
         if type(value) is not kind:
             raise BadConnect(f"CONNECT key {key} needs a {kind.__name__}, not {value!r}")
         values[name] = value
-    return ConnectOptions(**values)
+    return ConnectOptions(*values.values())
+
+
+def _read_any(line: bytes) -> dict[str, Any]:
+    try:
+        given: Any = fast_json.loads(line)
+    except fast_json.JSONDecodeError as error:
+        raise BadConnect(str(error)) from None
+    if not isinstance(given, dict):
+        raise BadConnect("CONNECT needs a JSON object")
+    return given
 
 
 def info_line(fields: dict[str, object]) -> bytes:
     """Return the INFO line; nats-server puts a space before the line end and clients have seen it there."""
-    return b"INFO " + orjson.dumps(fields) + b" \r\n"
+    write = fast_json.dumps if fast_json.is_loaded() else write_flat
+    return b"INFO " + write(fields) + b" \r\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pyjs.base.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Peer:
     """Who is at the other end of a connection."""
 

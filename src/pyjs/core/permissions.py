@@ -9,15 +9,17 @@ Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matches, subjects_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CACHE_MAX = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ResponsePermission:
     """Leave to publish to reply subjects of received messages."""
 

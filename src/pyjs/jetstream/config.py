@@ -1,7 +1,7 @@
 """The configuration of a stream: what a request may set, what is kept, what responses show.
 
 A StreamConfig is a cold value, never changed once made: the compiled Stream copies what it needs once, at
-creation and update. (Not frozen, since that would cost a millisecond of every start.) Knows nothing of limits
+creation and update. (It is not frozen: `same_as` changes copies of its own.) Knows nothing of limits
 and conflicts (stream_rules.py) or of request bodies (models.py).
 
 Source: nats.docs "Streams"; field order, names and what is left out when empty probed on nats-server 2.15.1.
@@ -9,9 +9,12 @@ Source: nats.docs "Streams"; field order, names and what is left out when empty 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, field_names, record, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
@@ -22,7 +25,7 @@ PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 
-@dataclass(slots=True, repr=False)
+@record(repr=False)
 class Placement:
     """Where a stream should live; kept and shown, a single server has nothing to choose."""
 
@@ -42,7 +45,7 @@ class Placement:
         return out
 
 
-@dataclass(slots=True, repr=False)
+@record(repr=False)
 class ConsumerLimits:
     """What consumers of the stream may ask for; 0: anything."""
 
@@ -55,7 +58,7 @@ class ConsumerLimits:
         return {name: value for name, value in out.items() if value}
 
 
-@dataclass(slots=True, repr=False)
+@record(repr=False)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -153,7 +156,10 @@ class StreamConfig:
 
     def to_meta(self) -> dict[str, Any]:
         """Return plain values to be stored."""
-        return asdict(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
+        values = _plain(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
+        values["placement"] = self.placement and _plain(self.placement)
+        values["consumer_limits"] = _plain(self.consumer_limits)
+        return values
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> StreamConfig:
@@ -162,8 +168,7 @@ class StreamConfig:
         Raises:
             ValueError: a field is unknown, as written by a newer version.
         """
-        known = {f.name for f in fields(cls)}
-        unknown = sorted(set(meta) - known)
+        unknown = sorted(set(meta) - set(field_names(cls)))
         if unknown:
             raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
         values = dict(meta)
@@ -173,3 +178,7 @@ class StreamConfig:
             values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
         values["consumer_limits"] = ConsumerLimits(**values.get("consumer_limits", {}))
         return cls(**values)
+
+
+def _plain(of: object) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in field_names(type(of))}

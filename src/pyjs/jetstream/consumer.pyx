@@ -29,7 +29,6 @@ from pyjs.jetstream.pending cimport IN_SPENT, Entry, PendingAcks
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.wire.ops cimport Msg
 
-import hashlib
 from functools import partial
 
 from pyjs.base.nuid import DIGITS
@@ -58,6 +57,8 @@ cdef class Consumer(ConsumerCore):
     """One consumer; see the module's header."""
 
     def __init__(self, seat, config, str name, int64_t created_ns, file=None):
+        import hashlib  # 5 ms, which a start without consumers can do without
+
         cdef bytes prefix = f"$JS.ACK.{seat.stream_name}.{name}.".encode()
         digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
         account_hash = "".join([DIGITS[byte % 62] for byte in digest])

@@ -7,14 +7,14 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
-
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
 from pyjs.jetstream.times import format_time_ns
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type behind io.nats.jetstream.
     "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),
@@ -54,7 +54,7 @@ class ConsumerEvents:
         }
         if self._domain:
             event["domain"] = self._domain
-        self._account.send(subject, orjson.dumps(event))
+        self._account.send(subject, fast_json.dumps(event))
 
     def _subject(self, kind: str) -> bytes:
         names = self._names

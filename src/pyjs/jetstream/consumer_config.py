@@ -8,19 +8,21 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, record
 from pyjs.jetstream.json_strict import parse_time_ns
 from pyjs.jetstream.times import format_time_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 SERVER_VERSION_KEY = "_nats.ver"
 SERVER_LEVEL_KEY = "_nats.level"
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ConsumerConfig:
     """What a consumer was asked to be. Durations are ns, 0 means unset, times are ns since the epoch."""
 

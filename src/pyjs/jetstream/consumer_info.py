@@ -5,12 +5,14 @@ Source: nats.docs "ConsumerInfo"; field order and omissions probed on nats-serve
 
 from __future__ import annotations
 
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.jetstream.config import API_LEVEL, PEER_VERSION
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_config import shown
 from pyjs.jetstream.times import format_time_ns
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict[str, Any]:

@@ -7,8 +7,7 @@ Source: error texts probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyjs.base.record import record
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.jetstream.json_strict import (
@@ -112,7 +111,7 @@ NEXT_REQUEST = Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CreateRequest:
     """A decoded CONSUMER.CREATE body."""
 

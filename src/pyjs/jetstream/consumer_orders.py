@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import orjson
-
+from pyjs.base import fast_json
 from pyjs.jetstream.times import parse_duration_ns
 
 
@@ -18,7 +17,7 @@ def read_delay_ns(argument: bytes) -> int:
         return -1
     if text[:1] != b"{":
         return parse_duration_ns(text.decode("utf-8", "replace"))
-    fields = orjson.loads(text)
+    fields = fast_json.loads(text)
     delay = fields.get("delay", 0)
     if type(delay) is not int:
         raise ValueError(f"the delay is not a whole number of nanoseconds: {delay!r}")

@@ -7,39 +7,38 @@ with checksums and cuts a torn end; what is lost so is at most the last turn, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
-
-import orjson
-
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.jetstream.consumer_log import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Protocol
+
     from pyjs.jetstream.consumer import Consumer
 
-__all__ = ["StateFile", "StoreFailed", "record", "restore", "rewrite"]
+    class StateFile(Protocol):
+        """Where one consumer's state is kept."""
+
+        @property
+        def deltas_size(self) -> int:
+            """Return how many bytes of deltas are behind the snapshot."""
+
+        def append(self, delta: bytes) -> None:
+            """Add one turn's changes."""
+
+        def snapshot(self, data: bytes) -> None:
+            """Replace everything."""
+
+        def when_synced(self, done: Callable[[Exception | None], None]) -> None:
+            """Have `done` called when what was kept so far is on the medium, or cannot be."""
+
+
+__all__ = ["StoreFailed", "record", "restore", "rewrite"]
 
 VERSION = 1
 DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
 DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
-
-
-class StateFile(Protocol):
-    """Where one consumer's state is kept."""
-
-    @property
-    def deltas_size(self) -> int:
-        """Return how many bytes of deltas are behind the snapshot."""
-
-    def append(self, delta: bytes) -> None:
-        """Add one turn's changes."""
-
-    def snapshot(self, data: bytes) -> None:
-        """Replace everything."""
-
-    def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-        """Have `done` called when what was kept so far is on the medium, or cannot be."""
 
 
 class BadState(PyjsError):
@@ -74,7 +73,7 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.take()
     consumer.changes.lost = True
     assert consumer.file is not None
-    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
+    consumer.file.snapshot(fast_json.dumps({"version": VERSION, **consumer.dump_state()}))
     consumer.changes.lost = False
 
 
@@ -85,7 +84,7 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> Non
         BadState: the bytes are not a state of this version.
     """
     try:
-        state: dict[str, Any] = orjson.loads(snapshot)
+        state: dict[str, Any] = fast_json.loads(snapshot)
         if state.pop("version") != VERSION:
             raise NewerState("the consumer state was written by a newer version: use that one")
         consumer.load_state(state)

@@ -9,10 +9,9 @@ Source: order and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
 
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record, replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import (
     REQUIRED_LEVEL_KEY,
@@ -23,6 +22,10 @@ from pyjs.jetstream.consumer_config import (
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 NS_PER_MS = 1_000_000
 DESCRIPTION_SIZE_MAX = 4096
@@ -37,7 +40,7 @@ _BAD_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class StreamTraits:
     """What the rules need to know of the stream."""
 
@@ -50,7 +53,7 @@ class StreamTraits:
     limit_inactive_threshold_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ConsumerLimits:
     """What server and account allow; 0 is no limit."""
 

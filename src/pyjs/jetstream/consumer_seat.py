@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyjs.base.log import Log
+from pyjs.base.record import record
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.store.store import StreamStore
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Seat:
     """The surroundings of a consumer. It holds the store, not the stream."""
 

@@ -5,13 +5,12 @@ Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.store.store import StoreFilter, StreamStore
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Start:
     """The first sequence to look at; `skips`: deliver exactly these, then go on behind `skips_end`."""
 

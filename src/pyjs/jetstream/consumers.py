@@ -8,23 +8,22 @@ Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.base.nuid import token
+from pyjs.base.record import replace
 from pyjs.jetstream import consumer_record, consumer_rules, errcodes
 from pyjs.jetstream.config import MEMORY, WORKQUEUE
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import CreateRequest
-from pyjs.jetstream.consumer_record import StateFile
 from pyjs.jetstream.consumer_rules import ConsumerLimits, StreamTraits
 from pyjs.jetstream.consumer_seat import Seat
 from pyjs.jetstream.consumer_start import Start, select_start
 from pyjs.jetstream.persist import StoredConsumer
 
 if TYPE_CHECKING:
+    from pyjs.jetstream.consumer_record import StateFile
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
     from pyjs.jetstream.stream_consumer import StreamConsumer

@@ -25,7 +25,7 @@ class ApiError(Exception):
 
 
 class ErrorCode:
-    """One row of the table; `error` fills its text. No dataclass: 227 of them are made at every start."""
+    """One row of the table; `error` fills its text. Written out: 227 of them are made at once."""
 
     __slots__ = ("code", "err_code", "template")
 

@@ -6,18 +6,20 @@ message. Knows nothing of stores; the stream drops.
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.timers import Timer, Timers
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Expiring(Protocol):
+        """A stream, as seen from here."""
+
+        def expire(self) -> None:
+            """Drop what is due."""
+
+
 BATCH_NS = 50_000_000  # how late a message may expire
-
-
-class Expiring(Protocol):
-    """A stream, as seen from here."""
-
-    def expire(self) -> None:
-        """Drop what is due."""
 
 
 class Expiry:

@@ -9,7 +9,11 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from pyjs.base import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 Path = tuple[str | int, ...]
 

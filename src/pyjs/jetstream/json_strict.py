@@ -15,15 +15,16 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-import orjson
-
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.jetstream.json_scan import JsonFault, Scan, scan
+
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
 
 __all__ = ["JsonFault", "Kind", "Struct", "decode", "parse_time_ns"]
 
-JsonObject = dict[str, Any]
+JsonObject: TypeAlias = "dict[str, Any]"
 Path = tuple[str | int, ...]
 
 _INT_RANGES = {
@@ -114,9 +115,9 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
         JsonFault: with the text that follows "invalid JSON: ".
     """
     try:
-        document = orjson.loads(body)
+        document = fast_json.loads(body)
         found: Scan | None = None
-    except orjson.JSONDecodeError:
+    except fast_json.JSONDecodeError:
         found = scan(body)
         if not found.documents:
             return {}

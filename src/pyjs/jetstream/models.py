@@ -8,9 +8,8 @@ Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import record
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import ConsumerLimits, Placement, StreamConfig
 from pyjs.jetstream.json_strict import (
@@ -32,6 +31,9 @@ from pyjs.jetstream.json_strict import (
     struct,
     structs,
 )
+
+if TYPE_CHECKING:
+    from typing import Any
 
 PLACEMENT = Struct("Placement", {"cluster": STRING, "tags": STRINGS, "preferred": STRING})
 EXTERNAL = Struct("ExternalStream", {"api": STRING, "deliver": STRING})
@@ -153,7 +155,7 @@ _LATER = {
 }
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 

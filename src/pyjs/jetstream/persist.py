@@ -6,28 +6,38 @@ is set aside under another name and reported, never removed, and never keeps the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
+from pyjs.base.record import record
 from pyjs.jetstream.config import LIMITS, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
-from pyjs.jetstream.consumer_record import StateFile
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
-from pyjs.store.layout import file_name, finish_removals, hide_directory, make_directory, set_aside
+from pyjs.store.layout import (
+    file_name,
+    finish_removals,
+    hide_directory,
+    make_directory,
+    set_aside,
+    streams_directory,
+)
 from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta, save_meta
 from pyjs.store.store import StreamStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from pyjs.jetstream.consumer_record import StateFile
 
 SEGMENT_SIZE_MAX = 8 << 20
 SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
 SEGMENT_SIZE_MIN = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class StoredConsumer:
     """One consumer as it was kept."""
 
@@ -68,7 +78,7 @@ class AccountFiles:
         self._account = account
         self._log = log
         self._now_ns = now_ns
-        self._streams = f"{root}/{file_name(account)}/streams"
+        self._streams = streams_directory(root, account)
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._logs = logs or OpenLogs(disk)  # those of all accounts

@@ -9,15 +9,16 @@ Source: ADR-13; behaviour and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
 
-import orjson
-
+from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
 from pyjs.jetstream.json_strict import JsonFault, decode
 from pyjs.jetstream.times import format_duration_ns
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 _PLAIN = {"batch": int, "expires": int, "no_wait": bool, "max_bytes": int, "idle_heartbeat": int}
@@ -27,15 +28,29 @@ class RefusedPull(Exception):
     """A pull request that gets a status at once; the text is what follows NATS/1.0."""
 
 
-@dataclass(slots=True)
+@record()
 class PullRequest:
     """What a client asked for; 0 is unset in all numbers but `batch`."""
 
-    batch: int = 1
-    expires_ns: int = 0
-    no_wait: bool = False
-    max_bytes: int = 0
-    heartbeat_ns: int = 0
+    batch: int
+    expires_ns: int
+    no_wait: bool
+    max_bytes: int
+    heartbeat_ns: int
+
+    def __init__(  # written out, since a fetch of one message makes one
+        self,
+        batch: int = 1,
+        expires_ns: int = 0,
+        no_wait: bool = False,
+        max_bytes: int = 0,
+        heartbeat_ns: int = 0,
+    ) -> None:
+        self.batch = batch
+        self.expires_ns = expires_ns
+        self.no_wait = no_wait
+        self.max_bytes = max_bytes
+        self.heartbeat_ns = heartbeat_ns
 
 
 def read_pull(body: bytes) -> PullRequest:
@@ -66,8 +81,8 @@ def read_pull(body: bytes) -> PullRequest:
 def _fields(body: bytes) -> dict[str, Any]:
     """Return the fields; the common, right request costs one call of the JSON library."""
     try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        fields = fast_json.loads(body)
+    except fast_json.JSONDecodeError:
         fields = None
     if isinstance(fields, dict) and all(type(value) is _PLAIN.get(name) for name, value in fields.items()):
         return fields

@@ -9,8 +9,7 @@ Source: nats.docs "JetStream" and "Accounts".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -18,33 +17,34 @@ from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.core.sink import Turn
-from pyjs.jetstream.api.router import Router
+from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
-from pyjs.jetstream.persist import AccountFiles
 from pyjs.jetstream.usage import Usage
-from pyjs.store.consumer_state import OpenLogs
-from pyjs.store.layout import file_name, lock_store
-from pyjs.store.log_sync import LogSync
+from pyjs.store.layout import file_name, lock_store, streams_directory
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
+    from pyjs.jetstream.persist import AccountFiles
+    from pyjs.store.consumer_state import OpenLogs
+    from pyjs.store.log_sync import LogSync
 
+    class ServiceHost(Protocol):
+        """The node, as JetStream sees it."""
 
-class ServiceHost(Protocol):
-    """The node, as JetStream sees it."""
-
-    options: Options
-    clock: Clock
-    timers: Timers
-    rng: Rng
-    disk: Disk
-    log: Log
-    server_name: str
-    accounts: dict[str, Account]
-    turn_state: Turn
+        options: Options
+        clock: Clock
+        timers: Timers
+        rng: Rng
+        disk: Disk
+        log: Log
+        server_name: str
+        accounts: dict[str, Account]
+        turn_state: Turn
 
 
 class JetStreamServer:
@@ -52,13 +52,12 @@ class JetStreamServer:
 
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
+        self._disk = host.disk
         self.options: JetStreamOptions = options_from(host.options)
         self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
         self.accounts: dict[str, JetStream] = {}
-        self._routers: dict[str, Router] = {}
-        self._logs = OpenLogs(
-            host.disk, sync=LogSync(host.disk, self._ask_for_sync, self.options.sync_always)
-        )
+        self._seats: dict[str, ApiSeat] = {}
+        self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self._lock = -1  # holds the lock of the store directory
 
     def _ask_for_sync(self, logs: LogSync) -> None:
@@ -80,7 +79,7 @@ class JetStreamServer:
         Raises:
             StoreLocked: another server works on the store directory.
         """
-        self._lock = lock_store(self._host.disk, self.options.store_dir)
+        self._lock = lock_store(self._disk, self.options.store_dir)
         self._apply_to_accounts()
         self._report_strangers()
 
@@ -104,46 +103,55 @@ class JetStreamServer:
     def _switch(self, account: Account, limits: AccountLimits | None) -> None:
         """Start JetStream of an account that has none, or end it."""
         engine = self.accounts.get(account.name)
-        router = self._routers.get(account.name)
-        if router is not None and engine is None and limits is None:
+        seat = self._seats.get(account.name)
+        if seat is not None and engine is None and limits is None:
             return
-        if router is not None:
-            router.close()
+        if seat is not None:
+            seat.close()
         if engine is not None:
             self._stop_account(engine)
         engine = None if limits is None else self._start_account(account, limits)
-        self._routers[account.name] = Router(account, self.shared, engine)
-        if engine is not None:
+        self._seats[account.name] = ApiSeat(account, self.shared, engine)
+        directory = streams_directory(self.options.store_dir, account.name)
+        if engine is not None and self._disk.list_dir(directory):
             engine.recover()
 
     def _report_strangers(self) -> None:
         """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""
         known = {file_name(name) for name in self.accounts}
-        for name in self._host.disk.list_dir(self.options.store_dir):
+        for name in self._disk.list_dir(self.options.store_dir):
             if not name.startswith(".") and name not in known:
                 path = f"{self.options.store_dir}/{name}"
                 self._host.log.warn(f"  {path} is of no account with JetStream; its streams are not served")
 
     def stop(self) -> None:
         """Close every stream; what they hold is on disk."""
-        for router in self._routers.values():
-            router.close()
+        for seat in self._seats.values():
+            seat.close()
         for engine in list(self.accounts.values()):
             self._stop_account(engine)
-        self._logs.sync.sync_now()
+        if self._logs is not None:
+            self._logs.sync.sync_now()
         if self._lock >= 0:
-            self._host.disk.close_file(self._lock)
+            self._disk.close_file(self._lock)
             self._lock = -1
 
     def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
-        host = self._host
-        files = AccountFiles(
-            host.disk, self.options.store_dir, account.name, host.log, host.clock.now_ns, self._logs
-        )
-        engine = JetStream(account, self.shared, limits, files)
+        engine = JetStream(account, self.shared, limits, lambda: self._open_files(account.name))
         self.accounts[account.name] = engine
         account.jetstream = engine
         return engine
+
+    def _open_files(self, account: str) -> AccountFiles:
+        # Imported with the first stream: a store directory without streams needs nothing that reads and writes them.
+        from pyjs.jetstream.persist import AccountFiles
+        from pyjs.store.consumer_state import OpenLogs
+        from pyjs.store.log_sync import LogSync
+
+        host, disk = self._host, self._disk
+        if self._logs is None:
+            self._logs = OpenLogs(disk, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always))
+        return AccountFiles(disk, self.options.store_dir, account, host.log, host.clock.now_ns, self._logs)
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()

@@ -6,6 +6,8 @@ added. A consumer of an interest or workqueue stream appends to `settled` the se
 something, calls `settle()` once. A consumer that has caught up calls `wait()`; `wake()` then puts it into
 Turn.consumers when messages come, and each wait is good for one wake. Drops are reported to every consumer, also
 to the one whose settling caused them. Only Python calls, none per message.
+
+For type checkers alone: nothing imports this module when it runs.
 """
 
 from __future__ import annotations

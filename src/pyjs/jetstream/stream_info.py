@@ -5,11 +5,13 @@ Shared by the API and monitoring. Source: nats.docs "JetStream wire API Referenc
 
 from __future__ import annotations
 
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
+
+if TYPE_CHECKING:
+    from typing import Any
 
 SUBJECTS_PAGE = 100_000
 

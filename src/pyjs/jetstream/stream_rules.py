@@ -8,15 +8,17 @@ Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jets
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NAME_SIZE_MAX = 255
 DESCRIPTION_SIZE_MAX = 4096

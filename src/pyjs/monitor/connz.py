@@ -5,11 +5,9 @@ Source: monitoring section of nats.docs; orders, texts and field order seen on n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import duration_text, time_text, uptime_text
+from pyjs.base.record import record
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.arguments import Arguments, BadArgument
@@ -17,6 +15,8 @@ from pyjs.monitor.json_text import JsonDict, text
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.core.session import ClientSession
     from pyjs.monitor.state import Monitored
 
@@ -45,7 +45,7 @@ SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ConnzOptions:
     """What was asked."""
 

@@ -5,10 +5,9 @@ Source: monitoring section of nats.docs; texts and statuses seen on nats-server 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import quoted
+from pyjs.base.record import record
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 UNAVAILABLE = "unavailable"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Trouble:
     """The first thing found out of order."""
 

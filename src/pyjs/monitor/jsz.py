@@ -5,11 +5,11 @@ Source: monitoring section of nats.docs; paging, field order and what is left ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text
+from pyjs.base.record import record
 from pyjs.jetstream.config import FILE, MEMORY
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
 from pyjs.jetstream.stream_info import stream_state
 from pyjs.monitor.arguments import Arguments
@@ -17,16 +17,16 @@ from pyjs.monitor.json_text import JsonDict
 from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.consumer import Consumer
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.stream_consumer import StreamConsumer
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class JszOptions:
     """What was asked."""
 
@@ -209,13 +209,14 @@ def _stream_detail(monitored: Monitored, stream: Stream, options: JszOptions) ->
     detail["state"] = stream_state(stream)
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = [
-            _consumer_detail(cast("Consumer", consumer), options, monitored.node.clock.now_ns())
+            _consumer_detail(consumer, options, monitored.node.clock.now_ns())
             for consumer in stream.consumers.values()
         ]
     return detail
 
 
-def _consumer_detail(consumer: Consumer, options: JszOptions, now_ns: int) -> JsonDict:
+def _consumer_detail(consumer: StreamConsumer, options: JszOptions, now_ns: int) -> JsonDict:
+    assert isinstance(consumer, Consumer)
     detail = consumer_info(consumer, now_ns, listed=True)
     if not options.config:
         del detail["config"]

@@ -5,9 +5,7 @@ Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import quoted, time_text
 from pyjs.monitor.accountz import accountz, accstatz
 from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
@@ -22,6 +20,8 @@ from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import varz
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.base.clock import Clock
     from pyjs.base.log import Log
     from pyjs.monitor.state import Monitored

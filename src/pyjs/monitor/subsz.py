@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.connz import subscription_detail

@@ -12,14 +12,10 @@ What cannot be read gets one that begins with `.damaged-`, and is left to the op
 
 from __future__ import annotations
 
-import string
-
-import xxhash
-
 from pyjs.base.disk import Disk
 from pyjs.base.errors import PyjsError
 
-SAFE = frozenset(string.ascii_letters + string.digits + "_-$=+,@")
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$=+,@")
 NAME_SIZE_MAX = 180  # bytes of an escaped name; file systems take 255
 DELETING = ".deleting-"
 DAMAGED = ".damaged-"
@@ -36,7 +32,14 @@ def file_name(name: str) -> str:
     )
     if len(escaped) <= NAME_SIZE_MAX:
         return escaped
+    import xxhash  # few names are that long, and no start waits for it
+
     return f"{escaped[: NAME_SIZE_MAX - 20]}%-{xxhash.xxh64_hexdigest(name.encode())}"
+
+
+def streams_directory(root: str, account: str) -> str:
+    """Return where the streams of an account are."""
+    return f"{root}/{file_name(account)}/streams"
 
 
 def make_directory(disk: Disk, directory: str) -> None:

@@ -10,11 +10,14 @@ A log whose sync failed is never believed again: `is_lost` has its consumer begi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk
 
-Done = Callable[[Exception | None], None]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+Done: TypeAlias = "Callable[[Exception | None], None]"
 JOB_LOGS_MAX = 64  # where publishers wait for the one thread, which syncs for streams as well
 
 

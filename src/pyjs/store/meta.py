@@ -17,13 +17,16 @@ Knows nothing of what the map means. docs/storage-format.md says the same for re
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
 
 import msgpack
 import xxhash
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord, PyjsError
+
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 MAGIC = b"PYJSMETA"
 VERSION = 1

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pyjs.config.errors import ConfigError
+from pyjs.config.errors import ConfigError, Place
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import Value
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_refused_where_it_stands(
         lexer.skip_spaces(newlines=True)
     with pytest.raises(ConfigError, match=cause) as caught:
         lexer.take_scalar("key")
-    assert caught.value.problems[0].place == ("f", line, column)
+    assert caught.value.problems[0].place == Place("f", line, column)
 
 
 def test_comments_and_blank_lines_are_a_gap() -> None:

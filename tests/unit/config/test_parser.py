@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs.config.errors import ConfigError
+from pyjs.config.errors import ConfigError, Place
 from pyjs.config.parser import parse_file, parse_text
 from pyjs.config.values import ConfigMap, Data
 
@@ -103,14 +103,14 @@ def test_the_last_of_two_equal_keys_wins_and_takes_its_place() -> None:
 
 def test_every_value_knows_its_place() -> None:
     parsed = parse_text("a 1\n  b { c: [x,\n   y] }", {}, "f")
-    assert parsed["a"].place == ("f", 1, 1)
-    assert parsed["a"].value.place == ("f", 1, 3)
+    assert parsed["a"].place == Place("f", 1, 1)
+    assert parsed["a"].value.place == Place("f", 1, 3)
     inner = parsed["b"].value.data
     assert isinstance(inner, ConfigMap)
-    assert inner["c"].place == ("f", 2, 7)
+    assert inner["c"].place == Place("f", 2, 7)
     elements = inner["c"].value.data
     assert isinstance(elements, list)
-    assert [element.place for element in elements] == [("f", 2, 11), ("f", 3, 4)]
+    assert [element.place for element in elements] == [Place("f", 2, 11), Place("f", 3, 4)]
 
 
 # Variables

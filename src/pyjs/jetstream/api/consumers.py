@@ -8,8 +8,7 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from pyjs.base.record import replace
 from pyjs.jetstream import consumers, errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
 from pyjs.jetstream.consumer import Consumer

@@ -7,8 +7,7 @@ Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
@@ -19,6 +18,9 @@ from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.models import GET_MSG_REQUEST
 from pyjs.jetstream.stream import Stream
 from pyjs.store.store import StoredMessage, StoreFilter
+
+if TYPE_CHECKING:
+    from typing import Any
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch

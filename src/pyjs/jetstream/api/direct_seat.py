@@ -6,14 +6,13 @@ A stream that does not allow them has none, so that the client hears 503 no resp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
-from pyjs.jetstream.stream import Stream
 
 if TYPE_CHECKING:
     from pyjs.jetstream.api.direct import DirectGet
+    from pyjs.jetstream.stream import Stream
 
 
 class DirectSeat:

@@ -9,22 +9,23 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, record
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
 
-JsonDict = dict[str, Any]
+JsonDict: TypeAlias = "dict[str, Any]"
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class ApiCall:
     """One request: the account's engine, what the subject says behind the endpoint's words, and the message."""
 
@@ -68,7 +69,7 @@ class ApiCall:
         return self.body if looks_like_json(self.body) else b""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@record(eq=False, repr=False)
 class Endpoint:
     """One kind of request."""
 

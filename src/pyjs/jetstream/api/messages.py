@@ -6,8 +6,8 @@ Source: nats.docs "JetStream wire API Reference"; forms and errors probed on nat
 from __future__ import annotations
 
 import base64
-from typing import Any
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models
@@ -16,6 +16,9 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.json_strict import parse_time_ns
 from pyjs.jetstream.stream import Stream
 from pyjs.store.store import StoredMessage, StreamStore
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def get(call: ApiCall) -> JsonDict:

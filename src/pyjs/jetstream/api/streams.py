@@ -5,15 +5,17 @@ Source: nats.docs "JetStream wire API Reference"; texts and extra fields probed 
 
 from __future__ import annotations
 
-from typing import Any
-
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
-from pyjs.jetstream import errcodes, models
+from pyjs.jetstream import errcodes, models, streams
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_info import SUBJECTS_PAGE, stream_info, stream_state, subjects_page
 from pyjs.subjects.tokens import subjects_overlap
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
@@ -25,7 +27,7 @@ def create(call: ApiCall) -> JsonDict:
     if request.config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     try:
-        stream = call.js.create_stream(request.config, request.pedantic, request.unsupported)
+        stream = streams.create(call.js, request.config, request.pedantic, request.unsupported)
     except StoreFailed as error:
         raise errcodes.STREAM_CREATE.error(err=error) from error
     return stream_info(call.js, stream, domain=False) | {"did_create": True}
@@ -34,11 +36,11 @@ def create(call: ApiCall) -> JsonDict:
 def update(call: ApiCall) -> JsonDict:
     """Change a stream."""
     request = models.read_stream(call.body, call.js.options.strict)
-    config = call.js.check(request.config, request.pedantic, request.unsupported)
+    config = streams.check(call.js, request.config, request.pedantic, request.unsupported)
     if config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     try:
-        stream = call.js.update_stream(config)
+        stream = streams.update(call.js, config)
     except StoreFailed as error:
         raise errcodes.STREAM_UPDATE.error(err=error) from error
     return stream_info(call.js, stream)
@@ -77,7 +79,7 @@ def delete(call: ApiCall) -> JsonDict:
     """Remove a stream with everything in it."""
     call.require_empty()
     try:
-        call.js.delete_stream(call.args[0])
+        streams.delete(call.js, call.args[0])
     except StoreFailed as error:
         raise errcodes.STREAM_DELETE.error(err=error) from error
     return {"success": True}

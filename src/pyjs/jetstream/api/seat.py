@@ -1,0 +1,98 @@
+"""The subscriptions of one account's API: $JS.API.> under each prefix, and direct gets of streams that allow them.
+
+It takes everything below the prefix but pull requests and direct gets, whose subjects have subscriptions of their
+own: nobody there means 503. What answers (router.py), with everything that reads requests and serves streams, is
+loaded by the first request, or after readiness if that comes first.
+
+Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.core.account import Account
+from pyjs.core.sink import PySink, Request
+from pyjs.jetstream.api.direct_seat import DirectSeat
+from pyjs.jetstream.engine import JetStream, Shared
+from pyjs.subjects.sublist import Subscription
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.api.router import Router
+    from pyjs.jetstream.config import StreamConfig
+    from pyjs.jetstream.stream import Stream
+
+ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams, or by nobody
+
+
+class ApiSink(PySink):
+    """The subscription of one prefix; leaves alone what is not the router's."""
+
+    def __init__(self, turn: object, handler: object) -> None:
+        self.skipped: tuple[bytes, ...] = ()
+
+    def accepts(self, subject: bytes) -> bool:
+        """Tell whether `subject` is the router's business."""
+        return not subject.startswith(self.skipped)
+
+
+class ApiSeat:
+    """Where requests to one account's API arrive."""
+
+    def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
+        self._account = account
+        self._shared = shared
+        self._js = js  # None: JetStream is off for the account
+        self._router: Router | None = None
+        self._direct: dict[str, DirectSeat] = {}
+        self._subscriptions: list[Subscription] = []
+        domain = shared.options.domain
+        for prefix in ["$JS.API.", f"$JS.{domain}.API."] if domain else ["$JS.API."]:
+            self._subscribe(prefix.encode())
+        if js is not None:
+            js.observer = self
+
+    def close(self) -> None:
+        """Answer no more."""
+        for subscription in self._subscriptions:
+            self._account.unsubscribe(subscription)
+
+    def _subscribe(self, prefix: bytes) -> None:
+        depth = prefix.count(b".")
+        sink = ApiSink(self._account.turn, lambda request: self._handle(request, depth))
+        sink.skipped = tuple(prefix + words for words in ELSEWHERE)
+        subscription = Subscription(sink, prefix + b">")
+        subscription.filtered = True
+        self._account.add(subscription)
+        self._subscriptions.append(subscription)
+
+    def _handle(self, request: Request, depth: int) -> None:
+        if self._router is None:
+            from pyjs.jetstream.api.router import Router
+
+            self._router = Router(self._account, self._shared, self._js)
+        self._router.handle(request, depth)
+
+    # -- streams come and go -------------------------------------------------------------------------------
+
+    def stream_opened(self, stream: Stream, recovered: bool) -> None:
+        """Offer direct gets of the stream."""
+        self._offer_direct(stream)
+
+    def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
+        """Offer direct gets of the stream, or no more."""
+        self._offer_direct(stream)
+
+    def stream_closing(self, stream: Stream, deleted: bool) -> None:
+        """Offer nothing of the stream."""
+        self._withdraw_direct(stream.name)
+
+    def _offer_direct(self, stream: Stream) -> None:
+        if not stream.config.allow_direct:
+            self._withdraw_direct(stream.name)
+        elif stream.name not in self._direct:
+            self._direct[stream.name] = DirectSeat(self._account, stream, self._shared.options.domain)
+
+    def _withdraw_direct(self, name: str) -> None:
+        direct = self._direct.pop(name, None)
+        if direct is not None:
+            direct.close()
