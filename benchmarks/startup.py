@@ -2,6 +2,7 @@
 
     python benchmarks/startup.py [--rounds N] [--peer PATH] [--ours "CMD"] [--json FILE]
 
+Bytecode is cached, as an installation has it: PYTHONDONTWRITEBYTECODE of the caller does not count.
 Rounds are interleaved: bare `python -c pass` (to its exit), nats-server, ours. The spawner is native
 (`natsload spawn`), so that no Python of ours stands between the clock and the server.
 """
@@ -54,6 +55,7 @@ def _rounds(driver: Driver, commands: list[ServerCommand], count: int) -> dict[s
 
 
 def main(argv: list[str] | None = None) -> int:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15, metavar="N")
     parser.add_argument("--peer", metavar="PATH")

@@ -86,3 +86,17 @@ def test_a_start_that_recovers_streams_loads_no_json_library(tmp_path: Path) -> 
     # then
     assert "pyjs.jetstream.stream" in until_pong
     assert until_pong & {"dataclasses", "hashlib", "json", "orjson", "typing", "uuid"} == set()
+
+
+def test_the_shell_loads_nothing_that_is_slow() -> None:
+    script = """
+import sys
+bare = set(sys.modules)
+import pyjs.server.server, pyjs.server.signals, pyjs.server.loop, pyjs.server.allocator, pyjs.server.syncer
+import pyjs.server.io_thread
+print(*sorted(set(sys.modules) - bare))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    loaded = set(run.stdout.split()) - {"enum"}  # the standard library's socket and signal are made with it
+    assert loaded & {*SLOW.split(), *NOT_YET.split(), "threading", "importlib", "queue"} == set()

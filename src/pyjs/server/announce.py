@@ -6,10 +6,10 @@ Texts, order and blanks as nats-server 2.15.1, whose place in scripts this serve
 from __future__ import annotations
 
 from pyjs import __version__
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import size_text
 from pyjs.node import API_LEVEL, PEER_VERSION
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options

@@ -6,7 +6,8 @@ arms one timer. Knows nothing of sockets and nothing of what a turn does.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from pyjs.base import fast_json
+
 PORTS_NAME = "nats-server"  # whatever the program is called: test suites look for this name
 
 
@@ -21,11 +23,9 @@ def ports_path(directory: str) -> str:
 
 def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
     """Write `urls` (service -> URLs) for whoever waits for the file; it appears complete or not at all."""
-    import orjson  # few want the file, and all would wait for it
-
     path = ports_path(directory)
     with open(path + ".new", "wb") as file:
-        file.write(orjson.dumps(urls))
+        file.write(fast_json.dumps(urls))
     os.replace(path + ".new", path)
 
 

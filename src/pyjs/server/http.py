@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.transport import Transport
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable

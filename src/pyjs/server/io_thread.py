@@ -6,7 +6,8 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import time
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.log import Log
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyjs.config.options import Options
 

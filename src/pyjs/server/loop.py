@@ -17,7 +17,8 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from time import monotonic, monotonic_ns
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol

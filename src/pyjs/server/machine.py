@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import os
 
+from pyjs.base.record import replace
 from pyjs.config.options import Options
 
 SHARE_PERCENT = 75
@@ -57,8 +57,8 @@ def effective_options(options: Options, running: Options | None = None) -> Optio
     """
     if not options.jetstream.enabled:
         return options
-    effective = copy.copy(options)
-    jetstream = effective.jetstream = copy.copy(options.jetstream)
+    jetstream = replace(options.jetstream)
+    effective = replace(options, jetstream=jetstream)
     base = jetstream.store_dir or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
     jetstream.store_dir = os.path.join(os.path.abspath(base), "jetstream")
     chosen = running.jetstream if running is not None and running.jetstream.enabled else None

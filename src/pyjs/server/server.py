@@ -7,6 +7,7 @@ which test suites wait for: identity, configuration, monitoring, JetStream, clie
 
 from __future__ import annotations
 
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
@@ -21,7 +22,6 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.machine import effective_options
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
@@ -237,9 +237,12 @@ class Server:
 
     def _warm_up(self) -> None:
         """Load what the first management and monitoring requests need, beside the loop."""
-        modules = ["pyjs.jetstream.api.table"] if self.node.jetstream is not None else []
-        modules += ["pyjs.monitor.router", "httptools"] if self.monitor_port else []
-        if self._running and modules:
+        modules = []
+        if self.node.jetstream is not None:
+            modules += ["pyjs.jetstream.api.router", "pyjs.jetstream.persist"]
+        if self.monitor_port:
+            modules += ["pyjs.monitor.router", "httptools"]
+        if self._running:
             import threading
 
             threading.Thread(target=_import_all, args=(modules,), name="pyjs-warm-up", daemon=True).start()
@@ -470,5 +473,6 @@ def _reason(error: OSError) -> str:
 def _import_all(modules: list[str]) -> None:
     import importlib
 
+    fast_json.loads(b"{}")  # loads the library
     for module in modules:
         importlib.import_module(module)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

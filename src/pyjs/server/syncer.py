@@ -9,7 +9,8 @@ Knows nothing of files: a stream gives a job, the job runs in the thread, its re
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import quoted
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.core.session import ClientSession

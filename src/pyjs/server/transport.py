@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-TYPE_CHECKING = False
+from pyjs.base import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import socket
 
