@@ -6,6 +6,8 @@ Source: the Go documentation of time.RFC3339Nano, time.Duration.String and strco
 from __future__ import annotations
 
 NS_PER_S = 1_000_000_000
+DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
+DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
@@ -15,12 +17,24 @@ def time_text(ns: int) -> str:
     """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
     if ns == 0:
         return ZERO_TIME
-    from datetime import UTC, datetime  # 2 ms, which a start need not take
-
     second, rest = divmod(ns, NS_PER_S)
-    text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    day, second = divmod(second, 86400)
+    minute, second = divmod(second, 60)
+    hour, minute = divmod(minute, 60)
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{text}{fraction}Z"
+    return f"{_dates.get(day) or _date(day)}T{hour:02d}:{minute:02d}:{second:02d}{fraction}Z"
+
+
+_dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
+
+
+def _date(day: int) -> str:
+    from datetime import date  # 2 ms, which a start need not take
+
+    if len(_dates) >= DATES_MAX:
+        _dates.clear()
+    text = _dates[day] = date.fromordinal(DAY_OF_1970 + day).isoformat()
+    return text
 
 
 def duration_text(ns: int) -> str:

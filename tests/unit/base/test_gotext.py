@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from pyjs.base.gotext import duration_text, quoted, size_text, time_text, uptime_text
@@ -19,6 +21,13 @@ HOUR = 60 * MINUTE
 )
 def test_a_time_has_only_the_digits_that_are_not_zero(ns: int, text: str) -> None:
     assert time_text(ns) == text
+
+
+def test_times_of_every_day_of_many_years_are_those_of_the_calendar() -> None:
+    for day in range(-40_000, 40_000, 7):
+        second = day * 86400 + day * 12_345 % 86400
+        if second:
+            assert time_text(second * SECOND) == f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(

@@ -53,15 +53,21 @@ class DirectGet:
 
     def get_last(self, request: Request) -> None:
         """Answer with the last message of the subject that the request's subject ends with."""
-        given = {} if is_empty(request.payload) else self._read(request)
-        if given is None:
-            return
-        if any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
-            self._status(request, "408 Bad Request")
-            return
-        prefix = next(prefix for prefix in self._prefixes if request.subject.startswith(prefix))
-        subject = request.subject[len(prefix) :]
-        self._reply_one(request, self._stream.store.get_last(subject), given.get("no_hdr", False))
+        no_hdr = False
+        if request.payload and not is_empty(request.payload):
+            given = self._read(request)
+            if given is None:
+                return
+            if any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
+                self._status(request, "408 Bad Request")
+                return
+            no_hdr = given.get("no_hdr", False)
+        subject = request.subject
+        for prefix in self._prefixes:
+            if subject.startswith(prefix):
+                subject = subject[len(prefix) :]
+                break
+        self._reply_one(request, self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
         """Return the fields of a request, None: it has been answered."""
