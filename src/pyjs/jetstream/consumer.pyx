@@ -5,7 +5,9 @@ removals, recovery. `pump`, called in the turn, has one order of effects: delive
 write, then answer acks, hand settled sequences to the stream and tell events.
 
 Knows the store, not the stream; nothing of API calls and files (`file` keeps what consumer_record.py gives it).
-Nothing here runs per message; compiled because it shares its state with the message path.
+Nothing here runs per message; compiled because it shares its state with the message path (benchmarks/: pull-ack).
+
+Long because requests, deadlines, removals and recovery all change the same state, and one class owns it.
 
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
@@ -14,7 +16,6 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.core.sink cimport Sink
 from pyjs.jetstream.consumer_core cimport (
     ACK_ALL,
     ACK_EXPLICIT,
@@ -24,10 +25,9 @@ from pyjs.jetstream.consumer_core cimport (
     ConsumerCore,
     Stop,
 )
-from pyjs.jetstream.consumer_log cimport DELAYED, NAKED, SPENT, StateLog
+from pyjs.jetstream.consumer_log cimport NAKED, SPENT, StateLog
 from pyjs.jetstream.pending cimport IN_SPENT, Entry, PendingAcks
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
-from pyjs.store.store cimport StreamStore
 from pyjs.wire.ops cimport Msg
 
 import hashlib
@@ -60,7 +60,7 @@ cdef class Consumer(ConsumerCore):
     def __init__(self, seat, config, str name, int64_t created_ns, file=None):
         cdef bytes prefix = f"$JS.ACK.{seat.stream_name}.{name}.".encode()
         digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
-        account_hash = "".join(DIGITS[byte % 62] for byte in digest)
+        account_hash = "".join([DIGITS[byte % 62] for byte in digest])
         self.stream_name = seat.stream_name
         self.name = name
         self.path = f"{seat.account.name} > {seat.stream_name} > {name}"
@@ -373,7 +373,6 @@ cdef class Consumer(ConsumerCore):
 
     def settle_turn(self) -> None:
         """Record what changed, then let everybody know who waits for that."""
-        cdef size_t i
         if self.file is not None and not self.write_state():
             self.replies_len = 0
         self.tell(("nak",))
@@ -408,7 +407,7 @@ cdef class Consumer(ConsumerCore):
     def send_replies(self) -> None:
         """Answer the acks that asked for it."""
         cdef size_t at = 0
-        cdef uint32_t n
+        cdef uint32_t n = 0
         cdef Msg m
         m.reply, m.reply_len, m.header_len, m.size = NULL, 0, 0, 0
         m.body = m.tail = b"0\r\n"
@@ -574,7 +573,6 @@ cdef class Consumer(ConsumerCore):
 
     def dump_state(self) -> dict:
         """Return everything that `load_state` needs to go on from here."""
-        cdef size_t i
         return {
             "next_seq": self.next_seq,
             "delivered": [self.delivered_cseq, self.delivered_seq],

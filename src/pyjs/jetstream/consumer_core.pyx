@@ -15,15 +15,13 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
-from pyjs.core.account cimport Account
-from pyjs.core.sink cimport Sink, Turn
+from pyjs.core.sink cimport Sink
 from pyjs.jetstream.ack_token cimport (
     VERB_ACK,
     VERB_NAK,
     VERB_NEXT,
     VERB_OTHER,
     VERB_PROGRESS,
-    VERB_TERM,
     AckToken,
     Verb,
     parse_token,
@@ -36,11 +34,10 @@ from pyjs.jetstream.consumer_log cimport (
     NAKED,
     PROGRESS,
     REDELIVERED,
-    StateLog,
 )
-from pyjs.jetstream.pending cimport IN_REDELIVER, Entry, PendingAcks
-from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.jetstream.pending cimport IN_REDELIVER, Entry
+from pyjs.jetstream.waiting cimport Waiting
+from pyjs.store.store cimport Record
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
