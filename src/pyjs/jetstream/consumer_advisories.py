@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
+from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
-from pyjs.jetstream.times import format_time_ns
 
 _EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type behind io.nats.jetstream.
     "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),
@@ -48,7 +48,7 @@ class ConsumerEvents:
         event: dict[str, Any] = {
             "type": f"io.nats.jetstream.{_EVENTS[kind][1]}",
             "id": nuid(self._rng),
-            "timestamp": format_time_ns(now_ns),
+            "timestamp": time_text(now_ns),
             **self._names,
             **fields,
         }

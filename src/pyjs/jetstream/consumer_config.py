@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyjs.base.gotext import time_text
 from pyjs.jetstream.json_strict import parse_time_ns
-from pyjs.jetstream.times import format_time_ns
 
 SERVER_VERSION_KEY = "_nats.ver"
 SERVER_LEVEL_KEY = "_nats.level"
@@ -82,7 +82,7 @@ class ConsumerConfig:
             value = getattr(self, attribute)
             if attribute.endswith("_time_ns") or attribute == "pause_until_ns":
                 if value is not None:
-                    out[name] = format_time_ns(value)
+                    out[name] = time_text(value)
             elif always or value:
                 out[name] = list(value) if isinstance(value, tuple) else value
         if out.get("priority_policy") == "none":

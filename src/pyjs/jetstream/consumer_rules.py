@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyjs.base.gotext import duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import (
     REQUIRED_LEVEL_KEY,
@@ -21,7 +22,6 @@ from pyjs.jetstream.consumer_config import (
     ConsumerConfig,
 )
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
 
 NS_PER_MS = 1_000_000
@@ -274,7 +274,7 @@ def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: Consumer
             raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold_ns = stream.limit_inactive_threshold_ns
     if 0 < threshold_ns < config.inactive_threshold_ns:
-        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=format_duration_ns(threshold_ns))
+        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
 
 
 def _check_filters(config: ConsumerConfig) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
+from pyjs.base.gotext import duration_text
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
 from pyjs.jetstream.json_strict import JsonFault, decode
-from pyjs.jetstream.times import format_duration_ns
 
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 _OFFSET = re.compile(r" at offset [0-9]+$")  # the peer tells it for management calls only
@@ -97,7 +97,7 @@ def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
     if 0 < config.max_batch < request.batch:
         raise RefusedPull(f"409 Exceeded MaxRequestBatch of {config.max_batch}")
     if 0 < config.max_expires_ns < request.expires_ns:
-        limit = format_duration_ns(config.max_expires_ns)
+        limit = duration_text(config.max_expires_ns)
         raise RefusedPull(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < request.max_bytes:
         raise RefusedPull(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")

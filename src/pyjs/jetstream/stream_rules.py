@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pyjs.base.gotext import duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
-from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 
 NAME_SIZE_MAX = 255
@@ -157,7 +157,7 @@ def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool)
     if config.max_age_ns and window > config.max_age_ns:
         raise invalid("duplicates window can not be larger then max age")
     if 0 < longest < window:
-        shown = format_duration_ns(longest)
+        shown = duration_text(longest)
         raise invalid(f"duplicates window can not be larger then server limit of {shown}")
     if 0 < window < SHORTEST_NS:
         raise invalid("duplicates window needs to be >= 100ms")
