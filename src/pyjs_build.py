@@ -2,7 +2,7 @@
 
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place. Not installed.
 
-Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h of the tree (a
+Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h that goes into it (a
 changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
 right digest is left alone, whatever its timestamps say. tests/conftest.py compares the digests with the tree, so
 that no test runs on stale code.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,9 @@ from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 SRC = Path("src")
+CIMPORT = re.compile(
+    r"^\s*(?:from\s+([\w.]+)\s+cimport\s+(\([^)]*\)|[^\n(]*)|cimport\s+([\w.]+))", re.MULTILINE
+)
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": True,
@@ -62,10 +66,26 @@ def module_name(pyx: Path, src: Path = SRC) -> str:
     return ".".join(pyx.relative_to(src).with_suffix("").parts)
 
 
+def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
+    """Return what is compiled into `pyx` besides itself: all C headers, every .pxd that it cimports, and theirs."""
+    found: set[Path] = set()
+    look = [pyx, pyx.with_suffix(".pxd")]
+    while look:
+        path = look.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        for package, names, module in CIMPORT.findall(path.read_text()):
+            base = src.joinpath(*(package or module).split("."))
+            look += [base.with_suffix(".pxd"), base / "__init__.pxd"]
+            look += [base / f"{name}.pxd" for name in re.findall(r"\w+", names)]
+    return sorted([*(found - {pyx}), *src.rglob("*.h")])
+
+
 def source_hash(pyx: Path, src: Path = SRC) -> str:
     """Return the digest that the module compiled from `pyx` carries as SOURCE_HASH."""
     digest = hashlib.sha256(pyx.read_bytes())
-    for shared in sorted([*src.rglob("*.pxd"), *src.rglob("*.h")]):
+    for shared in shared_files(pyx, src):
         digest.update(shared.relative_to(src).as_posix().encode())
         digest.update(shared.read_bytes())
     flags = [*COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", "")]

@@ -166,7 +166,7 @@ class Node(Host):
             "port": port,
             "headers": self.settings.headers,
         }
-        if self.authenticator.required and self.authenticator.no_auth_user is None:
+        if self.authenticator.required and (connected or self.authenticator.no_auth_user is None):
             fields["auth_required"] = True
         fields["max_payload"] = self.settings.max_payload
         if self.options.jetstream.enabled:
@@ -182,8 +182,7 @@ class Node(Host):
             fields["remote_account"] = session.account.name
             if session.account is self.system_account:
                 fields["acc_is_sys"] = True
-        if self.options.jetstream.enabled:
-            fields["api_lvl"] = API_LEVEL
+        fields["api_lvl"] = API_LEVEL
         fields["xkey"] = self.xkey
         fields["pyjs_version"] = pyjs.__version__
         return fields

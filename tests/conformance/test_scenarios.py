@@ -38,7 +38,7 @@ def _both(script: Script, directory: Path) -> tuple[Recording, Recording]:
     with ThreadPoolExecutor(2) as pool:
         runs = []
         for name, command in (("peer", PEER), ("ours", our_command())):
-            (directory / name).mkdir()
+            (directory / name).mkdir(parents=True)
             runs.append(pool.submit(play, script, command, directory / name))
         return runs[0].result(), runs[1].result()
 
@@ -54,6 +54,11 @@ if PEER is not None:
         timeouts = [f for frames in peer["connections"].values() for f in frames if f["op"] == "timeout"]
         timeouts += [answer for answer in peer["http"] if "failed" in answer]
         found = differences(peer, ours, script.text)
+        if (found or timeouts) and script.name not in listed_differences():
+            # Once more: on a busy machine either server may be caught between two steps. A difference stays.
+            peer, ours = _both(script, tmp_path / "again")
+            timeouts = [f for frames in peer["connections"].values() for f in frames if f["op"] == "timeout"]
+            found = differences(peer, ours, script.text)
         # then
         assert not timeouts, f"the script waits for what the peer does not send: {timeouts}"
         if script.name in listed_differences():

@@ -27,17 +27,39 @@ def test_no_compiled_file_outlives_its_source() -> None:
     assert [path for path in built if not (path.parent / f"{path.name.partition('.')[0]}.pyx").exists()] == []
 
 
-@pytest.mark.parametrize("changed", ["pyjs/a.pyx", "pyjs/b.pxd", "pyjs/c.h"])
-def test_a_change_of_any_source_makes_the_module_stale(tmp_path: Path, changed: str) -> None:
-    package = tmp_path / "pyjs"
-    package.mkdir()
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A tree with one compiled module, what goes into it, and a .pxd that does not."""
+    files = {
+        "a.pyx": "from pyjs.b cimport (\n    one,\n    two,\n)\nfrom pyjs cimport c\n",
+        "a.pxd": "",
+        "b.pxd": "cimport pyjs.deep.d",
+        "c.pxd": "",
+        "deep/d.pxd": "",
+        "other.pxd": "",
+        "e.h": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / "pyjs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     (tmp_path / "pyjs_build.py").write_bytes((ROOT / "src" / "pyjs_build.py").read_bytes())
-    for name in ("a.pyx", "b.pxd", "c.h"):
-        (package / name).write_text("# first\n")
-    digest = build.source_hash(package / "a.pyx", tmp_path)
-    (package / "a.cpython-311.so").write_bytes(b"code " + digest.encode() + b" code")
-    assert stale_modules(tmp_path) == []
+    digest = build.source_hash(tmp_path / "pyjs" / "a.pyx", tmp_path)
+    (tmp_path / "pyjs" / "a.cpython-311.so").write_bytes(b"code " + digest.encode() + b" code")
+    return tmp_path
 
-    (tmp_path / changed).write_text("# second\n")
 
-    assert stale_modules(tmp_path) == ["pyjs.a"]
+@pytest.mark.parametrize("changed", ["a.pyx", "a.pxd", "b.pxd", "c.pxd", "deep/d.pxd", "e.h"])
+def test_a_change_of_anything_that_goes_into_a_module_makes_it_stale(small: Path, changed: str) -> None:
+    assert stale_modules(small) == []
+
+    with open(small / "pyjs" / changed, "a") as file:
+        file.write("# another line")
+
+    assert stale_modules(small) == ["pyjs.a"]
+
+
+def test_a_change_of_something_else_does_not(small: Path) -> None:
+    (small / "pyjs" / "other.pxd").write_text("# another line")
+
+    assert stale_modules(small) == []

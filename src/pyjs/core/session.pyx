@@ -6,7 +6,8 @@ leave when the node's turn calls `flush_output`, after the stores have committed
 inside a delivery: a used-up subscription or a full buffer is noted and dealt with in the turn.
 
 Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenarios/{protocol,auth}. Compiled:
-benchmarks/, core publish, 1-1, 1-10. Over 400 lines because the verbs of one connection share its state.
+benchmarks/, core publish, 1-1, 1-10.
+Long because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
@@ -15,7 +16,7 @@ from libc.string cimport memcmp, memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
-from pyjs.core.sink cimport Sink, Turn
+from pyjs.core.sink cimport Sink
 from pyjs.subjects.sublist cimport Subscription, Target
 from pyjs.subjects.tokens cimport valid_literal, valid_subject
 from pyjs.wire.ops cimport (
@@ -59,7 +60,7 @@ cdef inline bint reserved_subject(const char* p, size_t n) noexcept nogil:
     """Publish subjects that only servers may use among themselves."""
     if n < 5 or (p[0] != c'$' and p[0] != c'_'):
         return False
-    return memcmp(p, b"$NRG.", 5) == 0 or memcmp(p, b"$GNR.", 5) == 0 or memcmp(p, b"_GR_.", 5) == 0
+    return memcmp(p, b"$NRG.", 5) == 0 or memcmp(p, b"_GR_.", 5) == 0
 
 
 def quoted(value) -> str:
@@ -96,10 +97,10 @@ cdef class ClientSession(Sink):
         """Greet the client and start its timers; it may be refused and closed right away."""
         settings = self.host.settings
         refusal = self.host.refusal(self)
+        self.send_info()
         if refusal is not None:
             self.close(refusal[1], refusal[0])
             return
-        self.send_info()
         if self.awaiting_auth:
             self.timers[0] = self.host.timers.at(self.started_at_ns + settings.auth_timeout_ns, self.auth_timeout)
         else:
@@ -127,9 +128,9 @@ cdef class ClientSession(Sink):
         self.out.limit = settings.max_pending
         self.stall_at = settings.max_pending // 4 * 3
 
-    def send_info(self) -> None:
-        """Queue an INFO line with the present facts."""
-        self.send_line(info_line(self.host.info_fields(self, self.pong_sent and self.options.protocol >= 1)))
+    def send_info(self, bint connected=False) -> None:
+        """Queue an INFO line with the present facts; `connected`: the one after the first PONG."""
+        self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
         """Queue a protocol line, CRLF included."""
@@ -276,16 +277,8 @@ cdef class ClientSession(Sink):
                     and not (<Subscription> sub).state.closed:
                 self.send_line(b"HMSG %b %b %d %d\r\n%b\r\n" % (
                     reply, (<Subscription> sub).sid, len(status), len(status), status))
-                self.count_delivery(sub)
+                self.out_msgs += 1          # not counted for UNSUB max, see scenarios/headers
                 return
-
-    def count_delivery(self, Subscription sub) -> None:
-        """Count a message that was composed here instead of delivered by a route."""
-        sub.state.delivered += 1
-        self.out_msgs += 1
-        if sub.state.max and sub.state.delivered >= sub.state.max:
-            sub.state.closed = True
-            self.retiring = True
 
     def deny_publish(self, bytes subject) -> None:
         """Tell the client that it may not publish to `subject`."""
@@ -451,7 +444,7 @@ cdef class ClientSession(Sink):
         if self.connected and not self.pong_sent:
             self.pong_sent = True
             if self.options.protocol >= 1:
-                self.send_info()
+                self.send_info(connected=True)
 
     def _pong(self) -> None:
         if self.pings_out:
@@ -463,6 +456,8 @@ cdef class ClientSession(Sink):
         if len(args) not in (2, 3):
             self.close("Protocol Violation")
             return
+        if self.retiring:
+            self.retire()               # a sid is free again as soon as its UNSUB max was reached
         subject, queue, sid = args[0], args[1] if len(args) == 3 else b"", args[-1]
         permissions = self.permissions
         settings = self.host.settings

@@ -1,6 +1,19 @@
 from collections.abc import Callable
+from typing import Literal, Protocol, overload, type_check_only
 
 SOURCE_HASH: bytes
+
+@type_check_only
+class Flushing(Protocol):
+    def flush_output(self) -> None: ...
+
+@type_check_only
+class Committing(Protocol):
+    def commit(self) -> None: ...
+
+@type_check_only
+class Pumping(Protocol):
+    def pump(self) -> object: ...
 
 class Turn:
     now: int
@@ -10,7 +23,16 @@ class Turn:
     consumers: list[Sink]
     requests: list[Request]
     unsynced: list[Sink]
-    def take(self, name: str) -> list[object]: ...
+    @overload
+    def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
+    @overload
+    def take(self, name: Literal["streams"]) -> list[Committing]: ...
+    @overload
+    def take(self, name: Literal["consumers"]) -> list[Pumping]: ...
+    @overload
+    def take(self, name: Literal["requests"]) -> list[Request]: ...
+    @overload
+    def take(self, name: Literal["unsynced"]) -> list[Sink]: ...
     @property
     def idle(self) -> bool: ...
 

@@ -17,7 +17,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read up to a dot or the end, return how far; what is no number becomes one that no delivery has."""
+    """Read up to a dot or the end, return how far; what is no number becomes the largest, which no delivery has."""
     cdef size_t i = 0
     cdef uint64_t value = 0
     cdef bint bad = n == 0 or p[0] == c'.'

@@ -5,9 +5,8 @@ removals, recovery. `pump`, called in the turn, has one order of effects: delive
 write, then answer acks, hand settled sequences to the stream and tell events.
 
 Knows the store, not the stream; nothing of API calls and files (`file` keeps what consumer_record.py gives it).
-Nothing here runs per message; compiled because it shares its state with the message path (benchmarks/: pull-ack).
-
-Long because requests, deadlines, removals and recovery all change the same state, and one class owns it.
+Nothing here runs per message; compiled because it shares its state with the message path (benchmarks/: pull 500).
+Long because one consumer's requests, turn and recovery change one state.
 
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
@@ -32,13 +31,13 @@ from pyjs.wire.ops cimport Msg
 
 import hashlib
 
+from pyjs.base.gotext import ZERO_TIME
 from pyjs.base.nuid import DIGITS
 from pyjs.base.nuid import token as random_token
 from pyjs.jetstream import consumer_record, consumer_status
 from pyjs.jetstream.consumer_advisories import ConsumerEvents
 from pyjs.jetstream.consumer_orders import read_percent
 from pyjs.jetstream.level import needs_higher_level
-from pyjs.base.gotext import ZERO_TIME
 from pyjs.jetstream.pull_request import RefusedPull, check_pull, read_pull
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -236,6 +235,8 @@ cdef class Consumer(ConsumerCore):
             self.sweep_waiting()
         if request.no_wait:
             ready = self.num_pending() + <uint64_t> len(self.pending.queued())
+            if self.paused_until > self.turn.now:
+                ready = 0
             if ready == 0 and not request.expires_ns:
                 self.refuse(reply, "404 No Messages")
                 return

@@ -69,8 +69,8 @@ cdef class StateLog:
         cdef int change = self.run
         self.run = 0
         if change == DELIVERED:
-            values[0], values[1], values[2] = self.run_seq, self.run_cseq, self.run_n
-            values[3] = <uint64_t> self.run_ts
+            values[0], values[1] = self.run_seq, self.run_cseq
+            values[2], values[3] = self.run_n, <uint64_t> self.run_ts
             self.write(change, values, 4)
         elif change == ACKED:
             values[0], values[1] = self.run_seq, self.run_n

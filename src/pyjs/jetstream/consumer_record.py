@@ -43,6 +43,10 @@ class BadState(PyjsError):
     """A stored consumer state that can not be read."""
 
 
+class NewerState(BadState):
+    """A consumer state whose version is not known here; it stays as it is."""
+
+
 def record(consumer: Consumer) -> None:
     """Keep what changed since the last call.
 
@@ -80,7 +84,7 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> Non
     try:
         state: dict[str, Any] = orjson.loads(snapshot)
         if state.pop("version") != VERSION:
-            raise BadState("the consumer state was written by a newer version: use that one")
+            raise NewerState("the consumer state was written by a newer version: use that one")
         consumer.load_state(state)
         for delta in deltas:
             for change in decode(delta):

@@ -21,7 +21,8 @@ from pyjs.jetstream.consumer_models import CreateRequest
 from pyjs.jetstream.consumer_record import StateFile
 from pyjs.jetstream.consumer_rules import ConsumerLimits, StreamTraits
 from pyjs.jetstream.consumer_seat import Seat
-from pyjs.jetstream.consumer_start import select_start
+from pyjs.jetstream.consumer_start import Start, select_start
+from pyjs.jetstream.persist import StoredConsumer
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
@@ -72,13 +73,59 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
 def recover(js: JetStream, stream: Stream) -> None:
     """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone."""
     for stored in js.files.recover_consumers(stream.name):
-        consumer = Consumer(_seat(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
         try:
-            consumer_record.restore(consumer, stored.snapshot, stored.deltas)
-        except consumer_record.BadState as error:
-            js.shared.log.error(f"JetStream consumer '{consumer.path}' is not recovered: {error}")
+            consumer = _restored(js, stream, stored)
+        except consumer_record.NewerState as error:
+            js.shared.log.error(
+                f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
+            )
             continue
         _open(js, stream, consumer)
+
+
+def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+    """Return a consumer as it was kept; without a readable state it begins again, and skips nothing.
+
+    Raises:
+        NewerState: a newer version wrote the state.
+    """
+    problems = list(stored.problems)
+    if stored.snapshot is not None:
+        consumer = _seated(js, stream, stored)
+        try:
+            consumer_record.restore(consumer, stored.snapshot, stored.deltas)
+        except consumer_record.NewerState:
+            raise
+        except consumer_record.BadState as error:
+            problems.append(str(error))
+        else:
+            _keep_state(js, consumer, problems)
+            return consumer
+    consumer = _seated(js, stream, stored)
+    seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
+    js.shared.log.error(
+        f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {seq},"
+        f" messages that it had acknowledged are delivered again: {'; '.join(problems)}"
+    )
+    try:
+        consumer.begin(Start(seq))
+    except (OSError, StoreFailed) as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
+    return consumer
+
+
+def _seated(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+    return Consumer(_seat(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
+
+
+def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
+    """Write a state anew whose files had problems."""
+    if not problems:
+        return
+    try:
+        consumer_record.rewrite(consumer)
+    except (OSError, StoreFailed) as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
 
 
 def traits_of(stream: Stream) -> StreamTraits:
@@ -117,12 +164,15 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.now_ns()
     seat = _seat(js, stream)
-    consumer = Consumer(seat, config, name, created_ns, _new_file(js, stream, name, config, created_ns))
-    matches = stream.store.make_filter(consumer.filters)
     try:
+        file = _new_file(js, stream, name, config, created_ns)
+        consumer = Consumer(seat, config, name, created_ns, file)
+        matches = stream.store.make_filter(consumer.filters)
         consumer.begin(select_start(config, stream.store, matches, seat.max_msgs_per_subject))
     except (OSError, StoreFailed) as error:
-        js.shared.log.warn(f"Consumer create failed for '{consumer.path}': {error}")
+        js.shared.log.warn(
+            f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
+        )
         raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
     _open(js, stream, consumer)
     if not config.direct:
@@ -188,5 +238,9 @@ def _new_file(
 
 
 def _keep_config(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
-    if _is_kept(stream, config):
+    if not _is_kept(stream, config):
+        return
+    try:
         js.files.save_consumer(stream.name, consumer.name, config, consumer.created_ns)
+    except StoreFailed as error:
+        raise errcodes.CONSUMER_CREATE.error(err=error) from error

@@ -174,12 +174,13 @@ class JetStream:
 
         Raises:
             ApiError: 10059.
+            StoreFailed: its directory cannot be renamed; nothing has changed.
         """
         stream = self.stream(name)
+        hidden = self.files.hide(name) if stream.config.storage == FILE else ""
         self._close(stream, deleted=True)
         stream.store.destroy()
-        if stream.config.storage == FILE:
-            self.files.remove(name)
+        self.files.remove(hidden)
 
     # -- start and stop ------------------------------------------------------------------------------------
 
@@ -197,6 +198,7 @@ class JetStream:
         for stream in list(self.streams.values()):
             self._close(stream, deleted=False)
             stream.store.close()
+        self.files.close()
 
     # -- parts ---------------------------------------------------------------------------------------------
 

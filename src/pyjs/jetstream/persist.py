@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyjs.base.disk import Disk
-from pyjs.base.errors import CorruptRecord
+from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config import LIMITS, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.jetstream.consumer_record import StateFile
-from pyjs.store.consumer_state import ConsumerStateFile
+from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
-from pyjs.store.layout import file_name, finish_removals, remove_directory, set_aside
-from pyjs.store.meta import load_meta, save_meta
+from pyjs.store.layout import file_name, finish_removals, hide_directory, make_directory, set_aside
+from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta, save_meta
 from pyjs.store.store import StreamStore
 
 SEGMENT_SIZE_MAX = 8 << 20
@@ -34,9 +34,14 @@ class StoredConsumer:
     name: str
     config: ConsumerConfig
     created_ns: int
-    snapshot: bytes
+    snapshot: bytes | None  # None: it cannot be read, `problems` say why, and its files are set aside
     deltas: tuple[bytes, ...]
+    problems: tuple[str, ...]  # the state is older than it was, or one of its copies is gone
     file: StateFile
+
+
+class Unusable(PyjsError):
+    """What is stored belongs elsewhere or says what this version does not know; it stays where it is."""
 
 
 def segment_size(config: StreamConfig) -> int:
@@ -57,107 +62,183 @@ class AccountFiles:
         self._now_ns = now_ns
         self._streams = f"{root}/{file_name(account)}/streams"
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
+        self._unread: set[str] = set()  # directories that stay although they could not be read
+        self._logs = OpenLogs(disk)
+
+    def close(self) -> None:
+        """Give every descriptor back; nothing is written."""
+        self._logs.close_below(self._streams)
 
     # -- streams -------------------------------------------------------------------------------------------
 
     def create(self, config: StreamConfig, created_ns: int) -> StreamStore:
-        """Make the directory of a new stream and return its empty store."""
+        """Make the directory of a new stream and return its empty store.
+
+        Raises:
+            StoreFailed: it cannot be made, or another one is in its place.
+        """
         directory = self._stream_dir(config.name)
-        if self._disk.exists(directory):
-            aside = set_aside(self._disk, directory)
-            self._log.warn(f"  {directory} belonged to no stream and is set aside as {aside}")
-        self._disk.make_dirs(f"{directory}/consumers")
-        self.save(config, created_ns)
-        self._disk.sync_dir(self._streams)
-        return FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
+        try:
+            self._make_room(directory)
+            make_directory(self._disk, f"{directory}/msgs")
+            make_directory(self._disk, f"{directory}/consumers")
+            self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+            return self._open_store(directory, config, created_ns)
+        except OSError as error:
+            raise _failed(directory, error) from error
 
     def save(self, config: StreamConfig, created_ns: int) -> None:
-        """Keep a changed configuration."""
-        self._save(self._stream_dir(config.name), {"created_ns": created_ns, "config": config.to_meta()})
+        """Keep a changed configuration.
 
-    def remove(self, name: str) -> None:
-        """Remove what is left of a stream whose store has been destroyed."""
-        self._remove(self._stream_dir(name))
+        Raises:
+            StoreFailed: the one before may still be kept.
+        """
+        directory = self._stream_dir(config.name)
+        try:
+            self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+        except OSError as error:
+            raise _failed(directory, error) from error
+
+    def hide(self, name: str) -> str:
+        """Take a stream's directory out of sight of the next start; returns its new path, for `remove`.
+
+        Raises:
+            StoreFailed: the stream may come back.
+        """
+        directory = self._stream_dir(name)
+        try:
+            return self._hide(directory)
+        except OSError as error:
+            raise _failed(directory, error) from error
+
+    def remove(self, hidden: str) -> None:
+        """Remove the files of what was hidden; what stays, the next start removes."""
+        try:
+            if hidden:
+                self._disk.remove_tree(hidden)
+        except OSError as error:
+            self._log.warn(f"  {hidden} cannot be removed: {error}")
 
     def recover(self) -> Iterator[tuple[StreamConfig, int, StreamStore]]:
         """Yield configuration, creation time and store of every stream."""
-        finish_removals(self._disk, self._streams)
+        self._finish_removals(self._streams)
         for name in self._disk.list_dir(self._streams):
             if name.startswith("."):
                 continue
-            found = self._open_stream(f"{self._streams}/{name}")
+            directory = f"{self._streams}/{name}"
+            values = self._load(directory, KIND_STREAM)
+            found = None if values is None else self._open_stream(directory, values)
             if found is not None:
                 yield found
 
-    def _open_stream(self, directory: str) -> tuple[StreamConfig, int, StreamStore] | None:
-        values = self._load(directory, "stream")
-        if values is None:
-            return None
+    def _open_stream(
+        self, directory: str, values: dict[str, Any]
+    ) -> tuple[StreamConfig, int, StreamStore] | None:
         started_ns = self._now_ns()
         try:
             config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
+            _check_place(directory, config.name)
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
-            store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
-        except (CorruptRecord, ValueError, KeyError, TypeError, OSError) as error:
-            self._log.error(f"  Stream in {directory} is not recovered, its files stay: {error}")
+            store = self._open_store(directory, config, created_ns)
+        except (PyjsError, ValueError, KeyError, TypeError, OSError) as error:
+            self._leave(directory, "Stream", error)
             return None
         took_ms = (self._now_ns() - started_ns) // 1_000_000
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         return config, created_ns, store
+
+    def _open_store(self, directory: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        return FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
 
     # -- consumers -----------------------------------------------------------------------------------------
 
     def create_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> StateFile | None:
-        """Make the files of a new consumer and return where its state goes."""
+        """Make the files of a new consumer and return where its state goes.
+
+        Raises:
+            StoreFailed: they cannot be made, or others are in their place.
+        """
         directory = self._consumer_dir(stream, name)
-        if self._disk.exists(directory):
-            self._remove(directory)
-        self._disk.make_dirs(directory)
+        try:
+            self._make_room(directory)
+            make_directory(self._disk, directory)
+        except OSError as error:
+            raise _failed(directory, error) from error
         self.save_consumer(stream, name, config, created_ns)
-        return ConsumerStateFile(self._disk, directory)
+        return ConsumerStateFile(self._disk, directory, self._logs)
 
     def save_consumer(self, stream: str, name: str, config: ConsumerConfig, created_ns: int) -> None:
-        """Keep a changed configuration."""
-        values = {"name": name, "created_ns": created_ns, "config": config.as_json()}
-        self._save(self._consumer_dir(stream, name), values)
+        """Keep a changed configuration.
+
+        Raises:
+            StoreFailed: the one before may still be kept.
+        """
+        directory = self._consumer_dir(stream, name)
+        try:
+            values = {"name": name, "created_ns": created_ns, "config": config.as_json()}
+            self._save(directory, KIND_CONSUMER, values)
+        except OSError as error:
+            raise _failed(directory, error) from error
 
     def remove_consumer(self, stream: str, name: str) -> None:
-        """Remove what is kept of a consumer."""
-        self._remove(self._consumer_dir(stream, name))
+        """Remove what is kept of a consumer; a failure is logged, since nobody may wait for it."""
+        directory = self._consumer_dir(stream, name)
+        try:
+            self.remove(self._hide(directory))
+        except OSError as error:
+            self._log.error(f"  Consumer in {directory} is deleted and may come back: {error}")
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
         """Yield every kept consumer of a stream."""
         parent = f"{self._stream_dir(stream)}/consumers"
-        finish_removals(self._disk, parent)
+        self._finish_removals(parent)
         names = [name for name in self._disk.list_dir(parent) if not name.startswith(".")]
         if names:
             self._log.info(f"  Recovering {len(names)} consumers for stream - '{self._account} > {stream}'")
         for name in names:
-            found = self._open_consumer(f"{parent}/{name}")
+            directory = f"{parent}/{name}"
+            values = self._load(directory, KIND_CONSUMER)
+            found = None if values is None else self._open_consumer(directory, values)
             if found is not None:
                 yield found
 
-    def _open_consumer(self, directory: str) -> StoredConsumer | None:
-        values = self._load(directory, "consumer")
-        if values is None:
-            return None
-        file = ConsumerStateFile(self._disk, directory)
+    def _open_consumer(self, directory: str, values: dict[str, Any]) -> StoredConsumer | None:
+        file = ConsumerStateFile(self._disk, directory, self._logs)
         try:
-            config = from_json(values["config"])
+            name, config, created_ns = values["name"], from_json(values["config"]), int(values["created_ns"])
+            _check_place(directory, name)
             snapshot, deltas, problems = file.load()
         except FileNotFoundError:
-            self._log.warn(f"  Consumer in {directory} was never begun and is removed")
-            self._remove(directory)
+            self._discard(directory)
             return None
-        except (CorruptRecord, ValueError, KeyError, TypeError, OSError) as error:
-            self._set_aside(directory, "consumer", error)
+        except CorruptRecord as error:
+            return self._without_state(directory, name, config, created_ns, file, error)
+        except (PyjsError, ValueError, KeyError, TypeError, OSError) as error:
+            self._leave(directory, "Consumer", error)
             return None
         for problem in problems:
             self._log.warn(f"  {problem}")
-        return StoredConsumer(values["name"], config, values["created_ns"], snapshot, tuple(deltas), file)
+        return StoredConsumer(name, config, created_ns, snapshot, tuple(deltas), tuple(problems), file)
+
+    def _without_state(
+        self,
+        directory: str,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
+        file: ConsumerStateFile,
+        problem: CorruptRecord,
+    ) -> StoredConsumer | None:
+        """Return a consumer whose state is damaged; the files stay beside the new ones."""
+        try:
+            file.set_aside()
+        except OSError as error:
+            self._leave(directory, "Consumer", error)
+            return None
+        return StoredConsumer(name, config, created_ns, None, (), (str(problem),), file)
 
     # -- parts ---------------------------------------------------------------------------------------------
 
@@ -167,31 +248,101 @@ class AccountFiles:
     def _consumer_dir(self, stream: str, name: str) -> str:
         return f"{self._stream_dir(stream)}/consumers/{file_name(name)}"
 
-    def _save(self, directory: str, values: dict[str, Any]) -> None:
+    def _save(self, directory: str, kind: int, values: dict[str, Any]) -> None:
         generation = self._generations.get(directory, 0) + 1
-        save_meta(self._disk, directory, "meta", values, generation)
-        self._generations[directory] = generation
+        self._generations[directory] = generation  # used up, also by an attempt that fails
+        save_meta(self._disk, directory, "meta", kind, values, generation)
 
-    def _load(self, directory: str, what: str) -> dict[str, Any] | None:
-        """Return the metadata of a directory, None: it cannot be read and was set aside."""
+    def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
+        """Return the metadata of a directory, None: it cannot be read, which is dealt with."""
+        what = "Stream" if kind == KIND_STREAM else "Consumer"
         try:
-            generation, values, problems = load_meta(self._disk, directory, "meta")
-        except (CorruptRecord, OSError) as error:
+            generation, values, problems = load_meta(self._disk, directory, "meta", kind)
+        except FileNotFoundError as error:
+            if self._is_empty(directory):
+                self._discard(directory)
+            else:
+                self._set_aside(directory, what, error)
+            return None
+        except CorruptRecord as error:
             self._set_aside(directory, what, error)
             return None
-        for problem in problems:
-            self._log.warn(f"  {problem}; its other copy is whole and is used")
+        except (NewerFormat, OSError) as error:
+            self._leave(directory, what, error)
+            return None
         self._generations[directory] = generation
+        if problems:
+            self._mend(directory, kind, values, problems)
         return values
 
-    def _set_aside(self, directory: str, what: str, error: Exception) -> None:
-        aside = set_aside(self._disk, directory)
-        self._log.error(
-            f"  {what.capitalize()} in {directory} cannot be read and is set aside as {aside}: {error}"
-        )
+    def _mend(self, directory: str, kind: int, values: dict[str, Any], problems: list[str]) -> None:
+        """Write both copies again after one of them was not whole."""
+        for problem in problems:
+            self._log.warn(f"  {problem}; the other copy is used")
+        try:
+            self._save(directory, kind, values)
+        except OSError as error:
+            self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
-    def _remove(self, directory: str) -> None:
-        for known in [each for each in self._generations if each.startswith(directory)]:
+    def _is_empty(self, directory: str) -> bool:
+        """Tell whether a directory has neither messages nor consumers nor a state: it was never begun."""
+        names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
+        inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
+        return not names and not inside
+
+    def _discard(self, directory: str) -> None:
+        """Remove what a crash left of a creation that was never confirmed."""
+        self._log.warn(f"  {directory} was never begun and is removed")
+        try:
+            self.remove(self._hide(directory))
+        except OSError as error:
+            self._leave(directory, "Directory", error)
+
+    def _set_aside(self, directory: str, what: str, error: Exception) -> None:
+        try:
+            aside = set_aside(self._disk, directory)
+        except OSError as failure:
+            self._leave(directory, what, failure)
+            return
+        self._log.error(f"  {what} in {directory} cannot be read and is set aside as {aside}: {error}")
+
+    def _leave(self, directory: str, what: str, error: Exception) -> None:
+        self._unread.add(directory)
+        self._log.error(f"  {what} in {directory} is not recovered, its files stay: {error}")
+
+    def _make_room(self, directory: str) -> None:
+        """Make sure that nothing is in the way of a new stream or consumer."""
+        if directory in self._unread:
+            raise StoreFailed(f"{directory} holds what could not be recovered: see the log, or move it away")
+        if not self._disk.exists(directory):
+            return
+        self._forget(directory)
+        aside = set_aside(self._disk, directory)
+        self._log.warn(f"  {directory} belonged to nothing and is set aside as {aside}")
+
+    def _hide(self, directory: str) -> str:
+        """Hide a directory that is to be removed; "" when there is none."""
+        self._forget(directory)
+        return hide_directory(self._disk, directory) if self._disk.exists(directory) else ""
+
+    def _forget(self, directory: str) -> None:
+        self._logs.close_below(directory)
+        for known in [each for each in self._generations if f"{each}/".startswith(f"{directory}/")]:
             del self._generations[known]
-        if self._disk.exists(directory):
-            remove_directory(self._disk, directory)
+
+    def _finish_removals(self, parent: str) -> None:
+        for problem in finish_removals(self._disk, parent):
+            self._log.warn(f"  {problem}")
+
+
+def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
+    return {"created_ns": created_ns, "config": config.to_meta()}
+
+
+def _check_place(directory: str, name: str) -> None:
+    if directory.rpartition("/")[2] != file_name(name):
+        raise Unusable(f"it is of {name!r}, which belongs in {file_name(name)}; was it copied?")
+
+
+def _failed(directory: str, error: OSError) -> StoreFailed:
+    return StoreFailed(f"{directory}: {error.strerror or error}")

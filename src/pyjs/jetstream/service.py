@@ -22,7 +22,7 @@ from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.persist import AccountFiles
 from pyjs.jetstream.usage import Usage
-from pyjs.store.layout import lock_store
+from pyjs.store.layout import file_name, lock_store
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -76,6 +76,15 @@ class JetStreamServer:
             self._routers.append(Router(account, self.shared, engine))
             if engine is not None:
                 engine.recover()
+        self._report_strangers()
+
+    def _report_strangers(self) -> None:
+        """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""
+        known = {file_name(name) for name in self.accounts}
+        for name in self._host.disk.list_dir(self.options.store_dir):
+            if not name.startswith(".") and name not in known:
+                path = f"{self.options.store_dir}/{name}"
+                self._host.log.warn(f"  {path} is of no account with JetStream; its streams are not served")
 
     def stop(self) -> None:
         """Close every stream; what they hold is on disk."""

@@ -226,6 +226,7 @@ cdef class Stream(Sink):
             self.refuse(m, 10023, 0)
             return 0
         if self.keeps_interest and not self.wanted(m):
+            self.store.last_ts = self.turn.now
             return self.store.skip()
         if self.over_usage(m):
             return 0
@@ -244,7 +245,7 @@ cdef class Stream(Sink):
         after = self.account_usage.used + m.size + m.subject_len + self.store.overhead
         if after <= self.account_usage.max:
             return False
-        return self.refuse(m, 10047 if self.store.overhead > 16 else 10028, 0)
+        return self.refuse(m, 10002, 0)
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
         """Discard new: whether the stream, or the subject, has no room."""

@@ -1,13 +1,14 @@
 """The state of one consumer: a snapshot, and a log of what changed since.
 
-A generation is `snap.<g>` (an envelope of store/meta with the bytes of the snapshot) and `log.<g>`:
+A generation g is two files that begin with the same envelope of store/meta, which holds the snapshot:
 
-    log = entry*        entry = size u32 | 0 u32 | checksum u64 | delta
+    snap.<g> = envelope
+    log.<g>  = envelope entry*          entry = size u32 | 0 u32 | checksum u64 | delta
 
-The checksum is XXH64 of size and delta with the checksum of the entry before as seed; the first entry's seed is the
-generation. An entry that does not fit ends the log: the last write was cut short. A new snapshot starts the next
-generation and the one before is kept, because its snapshot and log together say the same: when a snapshot is
-damaged, nothing is lost and the acknowledged floor never moves ahead.
+little-endian. The checksum is XXH64 of size and delta with the checksum of the entry before as seed; the first
+entry's seed is the envelope's checksum. So any one damaged byte leaves a whole snapshot, and an entry that does not
+fit ends the log: applying what comes after it could move the acknowledged floor ahead, ending there only has
+messages delivered again. The next generation is written whole before the files of the one before are removed.
 
 Knows nothing of what snapshot and deltas mean.
 """
@@ -15,119 +16,225 @@ Knows nothing of what snapshot and deltas mean.
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 
 import xxhash
 
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.meta import decode, encode, write_whole
+from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size, write_whole
 
 ENTRY = struct.Struct("<IIQ")
+NUMBER_DIGITS_MAX = 19  # of a generation, a u64
+ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
+OPEN_LOGS_MAX = 256  # descriptors for all consumers of an account
+
+
+class OpenLogs:
+    """Descriptors of the logs written last, since opening one costs four times a write."""
+
+    def __init__(self, disk: Disk, count_max: int = OPEN_LOGS_MAX) -> None:
+        self._disk = disk
+        self._count_max = count_max
+        self._fds: OrderedDict[str, int] = OrderedDict()
+
+    def open(self, path: str) -> int:
+        """Return the descriptor of a log, which stays open until others need its place.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        fd = self._fds.get(path)
+        if fd is None:
+            fd = self._disk.open_file(path)
+            self._fds[path] = fd
+            if len(self._fds) > self._count_max:
+                self.close(next(iter(self._fds)))
+        self._fds.move_to_end(path)
+        return fd
+
+    def close(self, path: str) -> None:
+        """Give up the descriptor of a log, if there is one."""
+        fd = self._fds.pop(path, None)
+        if fd is not None:
+            self._disk.close_file(fd)
+
+    def close_below(self, directory: str) -> None:
+        """Give up the descriptors of every log below a directory."""
+        for path in [path for path in self._fds if path.startswith(f"{directory}/")]:
+            self.close(path)
 
 
 class ConsumerStateFile:
     """Where one consumer's state is kept. `append` costs one small write."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, logs: OpenLogs | None = None) -> None:
         self._disk = disk
         self._directory = directory
+        self._logs = logs or OpenLogs(disk)
         self._generation = 0
+        self._start = 0  # of the log's entries, behind its envelope
         self._end = 0  # of the log
         self._chain = 0  # checksum of its last entry
 
     @property
     def deltas_size(self) -> int:
         """Return how many bytes of deltas are behind the snapshot."""
-        return self._end
+        return self._end - self._start
 
     def append(self, delta: bytes) -> None:
         """Add one turn's changes behind the snapshot.
 
         Raises:
-            OSError: they are not kept; the log ends as before.
+            OSError: they are not kept; the next call must be `snapshot`.
         """
+        assert self._start, "a snapshot comes first"
         size = len(delta).to_bytes(4, "little")
         checksum = xxhash.xxh64_intdigest(size + delta, self._chain)
         data = ENTRY.pack(len(delta), 0, checksum) + delta
-        fd = self._disk.open_file(self._path("log", self._generation), create=True)
-        try:
-            self._disk.write_at(fd, data, self._end)
-        finally:
-            self._disk.close_file(fd)
+        self._disk.write_at(self._logs.open(self._path("log", self._generation)), data, self._end)
         self._end += len(data)
         self._chain = checksum
 
     def snapshot(self, data: bytes) -> None:
-        """Begin a new generation with `data`; the one before the last is removed.
+        """Begin a new generation with `data`, and remove the one before.
 
         Raises:
-            OSError: the generation before still holds everything.
+            OSError: the one before still holds everything that was appended, or the new one is whole.
         """
         generation = self._generation + 1
-        write_whole(self._disk, self._path("snap", generation), encode(generation, {"state": data}))
+        envelope = encode(KIND_STATE, generation, {"state": data})
+        write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
         self._disk.sync_dir(self._directory)
-        self._generation, self._end, self._chain = generation, 0, generation
+        self._start_log(generation, envelope)
+        self._generation = generation
+        self._start = self._end = len(envelope)
+        self._chain = _checksum_of(envelope)
         for number, kind in self._files():
-            if number < generation - 1:
+            if number != generation:
+                self._logs.close(self._path(kind, number))
                 self._disk.unlink(self._path(kind, number))
 
     def load(self) -> tuple[bytes, list[bytes], list[str]]:
-        """Return (snapshot, deltas, problems) of what is kept; append and snapshot go on behind it.
+        """Return (snapshot, deltas, problems) of what is kept.
+
+        `append` goes on behind the deltas; when there were problems, `snapshot` should, so that they are over.
 
         Raises:
             CorruptRecord: no snapshot is whole.
+            NewerFormat: a newer version wrote it.
             FileNotFoundError: there is none.
+            OSError: the disk does not give it.
         """
-        numbers = sorted({number for number, kind in self._files() if kind == "snap"}, reverse=True)
-        problems: list[str] = []
+        numbers = sorted({number for number, _ in self._files()}, reverse=True)
+        problems: list[Exception] = []
         for number in numbers:
-            path = self._path("snap", number)
-            try:
-                _, values = decode(self._disk.read_file(path), path)
-                state = values["state"]
-            except (CorruptRecord, ValueError, KeyError) as error:
-                problems.append(str(error))
-                continue
-            deltas = []
-            for later in range(number, numbers[0] + 1):
-                deltas += self._read_log(later, problems)
-            return bytes(state), deltas, problems
-        if problems:
-            raise CorruptRecord(self._directory, 0, "; ".join(problems))
-        raise FileNotFoundError(f"{self._directory}/snap.*")
+            found = self._read_generation(number, problems)
+            if found is not None:
+                self._generation = numbers[0]  # a new one must not meet files of a damaged one
+                return found[0], found[1], [str(problem) for problem in problems]
+        aside = [number for number, _ in self._files(ASIDE)]
+        self._generation = max([*numbers, *aside], default=0)
+        if aside and not numbers:
+            raise CorruptRecord(self._directory, 0, "its damaged files are set aside")
+        if not numbers:
+            raise FileNotFoundError(f"{self._directory}/snap.*")
+        for problem in problems:
+            if isinstance(problem, OSError):
+                raise problem
+        raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
-    def _read_log(self, number: int, problems: list[str]) -> list[bytes]:
-        """Return the deltas of one generation and stand at its end; a cut last write is cut off."""
-        path = self._path("log", number)
-        data = self._disk.read_file(path) if self._disk.exists(path) else b""
-        at, chain, deltas = 0, number, []
-        while at + ENTRY.size <= len(data):
-            size, spare, checksum = ENTRY.unpack_from(data, at)
-            delta = data[at + ENTRY.size : at + ENTRY.size + size]
-            fits = len(delta) == size and not spare
-            if not fits or checksum != xxhash.xxh64_intdigest(size.to_bytes(4, "little") + delta, chain):
+    def set_aside(self) -> None:
+        """Give every file a name that is not looked at, so that `snapshot` begins anew; after `load`.
+
+        Raises:
+            OSError: some keep their names.
+        """
+        for number, kind in self._files():
+            self._logs.close(self._path(kind, number))
+            self._disk.rename(self._path(kind, number), f"{self._directory}/{ASIDE}{kind}.{number}")
+
+    # -- parts ---------------------------------------------------------------------------------------------
+
+    def _start_log(self, generation: int, envelope: bytes) -> None:
+        path = self._path("log", generation)
+        self._logs.close(path)
+        fd = self._disk.open_file(path, create=True)
+        try:
+            self._disk.truncate(fd, 0)
+            self._disk.write_at(fd, envelope, 0)
+        finally:
+            self._disk.close_file(fd)
+
+    def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
+        """Return (snapshot, deltas) of one generation, None: neither of its files has the snapshot."""
+        log = self._read(self._path("log", number), problems)
+        envelope = state = None
+        for path, data in (
+            (self._path("snap", number), self._read(self._path("snap", number), problems)),
+            (self._path("log", number), None if log is None else log[: envelope_size(log)]),
+        ):
+            try:
+                found = None if data is None else _snapshot_in(data, number, path)
+            except CorruptRecord as error:
+                problems.append(error)
+                continue
+            if found is not None and state is None:
+                envelope, state = data, found
+        if envelope is None or state is None:
+            return None
+        return state, self._entries(number, envelope, log or b"", problems)
+
+    def _read(self, path: str, problems: list[Exception]) -> bytes | None:
+        if not self._disk.exists(path):
+            problems.append(CorruptRecord(path, 0, "it is missing"))
+            return None
+        try:
+            return self._disk.read_file(path)
+        except OSError as error:
+            problems.append(error)
+            return None
+
+    def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
+        """Return the deltas of a log and stand at its end; what does not fit ends it."""
+        at, chain, deltas = len(envelope), _checksum_of(envelope), []
+        while at + ENTRY.size <= len(log):
+            size, spare, checksum = ENTRY.unpack_from(log, at)
+            delta = log[at + ENTRY.size : at + ENTRY.size + size]
+            if spare or len(delta) != size:
+                break
+            if checksum != xxhash.xxh64_intdigest(log[at : at + 4] + delta, chain):
                 break
             deltas.append(delta)
             at += ENTRY.size + size
             chain = checksum
-        if at < len(data):
-            problems.append(f"{path} at {at}: {len(data) - at} bytes of an incomplete write are cut off")
-            fd = self._disk.open_file(path)
-            try:
-                self._disk.truncate(fd, at)
-            finally:
-                self._disk.close_file(fd)
-        self._generation, self._end, self._chain = number, at, chain
+        if at < len(log):
+            reason = f"the last {len(log) - at} bytes do not fit and are not used"
+            problems.append(CorruptRecord(self._path("log", number), at, reason))
+        self._start, self._end, self._chain = len(envelope), at, chain
         return deltas
 
     def _path(self, kind: str, number: int) -> str:
         return f"{self._directory}/{kind}.{number}"
 
-    def _files(self) -> list[tuple[int, str]]:
-        """Return (generation, kind) of every file."""
+    def _files(self, prefix: str = "") -> list[tuple[int, str]]:
+        """Return (generation, kind) of every file whose name has `prefix`."""
         found = []
         for name in self._disk.list_dir(self._directory):
-            kind, _, number = name.partition(".")
-            if kind in ("snap", "log") and number.isdigit():
+            kind, _, number = name.removeprefix(prefix).partition(".")
+            if kind in ("snap", "log") and number.isdecimal() and len(number) < NUMBER_DIGITS_MAX:
                 found.append((int(number), kind))
         return found
+
+
+def _snapshot_in(envelope: bytes, number: int, path: str) -> bytes:
+    generation, values = decode(envelope, KIND_STATE, path)
+    state = values.get("state")
+    if generation != number or not isinstance(state, bytes):
+        raise CorruptRecord(path, 0, f"it holds no snapshot of generation {number}")
+    return state
+
+
+def _checksum_of(envelope: bytes) -> int:
+    checksum: int = CHECKSUM.unpack(envelope[-CHECKSUM.size :])[0]
+    return checksum

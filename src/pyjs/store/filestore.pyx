@@ -12,10 +12,10 @@ store refuses appends: until `try_resume` finds room when the disk was full, for
 never believed.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+Long because staging, segments, removals and syncs change one state.
 """
 import errno
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
@@ -336,7 +336,8 @@ cdef class FileStore(StreamStore):
         body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
         body[4] = <uint64_t> s.last_ts
         body[5] = s.end
-        if s.base + s.n != self.last_seq + 1 or self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48) != 0:
+        if s.base + s.n == self.last_seq + 1:
+            self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48)
             if self.failed:
                 return -1
         if self.staged and self.write_staged() != 0:
@@ -358,8 +359,11 @@ cdef class FileStore(StreamStore):
 
     def segment_paths(self) -> list:
         """Return the files of the live segments, oldest first."""
-        cdef size_t i
-        return [self.path_of(self.index.segments[i].number) for i in range(self.index.n)]
+        cdef size_t at
+        paths = []
+        for at in range(self.index.n):
+            paths.append(self.path_of(self.index.segments[at].number))
+        return paths
 
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
         """Map the file of `s` up to `wanted` bytes at least."""
@@ -574,7 +578,6 @@ cdef class FileStore(StreamStore):
     # -- end ---------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Write, sync and close everything; the last segment gives its reserved space back."""
-        cdef Segment* s
         if self.closed:
             return
         self.commit()
@@ -609,8 +612,9 @@ cdef class FileStore(StreamStore):
         self.drop_maps()
 
     def destroy(self) -> None:
-        """Close, and remove the directory of the segments."""
+        """Close, and remove the directory of the segments, unless it has been renamed to be removed."""
         if not self.closed:
             self.release()
         self.doomed = []
-        self.disk.remove_tree(self.directory)
+        if self.disk.exists(self.directory):
+            self.disk.remove_tree(self.directory)

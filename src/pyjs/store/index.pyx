@@ -5,7 +5,7 @@ without a hole: a sequence that never held a message is an entry that is dead fr
 and may leave holes between them. Removing a message sets one bit; entries of sealed segments never change, so
 that they may live in a read-only map.
 
-Compiled because every append, load and search of a consumer comes through here (benchmarks/store_micro.py).
+Compiled because every append, load and search of a consumer comes through here (benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc

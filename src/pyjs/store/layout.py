@@ -7,6 +7,7 @@
 
 Account, stream and consumer names are escaped, so that none of them can leave its place or meet a file of ours.
 What is removed first gets a name that begins with `.deleting-`: a crash in the middle is finished by the next start.
+What cannot be read gets one that begins with `.damaged-`, and is left to the operator.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class StoreLocked(PyjsError):
 
 
 def file_name(name: str) -> str:
-    """Return `name` as a file name: other characters than SAFE as %XX; a long one shortened behind a digest."""
+    """Return `name` as a file name: other characters than SAFE as %XX; a long one shortened before a digest."""
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
     )
@@ -38,13 +39,26 @@ def file_name(name: str) -> str:
     return f"{escaped[: NAME_SIZE_MAX - 20]}%-{xxhash.xxh64_hexdigest(name.encode())}"
 
 
+def make_directory(disk: Disk, directory: str) -> None:
+    """Make a directory and those above it; their names are safe when this returns."""
+    missing = []
+    while directory and not disk.exists(directory):
+        missing.append(directory)
+        directory = directory.rpartition("/")[0]
+    if missing:
+        disk.make_dirs(missing[0])
+    for path in missing:
+        disk.sync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+
+
 def lock_store(disk: Disk, directory: str) -> int:
-    """Take the lock of a store directory; returns the descriptor that holds it.
+    """Take the lock of a store directory, made if absent; returns the descriptor that holds it.
 
     Raises:
         StoreLocked: another process has it.
+        OSError: the directory cannot be made or written.
     """
-    disk.make_dirs(directory)
+    make_directory(disk, directory)
     try:
         return disk.lock(f"{directory}/.lock")
     except BlockingIOError:
@@ -53,30 +67,32 @@ def lock_store(disk: Disk, directory: str) -> int:
         ) from None
 
 
-def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a directory for good: out of sight first, then its files."""
-    parent, _, name = directory.rpartition("/")
-    number = 0
-    while disk.exists(hidden := f"{parent}/{DELETING}{number}-{name}"):
-        number += 1
-    disk.rename(directory, hidden)
-    disk.sync_dir(parent)
-    disk.remove_tree(hidden)
-
-
-def finish_removals(disk: Disk, parent: str) -> int:
-    """Remove what an earlier process had begun to remove in `parent`; returns how many directories."""
-    found = [name for name in disk.list_dir(parent) if name.startswith(DELETING)]
-    for name in found:
-        disk.remove_tree(f"{parent}/{name}")
-    return len(found)
+def hide_directory(disk: Disk, directory: str) -> str:
+    """Give a directory that is to be removed a name that no start looks at; returns its new path."""
+    return _rename_aside(disk, directory, DELETING)
 
 
 def set_aside(disk: Disk, directory: str) -> str:
     """Give a directory that cannot be read a name that no start looks at; returns its new path."""
+    return _rename_aside(disk, directory, DAMAGED)
+
+
+def finish_removals(disk: Disk, parent: str) -> list[str]:
+    """Remove what an earlier process had begun to remove in `parent`; returns what could not be, and why."""
+    problems = []
+    for name in disk.list_dir(parent):
+        if name.startswith(DELETING):
+            try:
+                disk.remove_tree(f"{parent}/{name}")
+            except OSError as error:
+                problems.append(f"{parent}/{name} cannot be removed: {error}")
+    return problems
+
+
+def _rename_aside(disk: Disk, directory: str, prefix: str) -> str:
     parent, _, name = directory.rpartition("/")
     number = 0
-    while disk.exists(aside := f"{parent}/{DAMAGED}{number}-{name}"):
+    while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1
     disk.rename(directory, aside)
     disk.sync_dir(parent)

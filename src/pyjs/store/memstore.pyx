@@ -3,14 +3,14 @@
 Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Memory
 is given back message by message, entries with their segment when none of its messages is left.
 
-Compiled because every publish into a memory stream comes through here (benchmarks/store_micro.py).
+Compiled because every publish into a memory stream comes through here (benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport Entry, Segment, index_find, index_push, is_dead, segment_free, segment_new
+from pyjs.store.index cimport Entry, Segment, index_find, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 

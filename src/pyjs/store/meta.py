@@ -1,10 +1,15 @@
 """Metadata files: a msgpack map in a checksummed envelope, kept twice.
 
-    envelope = "PYJSMETA" | version u32 | body_size u32 | generation u64 | body (msgpack map) | XXH64 u64
+    envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
+               | generation u64 | body (msgpack map) | XXH64 u64
 
-little-endian; the checksum covers everything before it, with seed 0. `<name>.a` and `<name>.b` hold the same map; of
-two valid copies the one with the higher generation counts. Each is written to a temporary file, synced, renamed and
-its directory synced before the other is touched, so that one of them is whole at every moment.
+little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
+is the first pyjs-server that reads what is in it, so that an older one can name it. A set flag is a feature that the
+reader must know; there is none yet.
+
+`<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each is
+written to a temporary file, synced, renamed and its directory synced before the other is touched, so that one of
+them is whole at every moment.
 
 Knows nothing of what the map means. docs/storage-format.md says the same for readers outside.
 """
@@ -12,68 +17,95 @@ Knows nothing of what the map means. docs/storage-format.md says the same for re
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import xxhash
 
 from pyjs.base.disk import Disk
-from pyjs.base.errors import CorruptRecord
+from pyjs.base.errors import CorruptRecord, PyjsError
 
 MAGIC = b"PYJSMETA"
 VERSION = 1
-HEADER = struct.Struct("<8sIIQ")
+NEEDS = (0, 1, 0)  # the first pyjs-server that reads VERSION
+HEADER = struct.Struct("<8sHBBBBHIIQ")
 CHECKSUM = struct.Struct("<Q")
 COPIES = ("a", "b")
 
+KIND_STREAM: Final = 1
+KIND_CONSUMER: Final = 2
+KIND_STATE: Final = 3  # of a consumer
 
-def encode(generation: int, values: dict[str, Any]) -> bytes:
+
+class NewerFormat(PyjsError):
+    """A newer pyjs-server wrote this; it is whole and must stay as it is."""
+
+    def __init__(self, path: str, needs: str) -> None:
+        super().__init__(f"{path} was written by a newer version: it needs pyjs-server >= {needs}")
+        self.path = path
+        self.needs = needs
+
+
+def encode(kind: int, generation: int, values: dict[str, Any]) -> bytes:
     """Return the envelope of `values`."""
     body: bytes = msgpack.packb(values)
-    data = HEADER.pack(MAGIC, VERSION, len(body), generation) + body
+    data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
     return data + CHECKSUM.pack(xxhash.xxh64_intdigest(data))
 
 
-def decode(data: bytes, path: str) -> tuple[int, dict[str, Any]]:
+def envelope_size(data: bytes) -> int:
+    """Return how long the envelope claims to be that `data` begins with; 0: none begins there."""
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        return 0
+    size: int = HEADER.unpack_from(data)[7]
+    return HEADER.size + size + CHECKSUM.size
+
+
+def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
     """Return (generation, values) of an envelope.
 
     Raises:
-        CorruptRecord: it is not what was written, or a newer version wrote it.
+        CorruptRecord: it is not what was written.
+        NewerFormat: a newer version wrote it.
     """
-    if len(data) < HEADER.size + CHECKSUM.size:
-        raise CorruptRecord(path, 0, f"{len(data)} bytes are no metadata")
-    magic, version, size, generation = HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise CorruptRecord(path, 0, "it does not begin as metadata does")
-    end = HEADER.size + size
-    if len(data) != end + CHECKSUM.size:
-        raise CorruptRecord(path, 12, f"{len(data)} bytes where {end + CHECKSUM.size} were written")
+    size = envelope_size(data)
+    if size == 0:
+        raise CorruptRecord(path, 0, f"its {len(data)} bytes do not begin as metadata does")
+    if len(data) != size:
+        raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
+    end = size - CHECKSUM.size
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(data[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
-    if version > VERSION:
-        raise CorruptRecord(path, 8, f"format {version} needs a newer pyjs-server")
-    values = msgpack.unpackb(data[HEADER.size : end], strict_map_key=False)
+    _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
+    if version > VERSION or flags:
+        raise NewerFormat(path, ".".join(map(str, needs)))
+    if found != kind:
+        raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
+    try:
+        values = msgpack.unpackb(data[HEADER.size : end], strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise CorruptRecord(path, HEADER.size, f"its body is no msgpack: {error}") from None
     if not isinstance(values, dict):
         raise CorruptRecord(path, HEADER.size, "its body is no map")
     return generation, values
 
 
-def save_meta(disk: Disk, directory: str, name: str, values: dict[str, Any], generation: int) -> None:
+def save_meta(
+    disk: Disk, directory: str, name: str, kind: int, values: dict[str, Any], generation: int
+) -> None:
     """Write both copies of `<directory>/<name>`; `generation` must be higher than that of what is there.
 
     Raises:
         OSError: the old map, or a copy of the new one, is still whole.
     """
-    data = encode(generation, values)
+    data = encode(kind, generation, values)
     for copy in COPIES:
-        path = f"{directory}/{name}.{copy}"
-        write_whole(disk, path, data)
+        write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
         disk.sync_dir(directory)
 
 
-def write_whole(disk: Disk, path: str, data: bytes) -> None:
+def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
     """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
-    temporary = f"{path}.tmp"
     fd = disk.open_file(temporary, create=True)
     try:
         disk.truncate(fd, 0)
@@ -84,28 +116,31 @@ def write_whole(disk: Disk, path: str, data: bytes) -> None:
     disk.rename(temporary, path)
 
 
-def load_meta(disk: Disk, directory: str, name: str) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems) of the newest whole copy; a problem tells of a damaged one.
+def load_meta(disk: Disk, directory: str, name: str, kind: int) -> tuple[int, dict[str, Any], list[str]]:
+    """Return (generation, values, problems) of the newest whole copy; a problem tells of the other one.
 
     Raises:
         CorruptRecord: no copy is whole.
+        NewerFormat: a newer version wrote one of them.
         FileNotFoundError: there is none at all.
+        OSError: the disk gives none of them.
     """
     found: list[tuple[int, dict[str, Any]]] = []
-    problems: list[CorruptRecord] = []
-    missing = 0
+    problems: list[CorruptRecord | OSError] = []
     for copy in COPIES:
         path = f"{directory}/{name}.{copy}"
         try:
-            found.append(decode(disk.read_file(path), path))
-        except FileNotFoundError:
-            missing += 1
-        except (CorruptRecord, ValueError, msgpack.UnpackException) as error:
-            problems.append(error if isinstance(error, CorruptRecord) else CorruptRecord(path, 0, str(error)))
+            found.append(decode(disk.read_file(path), kind, path))
+        except (CorruptRecord, OSError) as error:
+            problems.append(error)
     if found:
         generation, values = max(found, key=lambda each: each[0])
         return generation, values, [str(problem) for problem in problems]
-    if problems:
-        raise problems[0]
-    assert missing == len(COPIES)
-    raise FileNotFoundError(f"{directory}/{name}.a")
+    raise min(problems, key=_severity)
+
+
+def _severity(problem: CorruptRecord | OSError) -> int:
+    """Order what says most about two unreadable copies first: a failing disk, damage, absence."""
+    if isinstance(problem, FileNotFoundError):
+        return 2
+    return 1 if isinstance(problem, CorruptRecord) else 0

@@ -41,7 +41,8 @@ cdef packed struct SegmentHeader:
     uint64_t spare2
     uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
 
-cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil  # writes and returns the checksum
+# Writes the checksum and returns it.
+cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
 cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
 cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible and its checksum fits

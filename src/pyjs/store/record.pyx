@@ -11,7 +11,7 @@ of them proves that nothing is missing between.
 
 Knows no files. Compiled: each append makes one record (benchmarks/: JetStream async publish).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH

@@ -7,7 +7,7 @@ cut short, its messages were never acknowledged, and the file is cut there; unle
 it is damage as well and its sequence is not used again.
 
 Knows the format (store/record) and nothing of how the store is used. Compiled: a start reads millions of records
-(benchmarks/store_micro.py).
+(benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -15,9 +15,9 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.filestore cimport FileStore
-from pyjs.store.index cimport Entry, Segment, index_find, index_live, index_push, is_dead, segment_free, segment_new
+from pyjs.store.index cimport Entry, Segment, index_push, segment_new
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
     RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
     stored_checksum,
 )
@@ -29,6 +29,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
     GAP_MAX = 10000000          # a larger jump inside one segment is damage
+    SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
 
 
 cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
@@ -148,15 +149,13 @@ cdef class Scan:
             return
         if not whole and used - at >= RECORD_HEADER_SIZE:
             memcpy(&h, self.p + <size_t> at, RECORD_HEADER_SIZE)
-            if RECORD_SIZE_MIN <= h.length and h.seq == self.store.last_seq + 1 and h.length > used - at:
+            cut = used % SECTOR_SIZE == 0           # where a write can stop; elsewhere it is damage
+            if cut and RECORD_SIZE_MIN <= h.length and h.seq == self.store.last_seq + 1 and h.length > used - at:
                 self.report(at, used - at, "the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, "the last record is damaged")
         self.store.lost_bytes += used - at
-        if whole and h.kind == KIND_MSG and h.seq > self.store.last_seq and h.seq < self.store.last_seq + GAP_MAX:
-            self.lose(self.store.last_seq + 1, h.seq, 0)
-        else:
-            self.lose(self.store.last_seq + 1, self.store.last_seq + 1, 0)
+        self.lose(self.store.last_seq + 1, self.store.last_seq + 1, 0)      # its sequence field may be the damage
         self.store.state_due = True
 
     def report(self, at, size, what) -> None:

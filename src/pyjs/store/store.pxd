@@ -57,7 +57,7 @@ cdef class StreamStore:
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
-    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil # live matches >= from_seq
+    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject

@@ -8,7 +8,8 @@ may hold, each entry knows the distance to the message before of the same subjec
 first and last. A search with one literal subject uses these; one with wildcards asks the filter, which decides
 once per subject. First and last of a subject are searched only when the known ones were dropped.
 
-Compiled because consumers ask for the next match per message (benchmarks/store_micro.py).
+Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV).
+Long because every search of both stores is here.
 Source: state and purge rules as seen on nats-server, tests/conformance.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -7,7 +7,7 @@ stale, and the store searches when somebody asks.
 
 Compiled because every append looks its subject up here (benchmarks/store_micro.py: append).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 

@@ -517,11 +517,14 @@ cdef class Sublist:
     def match(self, bytes subject) -> list:
         """Return the subscriptions that match the literal `subject`."""
         cdef Found found
-        cdef size_t i
+        cdef size_t at
+        matching = []
         memset(&found, 0, sizeof(Found))
         try:
             walk(&found, self.root, subject, len(subject), 0)
-            return [<object> found.subs[i] for i in range(found.n)]
+            for at in range(found.n):
+                matching.append(<object> found.subs[at])
+            return matching
         finally:
             free(found.subs)
 

@@ -214,7 +214,8 @@ cdef class Parser:
         if start == n:
             return OP_NEED
         if not free_form and not blank(p[start]):
-            return OP_BAD
+            if op != OP_CONNECT or (p[start] != c'\r' and p[start] != c'\n'):
+                return OP_BAD
         while start < n and blank(p[start]):
             start += 1
         if op == OP_MSG:

@@ -197,7 +197,7 @@ def test_reserved_replies_are_refused(node: NodeFixture, reply: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize("subject", [b"$NRG.x", b"$GNR.x", b"_GR_.x"])
+@pytest.mark.parametrize("subject", [b"$NRG.x", b"_GR_.x"])
 def test_reserved_subjects_are_refused(node: NodeFixture, subject: bytes) -> None:
     client = node.client()
     client.send(b"PUB %b 1\r\nx\r\n" % subject)
@@ -221,7 +221,7 @@ def test_max_connections_refuses_one_more() -> None:
     node = NodeFixture(options)
     node.client()
     refused = node.client(connect=None)
-    assert refused.info == b"-ERR 'maximum connections exceeded'\r\n"
+    assert refused.info.endswith(b" \r\n-ERR 'maximum connections exceeded'\r\n")
     assert refused.link.closed
 
 

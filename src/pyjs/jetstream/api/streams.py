@@ -76,7 +76,10 @@ def list_streams(call: ApiCall) -> JsonDict:
 def delete(call: ApiCall) -> JsonDict:
     """Remove a stream with everything in it."""
     call.require_empty()
-    call.js.delete_stream(call.args[0])
+    try:
+        call.js.delete_stream(call.args[0])
+    except StoreFailed as error:
+        raise errcodes.STREAM_DELETE.error(err=error) from error
     return {"success": True}
 
 

@@ -1,0 +1,102 @@
+"""Disks that fail on demand, on top of the real one."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from pyjs.base.disk import OsDisk
+
+
+class Crash(BaseException):
+    """The process ends here: nothing in the code under test may catch it."""
+
+
+class FaultyDisk(OsDisk):
+    """Ends at the call number `at` that changes something; a write gets half of its bytes into the file.
+
+    `error` None: the process ends there. Otherwise the call and, when `forever`, all that follow raise OSError.
+    """
+
+    def __init__(self, at: int = -1, error: int | None = None, forever: bool = False) -> None:
+        self.at = at
+        self.error = error
+        self.forever = forever
+        self.calls = 0
+
+    def _due(self) -> bool:
+        self.calls += 1
+        return self.calls - 1 == self.at or (self.forever and 0 <= self.at < self.calls)
+
+    def _fail(self, path: str = "") -> None:
+        if self.error is None:
+            raise Crash
+        raise OSError(self.error, errno.errorcode[self.error], path)
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        if self._due():
+            self._fail(path)
+        return super().open_file(path, create=create)
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self._due():
+            super().write_at(fd, data[: len(data) // 2], offset)
+            self._fail()
+        super().write_at(fd, data, offset)
+
+    def truncate(self, fd: int, size: int) -> None:
+        if self._due():
+            self._fail()
+        super().truncate(fd, size)
+
+    def sync_file(self, fd: int) -> None:
+        if self._due():
+            self._fail()
+        super().sync_file(fd)
+
+    def sync_dir(self, path: str) -> None:
+        if self._due():
+            self._fail(path)
+        super().sync_dir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        if self._due():
+            self._fail(old)
+        super().rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        if self._due():
+            self._fail(path)
+        super().unlink(path)
+
+    def make_dirs(self, path: str) -> None:
+        if self._due():
+            self._fail(path)
+        super().make_dirs(path)
+
+    def remove_tree(self, path: str) -> None:
+        if self._due():
+            self._fail(path)
+        super().remove_tree(path)
+
+
+class UnreadableDisk(OsDisk):
+    """Fails to read the files whose path ends with one of `endings`."""
+
+    def __init__(self, *endings: str) -> None:
+        self.endings = endings
+
+    def read_file(self, path: str) -> bytes:
+        if path.endswith(self.endings):
+            raise OSError(errno.EIO, "EIO", path)
+        return super().read_file(path)
+
+
+def damaged(data: bytes, stride: int = 1) -> Iterator[tuple[str, bytes]]:
+    """Yield (what was done, the result) for a bit flipped in every `stride`-th byte, and for every cut there."""
+    for at in range(0, len(data), stride):
+        yield f"bit {at % 8} of byte {at}", data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+        yield f"cut at {at}", data[:at]
+    yield "garbage behind", data + b"garbage"
+    yield "zeros behind", data + bytes(16)
+    yield "all zeros", bytes(len(data))

@@ -1,0 +1,158 @@
+"""The files of this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyjs.base.disk import Disk, OsDisk
+
+
+@pytest.fixture
+def disk() -> OsDisk:
+    return OsDisk()
+
+
+def test_what_is_written_is_read_at_its_place(disk: OsDisk, tmp_path: Path) -> None:
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    disk.write_at(fd, b"world", 6)
+    disk.write_at(fd, memoryview(b"hello"), 0)
+    assert disk.read_at(fd, 100, 0) == b"hello\0world"
+    assert disk.read_at(fd, 3, 6) == b"wor"
+    assert disk.read_at(fd, 3, 50) == b""
+    assert disk.size_of(fd) == 11
+    disk.truncate(fd, 5)
+    disk.sync_file(fd)
+    disk.close_file(fd)
+    disk.sync_dir(str(tmp_path))
+    assert disk.read_file(f"{tmp_path}/f") == b"hello"
+
+
+def test_a_write_goes_on_until_all_bytes_are_taken(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: real(fd, bytes(data)[:2], offset))
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    disk.write_at(fd, b"abcdefg", 1)
+    disk.close_file(fd)
+    assert disk.read_file(f"{tmp_path}/f") == b"\0abcdefg"
+
+
+def test_a_read_goes_on_until_the_file_ends(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").write_bytes(b"abcdefg")
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: real(fd, min(size, 3), offset))
+    fd = disk.open_read_only(f"{tmp_path}/f")
+    assert disk.read_at(fd, 100, 0) == b"abcdefg"
+    assert disk.read_at(fd, 4, 1) == b"bcde"
+    disk.close_file(fd)
+
+
+def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    disk.allocate(fd, 0, 8192)
+    assert disk.size_of(fd) == 8192
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    disk.allocate(fd, 8192, 100)
+    assert disk.size_of(fd) == 8292
+    disk.close_file(fd)
+
+
+def test_a_map_shows_the_file(disk: OsDisk, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abcdefg")
+    fd = disk.open_read_only(f"{tmp_path}/f")
+    with disk.map_file(fd, 5) as seen:
+        assert seen[:] == b"abcde"
+        with pytest.raises(TypeError):
+            seen[0] = 0
+    disk.close_file(fd)
+
+
+def test_files_and_directories_are_the_owners_alone(disk: OsDisk, tmp_path: Path) -> None:
+    disk.make_dirs(f"{tmp_path}/a/b")
+    disk.make_dirs(f"{tmp_path}/a/b")
+    disk.close_file(disk.open_file(f"{tmp_path}/a/b/f", create=True))
+    assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "a/b/f").stat().st_mode) == 0o600
+
+
+def test_absent_files_are_errors_and_absent_directories_are_empty(disk: OsDisk, tmp_path: Path) -> None:
+    for call in (disk.open_file, disk.open_read_only, disk.read_file, disk.unlink, disk.remove_tree):
+        with pytest.raises(FileNotFoundError):
+            call(f"{tmp_path}/none")
+    assert disk.list_dir(f"{tmp_path}/none") == []
+    assert not disk.exists(f"{tmp_path}/none")
+
+
+def test_names_are_listed_in_order_renamed_and_removed(disk: OsDisk, tmp_path: Path) -> None:
+    for name in "cab":
+        (tmp_path / name).write_text(name)
+    disk.rename(f"{tmp_path}/a", f"{tmp_path}/b")
+    disk.unlink(f"{tmp_path}/c")
+    assert disk.list_dir(str(tmp_path)) == ["b"]
+    assert disk.read_file(f"{tmp_path}/b") == b"a"
+
+
+def test_a_tree_is_removed_without_following_links(disk: OsDisk, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/kept").write_text("x")
+    (tmp_path / "tree/deep/er").mkdir(parents=True)
+    (tmp_path / "tree/deep/f").write_text("x")
+    (tmp_path / "tree/link").symlink_to(tmp_path / "outside")
+    disk.remove_tree(f"{tmp_path}/tree")
+    assert disk.list_dir(str(tmp_path)) == ["outside"]
+    assert disk.exists(f"{tmp_path}/outside/kept")
+
+
+def test_a_lock_is_held_against_others_until_it_is_closed(disk: OsDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/.lock"
+    attempt = "import sys; from pyjs.base.disk import OsDisk; OsDisk().lock(sys.argv[1])"
+    fd = disk.lock(path)
+    with pytest.raises(BlockingIOError):
+        disk.lock(path)
+    refused = subprocess.run([sys.executable, "-c", attempt, path], capture_output=True, text=True)
+    assert "BlockingIOError" in refused.stderr
+    disk.close_file(fd)
+    disk.close_file(disk.lock(path))
+
+
+def test_free_space_is_known(disk: OsDisk, tmp_path: Path) -> None:
+    assert disk.free_bytes(str(tmp_path)) > 0
+
+
+def test_a_disk_without_files_says_so() -> None:
+    disk = Disk()
+    calls = {
+        "open_file": ("x",),
+        "open_read_only": ("x",),
+        "close_file": (0,),
+        "write_at": (0, b"", 0),
+        "read_at": (0, 1, 0),
+        "read_file": ("x",),
+        "size_of": (0,),
+        "truncate": (0, 0),
+        "allocate": (0, 0, 1),
+        "sync_file": (0,),
+        "sync_dir": ("x",),
+        "map_file": (0, 1),
+        "rename": ("x", "y"),
+        "unlink": ("x",),
+        "make_dirs": ("x",),
+        "remove_tree": ("x",),
+        "list_dir": ("x",),
+        "exists": ("x",),
+        "lock": ("x",),
+        "free_bytes": ("x",),
+    }
+    assert set(calls) == {name for name in vars(Disk) if not name.startswith("_")}
+    for name, arguments in calls.items():
+        with pytest.raises(NotImplementedError, match="Disk subclass"):
+            getattr(disk, name)(*arguments)

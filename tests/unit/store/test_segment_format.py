@@ -1,0 +1,81 @@
+"""The segment format against its document: the bytes typed there, decoded by hand here."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import xxhash
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.store.filestore import FileStore
+from pyjs.store.record import checksum_of
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "storage-format.md"
+
+
+def example() -> bytes:
+    """Return the bytes of the document's example of a segment."""
+    text = DOCUMENT.read_text().partition("### Example of a segment")[2]
+    return bytes.fromhex(text.split("```")[1])
+
+
+def test_the_documented_bytes_decode_by_the_documented_layout() -> None:
+    data = example()
+    magic, version, flags, base, _, number, _, incarnation, _, checksum = struct.unpack_from(
+        "<8sIIQqIIQQQ", data
+    )
+    assert (magic, version, flags, base, number, incarnation) == (b"PYJSSEG\n", 1, 0, 1, 1, 7)
+    assert checksum == xxhash.xxh64_intdigest(data[:56])
+    length, kind, record_flags, subject_len, seq, ts, header_len, spare = struct.unpack_from(
+        "<IBBHQqII", data, 64
+    )
+    assert (kind, record_flags, subject_len, seq, header_len, spare) == (1, 0, 3, 1, 0, 0)
+    assert ts == 1_700_000_000_000_000_000
+    record = data[64 : 64 + length]
+    assert record[32:35] == b"a.b"
+    assert record[35:-8] == b"hi"
+    assert struct.unpack("<Q", record[-8:])[0] == xxhash.xxh64_intdigest(record[:-8], checksum)
+
+
+def test_the_store_reads_and_writes_the_documented_bytes(tmp_path: Path) -> None:
+    (tmp_path / "00000001.seg").write_bytes(example())
+    log = ListLog()
+    store = FileStore(OsDisk(), str(tmp_path), log, 1 << 20, 7)
+    message = store.get(1)
+    store.close()
+    assert message is not None
+    assert (message.subject, message.headers, message.payload) == (b"a.b", b"", b"hi")
+    assert log.lines == []
+    assert (tmp_path / "00000001.seg").read_bytes() == example()
+
+
+def test_our_xxh64_is_the_published_one() -> None:
+    data = bytes(range(256)) * 3
+    for size in range(300):
+        for seed in (0, 1, 2**63 + 12345):
+            assert checksum_of(data[:size], seed) == xxhash.xxh64_intdigest(data[:size], seed)
+
+
+def test_every_flipped_byte_costs_at_most_its_record_and_is_reported(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    store = FileStore(OsDisk(), str(whole), ListLog(), 1 << 20, 7)
+    for number in range(6):
+        store.store(b"s.%d" % number, b"", b"payload-%d" % number, 1000 + number)
+    store.close()
+    data = (whole / "00000001.seg").read_bytes()
+    for at in range(64, len(data)):
+        directory = tmp_path / str(at)
+        directory.mkdir()
+        (directory / "00000001.seg").write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+        log = ListLog()
+        damaged = FileStore(OsDisk(), str(directory), log, 1 << 20, 7)
+        kept = {seq: damaged.get(seq) for seq in range(1, 7)}
+        lost = [seq for seq, message in kept.items() if message is None]
+        assert len(lost) <= 1, at
+        assert bool(lost) == bool(damaged.lost_msgs), at
+        assert not lost or log.lines, at
+        assert all(m is None or m.payload == b"payload-%d" % (seq - 1) for seq, m in kept.items()), at
+        assert damaged.store(b"next", b"", b"", 9999) == 7, at
+        damaged.close()
