@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same inside jetstream, module by module; here modules that share a row may import each other.
 # fmt: off
 JETSTREAM: tuple[tuple[str, ...], ...] = (
-    ("errcodes", "json_scan", "json_strict", "times"),
+    ("errcodes", "json_scan", "json_strict"),
     ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("ack_token", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers", "publish_errors", "usage",
      "waiting", "consumer_core", "consumer_advisories", "consumer_log", "consumer_orders", "consumer_seat",

@@ -1,10 +1,10 @@
-"""Durations and sizes as people write them, read into integers and written back.
+"""Durations and sizes as people write them, read into integers; gotext.py writes them.
 
 Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
 sign, then one or more decimal numbers each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
 Results are exact integers of nanoseconds, no float is involved.
 
-Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration and #Duration.String.
+Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.
 """
 
 from __future__ import annotations
@@ -79,33 +79,6 @@ def _take_digits(text: str) -> tuple[str, str]:
     while end < len(text) and "0" <= text[end] <= "9":
         end += 1
     return text[:end], text[end:]
-
-
-def format_duration_ns(duration_ns: int) -> str:
-    """Return `duration_ns` in the shortest exact form that parse_duration_ns reads: "1h30m0s", "1.5ms"."""
-    if duration_ns == 0:
-        return "0s"
-    sign = "-" if duration_ns < 0 else ""
-    rest_ns = abs(duration_ns)
-    for unit, unit_ns, next_ns in (("ns", 1, 1_000), ("µs", 1_000, 1_000_000), ("ms", 1_000_000, 10**9)):
-        if rest_ns < next_ns:
-            return sign + _decimal(rest_ns, unit_ns) + unit
-    minutes, seconds_ns = divmod(rest_ns, NS_OF_UNIT["m"])
-    text = _decimal(seconds_ns, NS_OF_UNIT["s"]) + "s"
-    if minutes:
-        hours, minutes = divmod(minutes, 60)
-        text = f"{minutes}m{text}"
-        if hours:
-            text = f"{hours}h{text}"
-    return sign + text
-
-
-def _decimal(value: int, unit: int) -> str:
-    """Return value / unit with as many decimals as are needed."""
-    whole, fraction = divmod(value, unit)
-    if not fraction:
-        return str(whole)
-    return f"{whole}.{str(unit + fraction)[1:].rstrip('0')}"
 
 
 def parse_number(text: str) -> int:

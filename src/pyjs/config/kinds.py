@@ -7,7 +7,8 @@ Refused with what was expected, what was found and how to write it.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.units import INT64_MAX, format_duration_ns, parse_duration_ns, parse_number
+from pyjs.base.gotext import duration_text
+from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 from pyjs.config.errors import Refused
 from pyjs.config.table import Key, Kind, Reading, wrong_type
 from pyjs.config.values import ConfigMap, Value
@@ -186,7 +187,7 @@ def at_least(lowest_ns: int, fix: str) -> Check:
     def check(reading: Reading, key: Key, value: Value, data: object) -> None:
         assert isinstance(data, int)
         if data < lowest_ns:
-            found, lowest = format_duration_ns(data), format_duration_ns(lowest_ns)
+            found, lowest = duration_text(data), duration_text(lowest_ns)
             raise Refused(value.place, f'"{key.name}" is {found}, the shortest is {lowest}', fix)
 
     return check

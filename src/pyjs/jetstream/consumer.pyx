@@ -31,13 +31,13 @@ from pyjs.wire.ops cimport Msg
 
 from functools import partial
 
+from pyjs.base.gotext import ZERO_TIME
 from pyjs.base.nuid import DIGITS
 from pyjs.base.nuid import token as random_token
 from pyjs.jetstream import consumer_record, consumer_status
 from pyjs.jetstream.consumer_advisories import ConsumerEvents
 from pyjs.jetstream.consumer_orders import read_percent
 from pyjs.jetstream.level import needs_higher_level
-from pyjs.jetstream.times import ZERO_TIME
 from pyjs.jetstream.pull_request import RefusedPull, check_pull, read_pull
 
 SOURCE_HASH = PYJS_SOURCE_HASH

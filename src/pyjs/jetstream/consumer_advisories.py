@@ -8,10 +8,10 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
-from pyjs.jetstream.times import format_time_ns
 
 if TYPE_CHECKING:
     from typing import Any
@@ -48,7 +48,7 @@ class ConsumerEvents:
         event: dict[str, Any] = {
             "type": f"io.nats.jetstream.{_EVENTS[kind][1]}",
             "id": nuid(self._rng),
-            "timestamp": format_time_ns(now_ns),
+            "timestamp": time_text(now_ns),
             **self._names,
             **fields,
         }

@@ -6,10 +6,10 @@ Source: nats.docs "ConsumerInfo"; field order and omissions probed on nats-serve
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.gotext import time_text
 from pyjs.jetstream.config import API_LEVEL, PEER_VERSION
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_config import shown
-from pyjs.jetstream.times import format_time_ns
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,7 +23,7 @@ def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
         "name": consumer.name,
-        "created": format_time_ns(consumer.created_ns),
+        "created": time_text(consumer.created_ns),
         "config": config.as_json() if listed else shown(config, PEER_VERSION, API_LEVEL),
         "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at),
         "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at),
@@ -39,12 +39,12 @@ def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict
     if consumer.paused_until > now_ns:
         out["paused"] = True
         out["pause_remaining"] = consumer.paused_until - now_ns
-    out["ts"] = format_time_ns(now_ns)
+    out["ts"] = time_text(now_ns)
     return out
 
 
 def _position(consumer_seq: int, stream_seq: int, at_ns: int) -> dict[str, Any]:
     out: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
     if at_ns:
-        out["last_active"] = format_time_ns(at_ns)
+        out["last_active"] = time_text(at_ns)
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjs.base import fast_json
-from pyjs.jetstream.times import parse_duration_ns
+from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:

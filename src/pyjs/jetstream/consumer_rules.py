@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.gotext import duration_text
 from pyjs.base.record import record, replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import (
@@ -20,7 +21,6 @@ from pyjs.jetstream.consumer_config import (
     ConsumerConfig,
 )
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: Consumer
             raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold_ns = stream.limit_inactive_threshold_ns
     if 0 < threshold_ns < config.inactive_threshold_ns:
-        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=format_duration_ns(threshold_ns))
+        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
 
 
 def _check_filters(config: ConsumerConfig) -> None:

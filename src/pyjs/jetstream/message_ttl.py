@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 
 from pyjs.base.gotext import duration_text
-from pyjs.jetstream.times import parse_duration_ns
+from pyjs.base.units import parse_duration_ns
 
 NS_PER_S = 1_000_000_000
 NEVER = -1

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 
 from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.gotext import duration_text
 from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
 from pyjs.jetstream.json_strict import JsonFault, decode
-from pyjs.jetstream.times import format_duration_ns
 
 if TYPE_CHECKING:
     from typing import Any
@@ -110,7 +110,7 @@ def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
     if 0 < config.max_batch < request.batch:
         raise RefusedPull(f"409 Exceeded MaxRequestBatch of {config.max_batch}")
     if 0 < config.max_expires_ns < request.expires_ns:
-        limit = format_duration_ns(config.max_expires_ns)
+        limit = duration_text(config.max_expires_ns)
         raise RefusedPull(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < request.max_bytes:
         raise RefusedPull(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")

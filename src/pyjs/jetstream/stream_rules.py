@@ -9,12 +9,12 @@ Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jets
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.gotext import duration_text
 from pyjs.base.record import replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
-from pyjs.jetstream.times import format_duration_ns
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool)
     if config.max_age_ns and window > config.max_age_ns:
         raise invalid("duplicates window can not be larger then max age")
     if 0 < longest < window:
-        shown = format_duration_ns(longest)
+        shown = duration_text(longest)
         raise invalid(f"duplicates window can not be larger then server limit of {shown}")
     if 0 < window < SHORTEST_NS:
         raise invalid("duplicates window needs to be >= 100ms")

@@ -5,7 +5,7 @@ again when the subject is gone) and a generation (never used again), so that a f
 per id. First and last are maintained lazily: dropping the first or last message of a subject only marks it
 stale, and the store searches when somebody asks.
 
-Compiled because every append looks its subject up here (benchmarks/store_micro.py: append).
+Compiled because every append looks its subject up here (benchmarks/: jspub-150k).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc

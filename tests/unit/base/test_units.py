@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs.base.units import INT64_MAX, format_duration_ns, parse_duration_ns, parse_number
+from pyjs.base.gotext import duration_text
+from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 
 
 @pytest.mark.parametrize(
@@ -65,12 +66,12 @@ def test_what_is_no_duration_is_refused_with_the_reason(text: str, reason: str) 
     ],
 )
 def test_a_duration_is_written_in_its_shortest_form(ns: int, text: str) -> None:
-    assert format_duration_ns(ns) == text
+    assert duration_text(ns) == text
 
 
 @given(st.integers(-INT64_MAX, INT64_MAX))
 def test_a_written_duration_reads_back_as_itself(ns: int) -> None:
-    assert parse_duration_ns(format_duration_ns(ns)) == ns
+    assert parse_duration_ns(duration_text(ns)) == ns
 
 
 @pytest.mark.parametrize(
