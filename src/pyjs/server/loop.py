@@ -105,7 +105,7 @@ class EventLoop:
         self._handler: Callable[[EventLoop, dict[str, object]], object] | None = None
         self._spin_ns = default_spin_ns() if spin_ns is None else spin_ns
         self._credit = SPIN_CREDIT_MAX
-        self._stopping = False
+        self._stopping = self._closed = False
         self._wake_read, self.wake_write = os.pipe()  # signal.set_wakeup_fd takes `wake_write`
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self.wake_write, False)
@@ -123,6 +123,7 @@ class EventLoop:
 
     def close(self) -> None:
         """Give the descriptors back; nothing is called any more."""
+        self._closed = True
         self._poll.close()
         os.close(self._wake_read)
         os.close(self.wake_write)
@@ -133,7 +134,13 @@ class EventLoop:
         self._soon.append((callback, args))
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: object) -> None:
-        """Call soon; from any thread and from signal handlers."""
+        """Call soon; from any thread and from signal handlers.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the event loop is closed")
         self._soon.append((callback, args))
         try:
             os.write(self.wake_write, b"\0")

@@ -96,8 +96,7 @@ class Server:
             self.stop(loop.stop)
             code = 1
         loop.run()
-        loop.close()
-        return code
+        return code  # the loop stays open: a signal may still come before the process is gone
 
     def _install_signals(self, loop: EventLoop) -> None:
         import signal
@@ -437,7 +436,7 @@ class Server:
         if (self.connections or self.http_connections) and self.loop.time() < deadline:
             self.loop.call_later(CLOSING_STEP_S, self._await_closed, deadline, then)
             return
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self.http_connections]:
             connection.abort()
         then()
         self._stopped = True

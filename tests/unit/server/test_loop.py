@@ -112,7 +112,15 @@ def test_another_thread_wakes_a_loop_that_sleeps(loop: EventLoop) -> None:
     thread.join()
 
 
-def test_a_thousand_wakes_do_not_fill_the_pipe_for_good(loop: EventLoop) -> None:
+def test_a_closed_loop_takes_no_calls() -> None:
+    loop = EventLoop()
+    loop.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon_threadsafe(print)
+
+
+def test_a_hundred_thousand_wakes_do_not_fill_the_pipe_for_good(loop: EventLoop) -> None:
     called: list[int] = []
     for at in range(100_000):
         loop.call_soon_threadsafe(called.append, at)
