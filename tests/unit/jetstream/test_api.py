@@ -397,6 +397,24 @@ def test_direct_gets(js: JetStreamFixture) -> None:
     assert js.ask("$JS.API.DIRECT.GET.S", {"seq": 1, "no_hdr": True}).headers == b""
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_the_short_way_to_the_last_message_answers_as_the_long_one(
+    js: JetStreamFixture, storage: str
+) -> None:
+    js.add("S", subjects=["s.>"], allow_direct=True, storage=storage)
+    for at in range(8):
+        js.clock.advance(at * 41_985_490)
+        headers = {"Some_Key": "x" * at} if at % 2 else {}
+        js.publish(f"s.{at % 5}", b"y" * at * 10_000, **headers)
+
+    for at in [*range(5), *range(5)]:
+        short = js.ask(f"$JS.API.DIRECT.GET.S.s.{at}")
+        assert short == js.ask("$JS.API.DIRECT.GET.S", {"last_by_subj": f"s.{at}"})
+        assert b"Nats-Sequence: " in short.headers
+    assert js.ask("$JS.API.DIRECT.GET.S.s.>").payload == b"y" * 70_000
+    assert js.ask("$JS.API.DIRECT.GET.S.s.9").headers == b"NATS/1.0 404 Message Not Found\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("subject", "body", "status"),
     [

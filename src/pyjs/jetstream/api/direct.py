@@ -13,6 +13,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream.api.endpoint import is_empty
 from pyjs.jetstream.api.messages import find, is_conflicting
+from pyjs.jetstream.direct_answer import DirectAnswers
 from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.models import GET_MSG_REQUEST
@@ -33,6 +34,7 @@ class DirectGet:
     def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account
         self._stream = stream
+        self._answers = DirectAnswers(stream.name.encode())
         self._prefixes = prefixes  # of subjects that end with the subject asked for
 
     def get(self, request: Request) -> None:
@@ -67,6 +69,8 @@ class DirectGet:
             if subject.startswith(prefix):
                 subject = subject[len(prefix) :]
                 break
+        if not no_hdr and self._answers.send_last(self._account, self._stream.store, subject, request.reply):
+            return
         self._reply_one(request, self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
