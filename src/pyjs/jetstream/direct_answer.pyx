@@ -6,7 +6,6 @@ is left to api/direct.py, which knows all forms and answers the same in Python.
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
@@ -23,7 +22,6 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     FIELDS_SIZE_MAX = 128               # sequence, time and the names of the header fields
     KEEP_MAX = 1048576                  # a larger buffer is given back
-    TIME_SIZE_MAX = 32
 cdef int64_t NS_PER_S = 1000000000
 cdef int64_t S_PER_DAY = 86400
 cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
@@ -34,6 +32,14 @@ cdef bytes TIME_STAMP = b"\r\nNats-Time-Stamp: "
 cdef inline char* put(char* out, const char* p, size_t n) noexcept nogil:
     memcpy(out, p, n)
     return out + n
+
+
+cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
+    """Write a number with leading zeros."""
+    while digits:
+        digits -= 1
+        out[digits] = <char> (c"0" + value % 10)
+        value //= 10
 
 
 cdef class DirectAnswers:
@@ -75,7 +81,11 @@ cdef class DirectAnswers:
         m.subject_len = <uint32_t> len(reply)
         m.body = self.buffer
         m.tail = tail
-        m.tail_len = snprintf(tail, sizeof(tail), b"%u %u\r\n", m.header_len, m.size)
+        m.tail_len = write_digits(tail, m.header_len)
+        tail[m.tail_len] = c" "
+        m.tail_len += 1 + write_digits(tail + m.tail_len + 1, m.size)
+        memcpy(tail + m.tail_len, b"\r\n", 2)
+        m.tail_len += 2
         m.split = True
         account.publish(&m)
         if self.capacity > KEEP_MAX:
@@ -97,10 +107,15 @@ cdef class DirectAnswers:
             self.day = day
         second -= day * S_PER_DAY
         memcpy(out, self.date, sizeof(self.date))
-        n = 10 + snprintf(out + 10, TIME_SIZE_MAX - 10, b"T%02d:%02d:%02d", <int> (second // 3600),
-                          <int> (second // 60 % 60), <int> (second % 60))
+        memcpy(out + 10, b"T00:00:00", 9)
+        put_padded(out + 11, <int> (second // 3600), 2)
+        put_padded(out + 14, <int> (second // 60 % 60), 2)
+        put_padded(out + 17, <int> (second % 60), 2)
+        n = 19
         if rest:
-            n += snprintf(out + n, TIME_SIZE_MAX - n, b".%09d", rest)
+            out[n] = c"."
+            put_padded(out + n + 1, rest, 9)
+            n += 10
             while out[n - 1] == c"0":
                 n -= 1
         out[n] = c"Z"
