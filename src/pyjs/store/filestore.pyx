@@ -338,6 +338,8 @@ cdef class FileStore(StreamStore):
                 self.doom(s)
             self.index.n -= 1
             segment_free(s, 0)
+            # The last segment is the sealed one before, all of which is in its file.
+            self.written = self.allocated = self.index.segments[self.index.n - 1].end if self.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
     cdef int begin_segment(self) noexcept nogil:
