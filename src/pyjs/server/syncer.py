@@ -69,17 +69,21 @@ class Syncer:
         self._drain_on()
 
     def _drain_on(self) -> None:
-        self._driver.turn_now()
-        if self._drained is not None and not self._io_thread.pending:
-            then, self._drained = self._drained, None
-            then()
+        try:
+            self._driver.turn_now()
+        finally:  # a turn that fails is no reason to wait for ever
+            if self._drained is not None and not self._io_thread.pending:
+                then, self._drained = self._drained, None
+                then()
 
     def _submit(self, stream: Syncing, job: Job) -> None:
         def done(error: Exception | None) -> None:
-            stream.finish_sync(error)
-            self._driver.wake()
-            if self._drained is not None:
-                self._drain_on()
+            try:
+                stream.finish_sync(error)
+            finally:
+                self._driver.wake()
+                if self._drained is not None:
+                    self._drain_on()
 
         self._io_thread.submit(job, done)
 
