@@ -207,7 +207,9 @@ async def test_a_reload_gives_no_jetstream_back_to_a_lame_duck(tmp_path: Path) -
     peer.writer.close()
 
 
-async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(start: Start, tmp_path: Path) -> None:
+async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(
+    start: Start, tmp_path: Path
+) -> None:
     owner = await start(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path / "js")))
     config = tmp_path / "server.conf"
     config.write_text('listen: "127.0.0.1:-1"\n')
