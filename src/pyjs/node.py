@@ -102,7 +102,12 @@ class Node(Host):
 
         self.jetstream = JetStreamServer(self)
         self.turn_state.now = self.clock.now_ns()
-        self.jetstream.start()
+        try:
+            self.jetstream.start()
+        except BaseException:
+            failed, self.jetstream = self.jetstream, None  # without the store's lock nothing may use it
+            failed.stop()
+            raise
 
     def stop(self) -> None:
         """Close every session and store; nothing is taken afterwards."""

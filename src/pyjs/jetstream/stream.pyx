@@ -659,12 +659,17 @@ cdef class Stream(Sink):
 
     def close(self) -> None:
         """Answer what is kept, then take nothing more; the store is the caller's to close."""
+        cdef bytes failure
         self.commit()
         self.closed = True
         self.expiry.cancel()
         if self.sync_always:
             self.store.sync_now()
-        self.answers.send(self.account, 0, NULL, 0)
+        if self.sync_always and self.store.error is not None:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.answers.send(self.account, 0, failure, len(failure))
+        else:
+            self.answers.send(self.account, 0, NULL, 0)
         self.call_back(self.calls, self.store.error)
         self.calls = []
         if self.probe is not None:

@@ -67,7 +67,8 @@ class HttpConnection(Transport):
     def drained(self) -> None:
         """Go on with the requests."""
         self._answer_waiting()
-        self.resume_reading()
+        if not self.is_full:
+            self.resume_reading()
 
     def received(self, data: bytes) -> None:
         """Parse; answer every request that is whole."""

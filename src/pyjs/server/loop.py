@@ -69,6 +69,7 @@ SPIN_NS = 50_000  # looks this long before it sleeps
 SPIN_PAID_NS = 150_000  # a sleep this short would have been a hit: waking up took most of it
 SPIN_CREDIT_MAX = 32  # so many waits in vain, and spinning stops until short waits are seen again
 SPIN_CREDIT_PAID = 3  # what a wait that was no longer than the spinning is worth
+SLEEP_MAX_S = 86_400.0  # the kernel counts milliseconds in 31 bits, 24 days: the loop looks again before
 CANCELLED_MAX = 64  # cancelled timers kept in the heap, unless most are
 
 
@@ -240,7 +241,9 @@ class EventLoop:
     def _sleep_s(self) -> float | None:
         while self._timers and self._timers[0].callback is None:
             heappop(self._timers)
-        return max(0.0, self._timers[0].due - monotonic()) if self._timers else None
+        if not self._timers:
+            return None
+        return min(max(0.0, self._timers[0].due - monotonic()), SLEEP_MAX_S)
 
     def _fire(self) -> None:
         now = monotonic()

@@ -311,19 +311,17 @@ class Server:
         """Start JetStream, or end it, when a reload says so."""
         if self._ending_jetstream is not None:
             return  # looked at again when it has ended
+        if self._lame_duck is not None or not self._running:
+            return  # who ends has given it up for good
         if self.options.jetstream.enabled == (self.node.jetstream is not None):
             return
         if not self.options.jetstream.enabled:
-            self._stop_jetstream(self._jetstream_ended)
+            self._stop_jetstream(self._switch_jetstream)
             return
         try:
             self._start_jetstream()
         except StartFailed as error:
             self.log.warn(str(error))
-
-    def _jetstream_ended(self) -> None:
-        if self._running:
-            self._switch_jetstream()
 
     def _rewrite_files(self, old: Options) -> None:
         try:
@@ -382,17 +380,18 @@ class Server:
             return
         self.log.info("Initiating JetStream Shutdown...")
         self._ending_jetstream = jetstream
-        if self._syncer is not None:
-            self._syncer.drain(self._jetstream_drained)
+        syncer = self._syncer
+        if syncer is not None:
+            self._attempt(lambda: syncer.drain(self._jetstream_drained))
         else:
             self._jetstream_drained()
 
     def _jetstream_drained(self) -> None:
         jetstream, self._ending_jetstream = self._ending_jetstream, None
         if jetstream is not None:
-            jetstream.stop()
+            self._attempt(jetstream.stop)
             if self._io_thread is not None:
-                self._io_thread.stop()
+                self._attempt(self._io_thread.stop)
             self.log.info("JetStream Shutdown")
         waiting, self._after_jetstream = self._after_jetstream, []
         for then in waiting:
@@ -421,11 +420,11 @@ class Server:
         self._close_client_listener()
         if self._http_listener is not None:
             self._http_listener.close()
-        self.driver.turn_now()
+        self._attempt(self.driver.turn_now)
         self._stop_jetstream(lambda: self._close_connections(then))
 
     def _close_connections(self, then: Callable[[], None]) -> None:
-        self.node.stop()
+        self._attempt(self.node.stop)
         self.driver.stop()
         for http_connection in list(self.http_connections):
             http_connection.close()
@@ -438,10 +437,17 @@ class Server:
             return
         for connection in [*self.connections, *self.http_connections]:
             connection.abort()
-        then()
+        self._attempt(then)
         self._stopped = True
         for waiting in self._after_stop:
             waiting()
+
+    def _attempt(self, step: Callable[[], object]) -> None:
+        """Do a step of the end; if it fails, those behind it are done all the same."""
+        try:
+            step()
+        except Exception as error:
+            self._uncaught(self.loop, {"message": "A step of the shutdown failed", "exception": error})
 
     def _uncaught(self, loop: Loop, context: dict[str, object]) -> None:
         """Log an exception that nothing else caught: the one edge where every exception is."""

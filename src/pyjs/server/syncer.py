@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjs.server.loop import Handle
 
 NS_PER_S = 1_000_000_000
+DRAIN_S = 1.0  # then what is still being published is left to those who close the streams
 
 
 class Syncer:
@@ -33,10 +34,13 @@ class Syncer:
         self._always = always
         self._timer: Handle | None = None
         self._drained: Callable[[], None] | None = None  # not None: everything is to be synced, then this
+        self._drain_until = 0.0  # what is written later is not waited for
 
     def after_turn(self) -> None:
         """Take care of what the turn wrote: now, or within the interval."""
         if not self._turn_state.unsynced:
+            return
+        if self._drained is not None and self._driver.loop.time() >= self._drain_until:
             return
         if self._always:
             self.sync()
@@ -53,25 +57,33 @@ class Syncer:
                 self._driver.wake()  # answers that waited for nothing have been given
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync everything, then call `then`: acknowledgements that waited have been given."""
+        """Sync everything, then call `then`: acknowledgements that waited have been given.
+
+        Clients may publish on. Of what comes after DRAIN_S nothing is acknowledged any more.
+        """
         if self._timer is not None:
             self._timer.cancel()
         self._always = True
         self._drained = then
+        self._drain_until = self._driver.loop.time() + DRAIN_S
         self._drain_on()
 
     def _drain_on(self) -> None:
-        self._driver.turn_now()
-        if self._drained is not None and not self._io_thread.pending:
-            then, self._drained = self._drained, None
-            then()
+        try:
+            self._driver.turn_now()
+        finally:  # a turn that fails is no reason to wait for ever
+            if self._drained is not None and not self._io_thread.pending:
+                then, self._drained = self._drained, None
+                then()
 
     def _submit(self, stream: Syncing, job: Job) -> None:
         def done(error: Exception | None) -> None:
-            stream.finish_sync(error)
-            self._driver.wake()
-            if self._drained is not None:
-                self._drain_on()
+            try:
+                stream.finish_sync(error)
+            finally:
+                self._driver.wake()
+                if self._drained is not None:
+                    self._drain_on()
 
         self._io_thread.submit(job, done)
 

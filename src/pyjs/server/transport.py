@@ -29,7 +29,7 @@ class Transport:
         self._buffer_low = buffer_low  # bytes kept below which `drained` is told
         self._kept: deque[memoryview] = deque()
         self._kept_size = 0
-        self._is_full = False
+        self.is_full = False  # between `filled` and `drained`
         self._ended = False  # the peer sends no more
         self.closing = False
 
@@ -68,8 +68,8 @@ class Transport:
             self._loop.add_writer(self._fd, self._write_kept)
         self._kept.append(memoryview(data)[sent:])
         self._kept_size += len(data) - sent
-        if self._kept_size > self._buffer_high and not self._is_full:
-            self._is_full = True
+        if self._kept_size > self._buffer_high and not self.is_full:
+            self.is_full = True
             self.filled()
 
     def close(self) -> None:
@@ -144,8 +144,8 @@ class Transport:
             self._loop.remove_writer(self._fd)
             if self.closing:
                 self._loop.call_soon(self._close_now)
-        if self._is_full and self._kept_size < self._buffer_low and not self.closing:
-            self._is_full = False
+        if self.is_full and self._kept_size < self._buffer_low and not self.closing:
+            self.is_full = False
             self.drained()
 
     def _close_now(self) -> None:

@@ -14,7 +14,7 @@ cdef class FileStore(StreamStore):
     cdef readonly uint64_t incarnation
     cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
     cdef readonly list lost_seqs            # the first of them
-    cdef readonly bint resumable            # failed for want of space: a later write may succeed
+    cdef readonly bint resumable            # failed for want of space or descriptors: it may work later
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
     cdef dict maps                          # segment number -> memoryview of its map

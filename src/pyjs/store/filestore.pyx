@@ -8,8 +8,8 @@ medium. docs/storage-format.md has the layout, store/recovery how a directory is
 
 Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result; `synced_mark`
 then says which commits are safe. A failed write drops what was staged (its sequences are not used again) and the
-store refuses appends: until `try_resume` finds room when the disk was full, for good otherwise. A failed sync is
-never believed.
+store refuses appends: until `try_resume` finds room when the disk was full or no descriptor left, for good otherwise.
+A failed sync is never believed.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because staging, segments, removals and syncs change one state.
@@ -46,6 +46,7 @@ cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)        # clients may hold them all; nothing was written or lost
 
 
 cdef class FileStore(StreamStore):
@@ -311,12 +312,12 @@ cdef class FileStore(StreamStore):
     cdef void fail(self, object error) noexcept:
         """Refuse appends from now on, and forget what did not get into the file."""
         self.error = StoreFailed(f"{self.directory}: {error.strerror or error}")
-        self.resumable = error.errno in NO_SPACE
+        self.resumable = error.errno in NO_SPACE or error.errno in NO_DESCRIPTOR
         self.failed = True
         self.mended = True
         self.forget_staged()
         self.log.error(f"Store of {self.directory} refuses messages: {error}; "
-                       + ("it goes on when there is space" if self.resumable else "restart to recover it"))
+                       + ("it goes on when there is room again" if self.resumable else "restart to recover it"))
 
     cdef void forget_staged(self) noexcept nogil:
         """Take back the messages that were staged; their sequences stay used."""
@@ -338,6 +339,8 @@ cdef class FileStore(StreamStore):
                 self.doom(s)
             self.index.n -= 1
             segment_free(s, 0)
+            # The last segment is the sealed one before, all of which is in its file.
+            self.written = self.allocated = self.index.segments[self.index.n - 1].end if self.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
     cdef int begin_segment(self) noexcept nogil:
@@ -631,7 +634,11 @@ cdef class FileStore(StreamStore):
         self.remove_doomed()
 
     def sync_failed(self, error) -> None:
-        """Refuse everything from now on."""
+        """Refuse everything from now on, unless the directory could only not be opened to be synced."""
+        if getattr(error, "errno", 0) in NO_DESCRIPTOR:
+            self.names_unsynced = True
+            self.fail(error)
+            return
         self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
         self.failed = True
         self.resumable = False
@@ -648,6 +655,8 @@ cdef class FileStore(StreamStore):
             try:
                 self.disk.unlink(path)
                 self.names_unsynced = not self.closed
+            except FileNotFoundError:
+                pass                    # it could not even be made
             except OSError as error:
                 self.log.warn(f"{path} could not be removed: {error}")
         self.doomed = keep
@@ -660,8 +669,10 @@ cdef class FileStore(StreamStore):
             if error is not None:
                 self.sync_failed(error)
             return
-        while (job := self.begin_sync()) is not None:
-            self.finish_sync(job, job())
+        error = None
+        while error is None and (job := self.begin_sync()) is not None:
+            error = job()
+            self.finish_sync(job, error)
 
     def try_resume(self) -> bool:
         """Take appends again if the disk has room again; returns whether the store works."""

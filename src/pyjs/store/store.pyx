@@ -190,7 +190,7 @@ cdef class StreamStore:
             return -1
         self.unlink(s, i)
         self.forget(s, i, erase)
-        if s.live == 0 and at + 1 < self.index.n:
+        if at + 1 < self.index.n and s.live == 0:       # the last one may be gone: its first write failed
             self.retire(at)
         return 0
 

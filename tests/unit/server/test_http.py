@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 
@@ -159,3 +160,24 @@ async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_an
 
     assert answer.count(b"HTTP/1.1 200 OK") == asked
     writer.close()
+
+
+async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(site: Site) -> None:
+    asked = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60
+    with socket.create_connection(("127.0.0.1", site.listener.port)) as peer:
+        peer.setblocking(False)
+        peer.send(asked)
+        while not site.connections or not next(iter(site.connections)).pending_size():
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        answered = len(connection._requests)
+        while len(connection._requests) > answered - 5:  # there was room again, and was filled again
+            await site.loop.sock_recv(peer, 1 << 20)
+
+        for _ in range(100):
+            with contextlib.suppress(BlockingIOError):
+                peer.send(asked)
+            await asyncio.sleep(0.001)
+
+        assert len(connection._requests) < 60
+        connection.abort()

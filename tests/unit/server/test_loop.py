@@ -96,6 +96,17 @@ def test_timers_fire_in_the_order_of_their_times(loop: EventLoop) -> None:
     assert loop.time() - begun >= 0.03
 
 
+@pytest.mark.parametrize("days", [25, 365, 292 * 365])
+def test_a_loop_sleeps_towards_a_timer_that_is_years_away(loop: EventLoop, days: int) -> None:
+    loop.call_later(days * 86400, print)
+    thread = threading.Timer(0.05, loop.call_soon_threadsafe, (loop.stop,))
+    thread.start()
+
+    loop.run()
+
+    thread.join()
+
+
 def test_cancelled_timers_do_not_pile_up(loop: EventLoop) -> None:
     for _ in range(100 * CANCELLED_MAX):
         loop.call_later(3600, loop.stop).cancel()

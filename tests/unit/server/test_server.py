@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from pyjs.base.log import ListLog
+from pyjs.config.load import load_options
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.server.connection import BUFFER_HIGH
+from pyjs.server.files import ports_path
+from pyjs.server.reload import read_file
 from pyjs.server.server import Server, StartFailed
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n'
@@ -184,6 +187,76 @@ async def test_stopping_in_the_middle_of_entering_lame_duck_mode_waits_for_the_s
     said = [text for _, text in server.log.lines]
     assert said.index("JetStream Shutdown") < said.index("Server Exiting..")
     assert said.count("JetStream Shutdown") == 1
+
+
+async def test_a_reload_gives_no_jetstream_back_to_a_lame_duck(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/js" }}\n')
+    server = Server(load_options(str(config), read_file, {}, {}), ListLog())
+    server.start(asyncio.get_running_loop())
+    peer = await Peer.of(server)
+
+    server.start_lame_duck()
+    server.reload()
+
+    assert server.node.jetstream is None
+    server.stop()
+    server.reload()
+    assert server.node.jetstream is None
+    await stopped(server)
+    peer.writer.close()
+
+
+async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(
+    start: Start, tmp_path: Path
+) -> None:
+    owner = await start(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path / "js")))
+    config = tmp_path / "server.conf"
+    config.write_text('listen: "127.0.0.1:-1"\n')
+    server = Server(load_options(str(config), read_file, {}, {}), ListLog())
+    server.start(asyncio.get_running_loop())
+    config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/js" }}\n')
+
+    for _ in range(2):
+        server.reload()
+        assert server.node.jetstream is None
+        assert all(account.jetstream is None for account in server.node.accounts.values())
+    await stopped(owner)
+    server.reload()
+
+    assert server.node.jetstream is not None
+    assert isinstance(server.log, ListLog)
+    assert len([text for _, text in server.log.lines if "in use by another server" in text]) == 2
+    await stopped(server)
+
+
+@pytest.mark.parametrize("step", ["jetstream", "node", "turn", "ports file"])
+async def test_a_step_of_the_end_that_fails_is_logged_and_keeps_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path / "js"))
+    server = Server(quiet_options(jetstream=jetstream, ports_file_dir=str(tmp_path)), ListLog())
+    server.start(asyncio.get_running_loop())
+    peer = await Peer.of(server)
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    if step == "jetstream":
+        monkeypatch.setattr(server.node.jetstream, "stop", broken)
+    elif step == "node":
+        monkeypatch.setattr(server.node, "stop", broken)
+    elif step == "turn":
+        monkeypatch.setattr(server.driver, "turn_now", broken)
+    else:
+        Path(ports_path(str(tmp_path))).unlink()
+        Path(ports_path(str(tmp_path))).mkdir()
+    await stopped(server)
+
+    assert isinstance(server.log, ListLog)
+    assert any("OSError" in text or "Error" in text for level, text in server.log.lines if level == "ERR")
+    assert await peer.rest() == b""
+    peer.writer.close()
 
 
 async def test_two_servers_live_in_one_process(start: Start) -> None:

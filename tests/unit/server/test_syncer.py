@@ -11,6 +11,7 @@ from pyjs.jetstream.config import FILE, StreamConfig
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.usage import Usage
+from pyjs.server import syncer
 from pyjs.server.driver import Driver
 from pyjs.server.io_thread import IoThread
 from pyjs.server.syncer import Syncer
@@ -138,6 +139,25 @@ async def test_a_failed_sync_refuses_what_waited_for_it(tmp_path: Path, opened: 
     assert b'"error"' in site.acks()[0]
 
 
+async def test_a_stream_that_cannot_be_synced_at_its_end_refuses_what_waited(
+    tmp_path: Path, opened: list[Site]
+) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    site.disk.gate.clear()
+    site.publish()
+    site.publish()
+    site.disk.failure = OSError(5, "Input/output error")
+    site.disk.gate.set()
+
+    site.stream.close()
+    await site.settle()
+
+    acks = site.acks()
+    assert len(acks) == 2
+    assert all(b'"error"' in ack for ack in acks)
+
+
 async def test_without_always_acks_leave_at_once_and_the_sync_follows(
     tmp_path: Path, opened: list[Site]
 ) -> None:
@@ -164,6 +184,29 @@ async def test_draining_syncs_everything_now(tmp_path: Path, opened: list[Site])
 
     assert not site.store.dirty
     assert len(site.acks()) == 3
+
+
+@pytest.mark.parametrize("always", [True, False])
+async def test_draining_ends_although_more_is_published_all_the_time(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch, always: bool
+) -> None:
+    monkeypatch.setattr(syncer, "DRAIN_S", 0.1)
+    site = Site(tmp_path, always)
+    opened.append(site)
+    loop = asyncio.get_running_loop()
+    site.publish()
+    pending = loop.create_future()
+
+    def flood() -> None:
+        if not pending.done():
+            site.publish()
+            loop.call_soon(flood)
+
+    loop.call_soon(flood)
+    site.syncer.drain(lambda: pending.set_result(site.io_thread.pending))
+
+    assert await asyncio.wait_for(pending, 5) == 0
+    assert site.acks()[0] == b'{"stream":"S","seq":1}'
 
 
 async def test_a_refusal_does_not_wait_for_a_sync_that_is_not_needed(
