@@ -125,7 +125,7 @@ cdef class Consumer(ConsumerCore):
         if moved:
             self.account.watch_interest(self.deliver_subject, self.note_interest)
             self.interest_changed = True
-        if paused:
+        if paused or self.paused_until > self.turn.now:
             self.tell_pause()
         self.active_at = self.turn.now
         self.mark_dirty()
@@ -138,9 +138,8 @@ cdef class Consumer(ConsumerCore):
 
     def tell_pause(self) -> None:
         """Have an advisory tell whether deliveries are paused."""
-        paused = self.paused_until > self.turn.now
-        until = self.config.as_json()["pause_until"] if paused else ZERO_TIME
-        self.advisories.append(("pause", {"paused": paused, "pause_until": until}))
+        until = self.config.as_json().get("pause_until", ZERO_TIME)
+        self.advisories.append(("pause", {"paused": self.paused_until > self.turn.now, "pause_until": until}))
 
     # -- life ------------------------------------------------------------------------------------------------------
 

@@ -176,6 +176,8 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     _open(js, stream, consumer)
     if not config.direct:
         consumer.events.send("created", stream.turn.now, action="create")
+    if consumer.paused_until > created_ns:
+        consumer.tell_pause()
     return consumer
 
 
