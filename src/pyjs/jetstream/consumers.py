@@ -216,6 +216,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         shared.log,
         js.options.domain,
         stream.config.max_msgs_per_subject,
+        stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
         js.options.sync_always,
     )
 
