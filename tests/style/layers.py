@@ -26,9 +26,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict"),
     ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
-    ("ack_token", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers", "publish_errors", "usage",
-     "waiting", "consumer_core", "consumer_advisories", "consumer_log", "consumer_orders", "consumer_seat",
-     "consumer_start", "consumer_status", "direct_answer", "pull_request", "store_probe", "stream_consumer"),
+    ("ack_token", "advisories", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers",
+     "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
+     "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
+     "store_probe", "stream_consumer"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
     ("persist",),

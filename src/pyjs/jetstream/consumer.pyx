@@ -50,6 +50,7 @@ cdef enum:
     JITTER_NS = 100000000
 
 POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+RATE_MAX = 10**15  # bits per second
 GONE = "Unacknowledged message was deleted"
 
 
@@ -76,6 +77,7 @@ cdef class Consumer(ConsumerCore):
         self.sync_always = seat.sync_always and file is not None
         self.events = ConsumerEvents(seat.account, seat.rng, seat.stream_name, name, seat.domain)
         self.changes = StateLog(file is not None)
+        self.burst_size = seat.burst_size
         self.subscriptions = []
         self.flow_id = b""
         self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
@@ -105,6 +107,8 @@ cdef class Consumer(ConsumerCore):
         self.dest = self.deliver_subject
         self.dest_len = <uint32_t> len(self.deliver_subject)
         self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
+        if self.rate_bps != min(config.rate_limit_bps, RATE_MAX):
+            self.rate_bps, self.burst_at = min(config.rate_limit_bps, RATE_MAX), 0
         self.pending.set_waits(config.backoff_ns or (config.ack_wait_ns,))
         self.paused_until = max(config.pause_until_ns or 0, 0)      # Go's zero time lies before the epoch
         self.threshold = config.inactive_threshold_ns
@@ -125,7 +129,7 @@ cdef class Consumer(ConsumerCore):
         if moved:
             self.account.watch_interest(self.deliver_subject, self.note_interest)
             self.interest_changed = True
-        if paused:
+        if paused or self.paused_until > self.turn.now:
             self.tell_pause()
         self.active_at = self.turn.now
         self.mark_dirty()
@@ -138,9 +142,8 @@ cdef class Consumer(ConsumerCore):
 
     def tell_pause(self) -> None:
         """Have an advisory tell whether deliveries are paused."""
-        paused = self.paused_until > self.turn.now
-        until = self.config.as_json()["pause_until"] if paused else ZERO_TIME
-        self.advisories.append(("pause", {"paused": paused, "pause_until": until}))
+        until = self.config.as_json().get("pause_until", ZERO_TIME)
+        self.advisories.append(("pause", {"paused": self.paused_until > self.turn.now, "pause_until": until}))
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -181,6 +184,8 @@ cdef class Consumer(ConsumerCore):
             subscriptions.append(account.subscribe_handler(f"$JS.FC.{names}.*".encode(), self.on_flow))
         self.subscriptions = subscriptions
         self.active_at = self.unbound_at = self.sent_at = self.turn.now
+        if self.config.replay_policy == "original":
+            self.replay_to = self.store.last_seq
         if self.push:
             account.watch_interest(self.deliver_subject, self.note_interest)
             self.check_interest()
@@ -457,6 +462,8 @@ cdef class Consumer(ConsumerCore):
             self.wake_by(&best, (self.unbound_at if self.push else self.active_at) + self.threshold)
         if self.paused_until > self.turn.now:
             self.wake_by(&best, self.paused_until)
+        if self.hold_until > self.turn.now:
+            self.wake_by(&best, self.hold_until)
         if best == 0 or (self.timer is not None and self.timer_at <= best):
             return
         if self.timer is not None:

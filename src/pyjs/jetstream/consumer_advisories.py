@@ -7,11 +7,10 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.base.gotext import time_text
-from pyjs.base.nuid import nuid
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
+from pyjs.jetstream import advisories
 
 if TYPE_CHECKING:
     from typing import Any
@@ -36,25 +35,14 @@ class ConsumerEvents:
         self._names = {"stream": stream, "consumer": consumer}
         self._domain = domain
 
-    def wanted(self, kind: str) -> bool:
-        """Tell whether anybody subscribes to events of `kind`."""
-        return self._account.has_interest(self._subject(kind))
-
     def send(self, kind: str, now_ns: int, **fields: Any) -> None:
         """Publish an event of `kind`, if anybody wants it."""
         subject = self._subject(kind)
-        if not self._account.has_interest(subject):
-            return
-        event: dict[str, Any] = {
-            "type": f"io.nats.jetstream.{_EVENTS[kind][1]}",
-            "id": nuid(self._rng),
-            "timestamp": time_text(now_ns),
-            **self._names,
-            **fields,
-        }
-        if self._domain:
-            event["domain"] = self._domain
-        self._account.send(subject, fast_json.dumps(event))
+        if self._account.has_interest(subject):
+            event = {**self._names, **fields}
+            advisories.publish(
+                self._account, self._rng, subject, _EVENTS[kind][1], now_ns, event, self._domain
+            )
 
     def _subject(self, kind: str) -> bytes:
         names = self._names

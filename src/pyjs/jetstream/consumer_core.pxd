@@ -16,6 +16,7 @@ cdef enum Stop:                 # why a pump ends
     STOP_END                    # no more messages
     STOP_FULL                   # max_ack_pending
     STOP_IDLE                   # nobody asks
+    STOP_HELD                   # too early, or too fast: see hold_until
 
 cdef enum AckPolicy:
     ACK_NONE
@@ -71,6 +72,14 @@ cdef class ConsumerCore(Sink):
     cdef readonly int64_t flow_window, flow_pending, flow_sent
     cdef readonly bint flow_asked       # a request is not answered yet
 
+    # pace: the distances of replay_policy original, the bucket of rate_limit_bps
+    cdef uint64_t replay_to             # first deliveries up to here keep their distances; 0: none does
+    cdef int64_t replay_ts, replay_at   # of the last of them: time stored (0: none yet), time of its delivery
+    cdef readonly int64_t rate_bps      # bits per second; 0: any number
+    cdef int64_t burst_size             # bytes that may go out at once
+    cdef int64_t burst_at               # when that many may go out again
+    cdef int64_t hold_until             # the next delivery is for then; 0: for now
+
     # left for the turn
     cdef bint dirty                     # in Turn.consumers
     cdef bint interest_changed
@@ -113,6 +122,10 @@ cdef class ConsumerCore(Sink):
     cdef void deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil
     cdef int deliver_new(self, int64_t* budget) noexcept nogil
     cdef uint64_t find_next(self) noexcept nogil
+    cdef int64_t replay_due(self, int64_t ts) noexcept nogil
+    cdef bint is_early(self, int64_t ts) noexcept nogil
+    cdef void note_replayed(self, int64_t ts) noexcept nogil
+    cdef bint take_rate(self, int64_t size) noexcept nogil
     cdef void pass_by(self, uint64_t seq) noexcept nogil
     cdef void refresh_unread(self) noexcept nogil
     cdef int send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil

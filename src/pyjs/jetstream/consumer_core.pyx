@@ -47,6 +47,9 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump, a message counting 64 more
+    EARLY_NS = 1000000              # a replayed message may come this much before its time
+    HOLD_MIN_NS = 1000000           # and one that waits for its rate waits for others as well
+    LATE_NS = 50000000              # later than this, the next distance counts from when it came
 
 
 cdef class ConsumerCore(Sink):
@@ -291,7 +294,10 @@ cdef class ConsumerCore(Sink):
     cdef Stop deliver_some(self) noexcept nogil:
         cdef int64_t budget = PUMP_SIZE
         cdef uint32_t i
+        self.hold_until = 0
         while self.has_demand():
+            if self.hold_until:
+                return STOP_HELD
             if budget <= 0:
                 return STOP_BUDGET
             i = self.pending.lists[<uint32_t> IN_REDELIVER].head
@@ -332,8 +338,12 @@ cdef class ConsumerCore(Sink):
         if self.store.load(seq, &r) < 0:
             self.pass_by(seq)
             return 0
+        if seq <= self.replay_to and self.is_early(r.ts):
+            return 0
         if self.send(&r, 1, self.unread - 1 if self.unread else 0, budget) == 0:
             return 0
+        if seq <= self.replay_to:
+            self.note_replayed(r.ts)
         self.pass_by(seq)
         self.unread -= self.unread > 0
         self.delivered_cseq += 1
@@ -357,6 +367,39 @@ cdef class ConsumerCore(Sink):
                 self.next_seq = self.store.last_seq + 1
             self.unread = 0
         return seq
+
+    cdef int64_t replay_due(self, int64_t ts) noexcept nogil:
+        """Return when a message stored at `ts` is to be delivered: as long after the one before as it was stored."""
+        if self.replay_ts == 0:
+            return self.turn.now
+        return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
+
+    cdef bint is_early(self, int64_t ts) noexcept nogil:
+        """Tell whether a message stored at `ts` has to wait, and note until when."""
+        cdef int64_t due = self.replay_due(ts)
+        if due <= self.turn.now + EARLY_NS:
+            return False
+        self.hold_until = due
+        return True
+
+    cdef void note_replayed(self, int64_t ts) noexcept nogil:
+        """Let the next distance count from this delivery, whose small delays do not add up."""
+        cdef int64_t due = self.replay_due(ts)
+        self.replay_at = due if self.turn.now - due < LATE_NS else self.turn.now
+        self.replay_ts = ts
+
+    cdef bint take_rate(self, int64_t size) noexcept nogil:
+        """Take `size` bytes out of the bucket of the rate limit; False: it does not hold them before `hold_until`."""
+        cdef int64_t now = self.turn.now
+        cdef double ns_per_byte = 8e9 / <double> self.rate_bps
+        cdef int64_t spare = 0
+        if size < self.burst_size:
+            spare = <int64_t> (<double> (self.burst_size - size) * ns_per_byte)
+        if self.burst_at - now > spare:
+            self.hold_until = max(self.burst_at - spare, now + HOLD_MIN_NS)
+            return False
+        self.burst_at = (self.burst_at if self.burst_at > now else now) + <int64_t> (<double> size * ns_per_byte)
+        return True
 
     cdef void pass_by(self, uint64_t seq) noexcept nogil:
         """Move the cursor behind `seq`."""
@@ -388,6 +431,8 @@ cdef class ConsumerCore(Sink):
         cdef Msg m
         self.compose(&m, r, count, unread)
         if self.headers_only and self.strip_payload(&m) < 0:
+            return 0
+        if self.rate_bps and not self.take_rate(<int64_t> m.subject_len + m.reply_len + m.size):
             return 0
         self.finish_line(&m)
         budget[0] -= m.size + 64

@@ -363,8 +363,6 @@ def refuse_unsupported(config: ConsumerConfig) -> None:
     """
     asked = (
         (config.priority_policy != "none", f"priority_policy {config.priority_policy}"),
-        (config.replay_policy != "instant", f"replay_policy {config.replay_policy}"),
-        (config.rate_limit_bps > 0, "rate_limit_bps"),
         (config.ack_policy == "flow_control", "ack_policy flow_control"),
     )
     for wanted, what in asked:

@@ -22,4 +22,5 @@ class Seat:
     log: Log
     domain: str = ""
     max_msgs_per_subject: int = -1
+    burst_size: int = 1 << 20  # bytes that a rate limit lets through at once
     sync_always: bool = False  # acks are confirmed when they are on the medium

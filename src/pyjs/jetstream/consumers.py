@@ -176,6 +176,8 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     _open(js, stream, consumer)
     if not config.direct:
         consumer.events.send("created", stream.turn.now, action="create")
+    if consumer.paused_until > created_ns:
+        consumer.tell_pause()
     return consumer
 
 
@@ -214,6 +216,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         shared.log,
         js.options.domain,
         stream.config.max_msgs_per_subject,
+        stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
         js.options.sync_always,
     )
 

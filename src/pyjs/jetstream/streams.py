@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.core.flat_json import write_flat
-from pyjs.jetstream import consumers, errcodes, stream_rules
+from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.store_probe import StoreProbe
@@ -59,6 +59,7 @@ def create(
     stream = _open(js, config, _new_store(js, config, created_ns), created_ns)
     if js.observer is not None:
         js.observer.stream_opened(stream, recovered=False)
+    _tell(js, stream.name, "create")
     return stream
 
 
@@ -83,6 +84,7 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
+    _tell(js, stream.name, "modify")
     return stream
 
 
@@ -96,6 +98,7 @@ def delete(js: JetStream, name: str) -> None:
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
     _close(js, stream, deleted=True)
+    _tell(js, name, "delete")
     stream.store.destroy()
     js.files.remove(hidden)
 
@@ -116,6 +119,13 @@ def close_all(js: JetStream) -> None:
         _close(js, stream, deleted=False)
         stream.store.close()
     js.files.close()
+
+
+def _tell(js: JetStream, name: str, action: str) -> None:
+    """Let those who subscribe to it know what was done to a stream."""
+    shared = js.shared
+    now_ns = shared.clock.now_ns()
+    advisories.tell_of_stream(js.account, shared.rng, name, action, now_ns, shared.options.domain)
 
 
 def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> StreamStore:

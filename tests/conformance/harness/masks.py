@@ -6,11 +6,13 @@ order of their first appearance, so that a server must still use the same id in 
 durations, ports and versions become their kind.
 
 Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
-names; times; durations; ports; process ids; the version of the server.
+names; times; durations; ports; process ids; the version of the server. JSON in a text, the answers in an API
+audit, is looked into. A blank too many in place of a reply, as the peer has it there, is no reply.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -48,6 +50,7 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
 NUMBERS: dict[str, str] = {
     "client_id": "client id",
     "cid": "client id",
+    "id": "client id",
     "port": "port",
     "http_port": "port",
     "pid": "pid",
@@ -84,7 +87,11 @@ class Masker:
         return self._value("", answer)
 
     def _frame(self, frame: dict[str, Any]) -> dict[str, Any]:
-        return {key: self._frame_field(key, value) for key, value in frame.items()}
+        return {
+            key: self._frame_field(key, value)
+            for key, value in frame.items()
+            if (key, value) != ("reply", "")
+        }
 
     def _frame_field(self, key: str, value: Any) -> Any:
         if key in ("subject", "reply") and isinstance(value, str):
@@ -109,10 +116,12 @@ class Masker:
             return self._placeholder(NUMBERS[name], value)
         return value
 
-    def _string(self, name: str, value: str) -> str:
+    def _string(self, name: str, value: str) -> Any:
         kind, form = FIELDS.get(name, ("", _TOKEN))
         if kind and form.match(value):
             return self._placeholder(kind, value)
+        if name == "response" and value.startswith("{"):
+            return self._value("", json.loads(value))
         if name in CONSUMER_FIELDS:
             return self._consumer(value)
         if name == "connect_urls":

@@ -137,8 +137,6 @@ def test_configurations_that_are_refused(js: ConsumerFixture, config: dict[str, 
     ("config", "what"),
     [
         ({"priority_policy": "overflow", "priority_groups": ["a"]}, "priority_policy overflow"),
-        ({"replay_policy": "original"}, "replay_policy original"),
-        ({"deliver_subject": "d", "rate_limit_bps": 5}, "rate_limit_bps"),
         ({"ack_policy": "flow_control", "deliver_subject": "d"}, "ack_policy flow_control"),
     ],
 )

@@ -80,7 +80,7 @@ class Endpoint:
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
     unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
-    counted: bool = True  # whether an answer without error counts in `api.total`
+    counted: bool = True  # whether an answer without error counts in `api.total` and is audited
 
 
 def is_empty(body: bytes) -> bool:

@@ -14,6 +14,7 @@ from pyjs.base.fast_json import dumps  # this loads the library: nothing here ca
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.api import audit
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.engine import JetStream, Shared
@@ -64,7 +65,7 @@ class Router:
         if failure is not None and endpoint.unsynced is not None:
             self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return
-        self._reply(request, endpoint, fields)
+        self._reply(request, endpoint, fields, endpoint.counted)
         if endpoint.counted:
             self._count(failed=False)
 
@@ -79,10 +80,17 @@ class Router:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
         return endpoint.handle(ApiCall(self._js, args, request))
 
-    def _reply(self, request: Request, endpoint: Endpoint, fields: JsonDict | None) -> None:
-        if fields is not None and request.reply:
-            body = dumps({"type": TYPE_PREFIX + endpoint.response} | fields)
+    def _reply(
+        self, request: Request, endpoint: Endpoint, fields: JsonDict | None, audited: bool = True
+    ) -> None:
+        wanted = audited and self._account.has_interest(audit.SUBJECT)
+        if fields is None or not (request.reply or wanted):
+            return
+        body = dumps({"type": TYPE_PREFIX + endpoint.response} | fields)
+        if request.reply:
             self._account.send(request.reply, body)
+        if wanted:
+            audit.send(self._account, self._shared, request, body)
 
     def _count(self, failed: bool) -> None:
         self._shared.api_total += 1

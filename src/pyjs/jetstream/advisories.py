@@ -1,0 +1,44 @@
+"""What every advisory has in common, and the advisories of streams coming, changing and going.
+
+An event without interest is never built: without a subscriber it costs one look into the subscriptions. Knows nothing
+of API calls (api/audit.py), and streams only by name.
+
+Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import nuid
+from pyjs.base.rng import Rng
+from pyjs.core.account import Account
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STREAM_EVENTS = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}
+
+
+def publish(
+    account: Account,
+    rng: Rng,
+    subject: bytes,
+    kind: str,
+    now_ns: int,
+    fields: Mapping[str, object],
+    domain: str,
+) -> None:
+    """Publish one event; `kind` is its type behind "io.nats.jetstream."."""
+    event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
+    if domain:
+        event["domain"] = domain
+    account.send(subject, fast_json.dumps(event))
+
+
+def tell_of_stream(account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str) -> None:
+    """Publish what was done to a stream, if anybody wants to know; `action` is create, modify or delete."""
+    subject = f"$JS.EVENT.ADVISORY.STREAM.{_STREAM_EVENTS[action]}.{name}".encode()
+    if account.has_interest(subject):
+        fields = {"stream": name, "action": action}
+        publish(account, rng, subject, "advisory.v1.stream_action", now_ns, fields, domain)

@@ -1,0 +1,65 @@
+"""The audit of the API: an advisory for each answer, with who asked, for what, and what the answer was.
+
+Only for whoever subscribes to it: nothing here runs otherwise. The answer is the text that was sent.
+
+Source: nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.gotext import time_text
+from pyjs.core.account import Account
+from pyjs.core.session import ClientSession
+from pyjs.core.sink import Request
+from pyjs.jetstream import advisories
+from pyjs.jetstream.api.endpoint import JsonDict
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.engine import Shared
+
+SUBJECT = b"$JS.EVENT.ADVISORY.API"
+
+
+def send(account: Account, shared: Shared, request: Request, response: bytes) -> None:
+    """Publish what was asked and answered."""
+    fields: JsonDict = {"server": shared.server_name}
+    if isinstance(request.session, ClientSession):
+        fields["client"] = client_info(request.session, account.name, shared.server_name)
+    fields["subject"] = _plain(request.subject.decode("utf-8", "replace"), shared.options.domain)
+    if request.payload:
+        fields["request"] = request.payload.decode("utf-8", "replace")
+    fields["response"] = response.decode()
+    now_ns = shared.clock.now_ns()
+    advisories.publish(
+        account, shared.rng, SUBJECT, "advisory.v1.api_audit", now_ns, fields, shared.options.domain
+    )
+
+
+def _plain(subject: str, domain: str) -> str:
+    """Return the subject that a request would have without a domain."""
+    prefix = f"$JS.{domain}.API."
+    return "$JS.API." + subject[len(prefix) :] if domain and subject.startswith(prefix) else subject
+
+
+def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
+    """Return what an advisory says of a client; what it did not tell is left out."""
+    options = session.options
+    said = {"user": _user(session), "name": options.name, "lang": options.lang, "ver": options.version}
+    fields: JsonDict = {
+        "start": time_text(session.started_at_ns),
+        "host": session.peer.ip,
+        "id": session.cid,
+        "acc": account,
+        **{key: value for key, value in said.items() if value},
+    }
+    if session.rtt_ns:
+        fields["rtt"] = session.rtt_ns
+    kind = session.peer.kind if session.peer.kind != "in_process" else "nats"
+    return fields | {"server": server, "kind": "Client", "client_type": kind}
+
+
+def _user(session: ClientSession) -> str:
+    """Return by what the client asked to be known; a token is a secret."""
+    options = session.options
+    return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
