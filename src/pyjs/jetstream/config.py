@@ -59,6 +59,18 @@ class ConsumerLimits:
 
 
 @record(repr=False)
+class SubjectTransformConfig:
+    """Under which subject a message is stored; an empty source is every subject, an empty destination none."""
+
+    src: str = ""
+    dest: str = ""
+
+    def to_json_dict(self) -> dict[str, str]:
+        """Return the fields in the order of the wire."""
+        return {"src": self.src, "dest": self.dest}
+
+
+@record(repr=False)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -79,6 +91,7 @@ class StreamConfig:
     duplicate_window_ns: int = 0
     placement: Placement | None = None
     first_seq: int = 0
+    subject_transform: SubjectTransformConfig | None = None
     allow_direct: bool = False
     mirror_direct: bool = False
     discard_new_per_subject: bool = False
@@ -133,6 +146,8 @@ class StreamConfig:
         out["compression"] = "none"
         if self.first_seq:
             out["first_seq"] = self.first_seq
+        if self.subject_transform:
+            out["subject_transform"] = self.subject_transform.to_json_dict()
 
     def with_required_level(self) -> StreamConfig:
         """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
@@ -158,6 +173,7 @@ class StreamConfig:
         """Return plain values to be stored."""
         values = _plain(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
         values["placement"] = self.placement and _plain(self.placement)
+        values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
         values["consumer_limits"] = _plain(self.consumer_limits)
         return values
 
@@ -176,6 +192,8 @@ class StreamConfig:
         if values.get("placement"):
             placement = dict(values["placement"])
             values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
+        if values.get("subject_transform"):
+            values["subject_transform"] = SubjectTransformConfig(**values["subject_transform"])
         values["consumer_limits"] = ConsumerLimits(**values.get("consumer_limits", {}))
         return cls(**values)
 

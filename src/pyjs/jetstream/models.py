@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.record import record
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config import ConsumerLimits, Placement, StreamConfig
+from pyjs.jetstream.config import ConsumerLimits, Placement, StreamConfig, SubjectTransformConfig
 from pyjs.jetstream.json_strict import (
     BOOL,
     DURATION,
@@ -146,7 +146,6 @@ _PLAIN = (
 _LATER = {
     "mirror": "mirrors are",
     "sources": "sources are",
-    "subject_transform": "subject transforms are",
     "republish": "republish is",
     "allow_msg_counter": "message counters are",
     "allow_atomic": "atomic batch publish is",
@@ -209,6 +208,8 @@ def _config(given: dict[str, Any]) -> StreamConfig:
         place = given["placement"]
         tags = tuple(place.get("tags", ()))
         values["placement"] = Placement(place.get("cluster", ""), tags, place.get("preferred", ""))
+    if "subject_transform" in given:
+        values["subject_transform"] = SubjectTransformConfig(**given["subject_transform"])
     return StreamConfig(**values)
 
 

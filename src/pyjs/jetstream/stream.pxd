@@ -37,6 +37,8 @@ cdef class Stream(Sink):
     cdef bint keeps_interest                # interest retention
     cdef bint settles                       # interest or workqueue retention
 
+    cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
+
     cdef Usage account_usage, server_usage
     cdef int64_t counted_bytes              # what the usages hold of this stream
 
@@ -56,6 +58,7 @@ cdef class Stream(Sink):
     cdef uint32_t last_id_len
 
     cdef int ingest(self, Msg* m) noexcept nogil
+    cdef void ingest_transformed(self, Msg* m) noexcept
     cdef void ingest_without_status(self, Msg* m) noexcept
     cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
     cdef arm_expiry(self)

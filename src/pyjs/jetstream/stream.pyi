@@ -9,6 +9,7 @@ from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
 from pyjs.store.store import StreamStore
+from pyjs.subjects.transform import SubjectTransform
 
 SOURCE_HASH: bytes
 
@@ -22,6 +23,7 @@ class Stream(Sink):
     consumers: dict[str, StreamConsumer]
     created_ns: int
     closed: bool
+    transform: SubjectTransform | None
     @property
     def last_msg_id(self) -> bytes: ...
     def __init__(

@@ -108,10 +108,23 @@ cdef class Stream(Sink):
         t.sub.delivered += 1
         if not self.dirty:
             self.mark_dirty()
-        self.ingest(m)
+        if self.transform is None:
+            self.ingest(m)
+        else:
+            with gil:
+                self.ingest_transformed(m)
         if self.staged_bytes > STAGED_BYTES_MAX or self.answers.used > ANSWERS_MAX:
             self.turn.pressure = True
         return 1
+
+    cdef void ingest_transformed(self, Msg* m) noexcept:
+        """Take a message under the subject that the transform makes of its own; one that does not match keeps it."""
+        cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
+        cdef Msg renamed = m[0]
+        if subject is not None:
+            renamed.subject = subject
+            renamed.subject_len = <uint32_t> len(subject)
+        self.ingest(&renamed)
 
     cdef int ingest(self, Msg* m) noexcept nogil:
         cdef uint64_t seq

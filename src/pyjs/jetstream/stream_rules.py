@@ -16,6 +16,7 @@ from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
+from pyjs.subjects.transform import TransformError, check_mapping
 
 if TYPE_CHECKING:
     from typing import Any
@@ -78,6 +79,7 @@ def check(
         raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config)
     _check_max_bytes(config, limits)
+    _check_transform(config)
     if config.placement and not config.placement.to_json_dict():
         config = replace(config, placement=None)
     if config.placement and config.placement.preferred:
@@ -233,6 +235,18 @@ def _check_reach(config: StreamConfig, subject: bytes) -> None:
             raise invalid("subjects that overlap with jetstream api require no-ack to be true")
     if subjects_overlap(subject, b"$SYS.>") and not is_subset(subject, b"$SYS.ACCOUNT.>"):
         raise invalid("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_transform(config: StreamConfig) -> None:
+    given = config.subject_transform
+    if given is None:
+        return
+    if given.src and not is_valid_subject(given.src.encode()):
+        raise errcodes.STREAM_TRANSFORM_INVALID_SOURCE.error(err=f"invalid subject {given.src}")
+    try:
+        check_mapping(given.src, given.dest)
+    except TransformError as error:
+        raise errcodes.STREAM_TRANSFORM_INVALID_DESTINATION.error(err=error) from None
 
 
 def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:

@@ -19,6 +19,7 @@ from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.subjects.tokens import subjects_overlap
+from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
@@ -81,6 +82,7 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
+    _set_transform(js, stream)
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
@@ -142,10 +144,17 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
     stream.sync_always = js.options.sync_always and config.storage == FILE
+    _set_transform(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     return stream
+
+
+def _set_transform(js: JetStream, stream: Stream) -> None:
+    """Have the stream store messages under the subjects that its configuration says."""
+    given = stream.config.subject_transform
+    stream.transform = None if given is None else open_transform(given.src, given.dest, js.shared.rng)
 
 
 def _close(js: JetStream, stream: Stream, deleted: bool) -> None:

@@ -1,0 +1,293 @@
+"""Subject transforms: a pattern that subjects match, and a destination made of their tokens.
+
+A destination token is a literal, `$n` or a mapping function in double braces; `n` counts the `*` of the source from
+one. A trailing `>` takes over what the source's `>` matched. Knows nothing of who asks for a transform: streams,
+republishing, sources and account mappings share this module.
+
+What a subject becomes is remembered for the last few thousand subjects, unless chance has a part in it: a repeated
+subject costs one look-up, another some microseconds. Streams without a transform never come here.
+
+Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts and corner cases probed on nats-server
+2.15.1 (tests/conformance/scenarios/transform).
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.rng import Rng
+from pyjs.subjects.tokens import is_valid_literal, subject_matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Piece: TypeAlias = Callable[[list[bytes]], bytes]  # tokens of the subject -> a part of the destination
+
+REMEMBERED_MAX = 4096
+INT32_MAX = 2**31 - 1
+_BLANK = "[ \t\n\f\r]*"
+_FUNCTION = re.compile(
+    rf"\{{\{{{_BLANK}([pP]artition|[wW]ildcard|[sS]plit(?:[fF]rom(?:[lL]eft|[rR]ight))?"
+    rf"|[sS]lice[fF]rom(?:[lL]eft|[rR]ight)|[lL]eft|[rR]ight|[rR]andom){_BLANK}\((.*)\){_BLANK}\}}\}}"
+)
+_COMMA = re.compile(f",{_BLANK}")
+_INTEGER = re.compile("[+-]?[0-9]+")
+_INVALID = "invalid transform"
+_BAD_ARGUMENT = "function argument is invalid or in the wrong format"
+_TOO_FEW = "not enough arguments passed to the function"
+_TOO_MANY = "too many arguments passed to the function"
+_OUT_OF_RANGE = "wildcard index out of range"
+
+
+class TransformError(ValueError):
+    """A transform that cannot be; the text is nats-server's."""
+
+
+class SubjectTransform:
+    """One transform, ready to be applied."""
+
+    def __init__(self, source: str, destination: str, rng: Rng) -> None:
+        """Read a transform; an empty source is `>`.
+
+        Raises:
+            TransformError: it cannot be.
+        """
+        self._source = (source or ">").encode()
+        self._same = self._source == b">" and destination == ">"
+        self._pieces, self._tail_from, self._by_chance = _read(source or ">", destination, rng)
+        self._known: dict[bytes, bytes | None] = {}
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return what becomes of `subject`, None: the source does not match it."""
+        try:
+            return self._known[subject]
+        except KeyError:
+            made = self._make(subject)
+        if not self._by_chance:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            self._known[subject] = made
+        return made
+
+    def _make(self, subject: bytes) -> bytes | None:
+        if self._same:
+            return subject
+        if not is_valid_literal(subject) or not subject_matches(subject, self._source):
+            return None
+        tokens = subject.split(b".")
+        made = [piece(tokens) for piece in self._pieces]
+        if self._tail_from >= 0:
+            made.extend(tokens[self._tail_from :])
+        return b".".join(made)
+
+
+def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
+    """Return the transform, None: an empty destination changes nothing.
+
+    Raises:
+        TransformError: it cannot be.
+    """
+    return SubjectTransform(source, destination, rng) if destination else None
+
+
+def check_transform(source: str, destination: str) -> None:
+    """Refuse a transform that cannot be.
+
+    Raises:
+        TransformError: says why.
+    """
+    open_transform(source, destination, Rng())
+
+
+def check_mapping(source: str, destination: str) -> None:
+    """As check_transform, for configurations where the destination is looked at first.
+
+    Raises:
+        TransformError: says why.
+    """
+    ended = False
+    for token in destination.split(".") if destination else ():
+        if not token or ended:
+            raise _fault(_INVALID, token)
+        if _is_function(token):
+            if not _FUNCTION.search(token):
+                raise _fault("unknown function", token)
+            continue
+        ended = token == ">"
+        if any(char in token for char in "\t\n\f\r "):
+            raise _fault(_INVALID)
+    check_transform(source, destination)
+
+
+def _fault(reason: str, where: str = "") -> TransformError:
+    return TransformError(f"invalid mapping destination: {reason}{f' in {where}' if where else ''}")
+
+
+def _read(source: str, destination: str, rng: Rng) -> tuple[list[Piece], int, bool]:
+    """Return the pieces, the first source token that is copied behind them (-1: none), and whether it is chance."""
+    given, made = source.split("."), destination.split(".")
+    if not _well_formed(given) or not _well_formed(made):
+        raise TransformError("invalid subject")
+    if "*" in made or (given[-1] == ">") != (made[-1] == ">"):
+        raise TransformError("invalid subject")
+    tail_from = -1
+    if made[-1] == ">":
+        tail_from = len(given) - 1
+        made.pop()
+    stars = [at for at, token in enumerate(given) if token == "*"]
+    reader = _Reader(stars, open_source=bool(stars) or tail_from >= 0, rng=rng)
+    return [reader.piece(token) for token in made], tail_from, reader.by_chance
+
+
+def _well_formed(tokens: list[str]) -> bool:
+    return all(tokens) and ">" not in tokens[:-1]
+
+
+def _is_function(token: str) -> bool:
+    return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
+
+
+class _Reader:
+    """Reads the tokens of one destination."""
+
+    def __init__(self, stars: list[int], open_source: bool, rng: Rng) -> None:
+        self._stars = stars  # where the source has a `*`
+        self._open = open_source  # the source has wildcards
+        self._rng = rng
+        self.by_chance = False
+
+    def piece(self, token: str) -> Piece:
+        if token.startswith("$") and _INTEGER.fullmatch(token[1:]):
+            return _copied(self._token_at(int(token[1:]), token))
+        if not _is_function(token):
+            return _literal(token.encode())
+        found = _FUNCTION.search(token)
+        if found is None:
+            raise _fault("unknown function", token)
+        name, args = found[1].lower(), _COMMA.split(found[2])
+        if name == "partition":
+            return self._partition(args, token)
+        if name == "random":
+            return self._random(args, token)
+        return self._of_one_token(name, args, token)
+
+    def _token_at(self, number: int, token: str) -> int:
+        """Return where the source has its `*` of this number; numbers below one mean the first token."""
+        if not self._open:
+            raise _fault(_OUT_OF_RANGE, token)
+        if number > len(self._stars):
+            raise _fault(_OUT_OF_RANGE, f"{token}: [{number}]")
+        return self._stars[number - 1] if number > 0 else 0
+
+    def _partition(self, args: list[str], token: str) -> Piece:
+        count = _integer(args[0], token, highest=INT32_MAX)
+        numbers = [_integer(arg, token) for arg in args[1:]]
+        if not self._open:
+            numbers = []  # the whole subject decides
+        return _partition([self._token_at(number, token) for number in numbers], count & 0xFFFFFFFF)
+
+    def _random(self, args: list[str], token: str) -> Piece:
+        if len(args) != 1:
+            raise _fault(_TOO_FEW, token)
+        limit = abs(_integer(args[0], token, highest=INT32_MAX))
+        self.by_chance = True
+        return _random(limit, self._rng)
+
+    def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
+        """Return the piece of a function that works on one token, which its first argument names."""
+        wanted = 1 if name == "wildcard" else 2
+        if len(args) < wanted or args == [""]:
+            raise _fault(_TOO_FEW, token)
+        if len(args) > wanted:
+            raise _fault(_TOO_MANY, token)
+        number = _integer(args[0], token)
+        if name == "wildcard":
+            return _copied(self._token_at(number, token))
+        if name == "split":
+            if " " in args[1]:
+                raise _fault(_BAD_ARGUMENT, token)
+            return _split(self._token_at(number, token), args[1].encode())
+        size = _integer(args[1], token, lowest=-INT32_MAX - 1, highest=INT32_MAX)
+        return _cut(_CUTS[name], self._token_at(number, token), size)
+
+
+def _integer(text: str, token: str, lowest: int = -(2**63), highest: int = 2**63 - 1) -> int:
+    text = text.strip(" ")
+    value = int(text) if _INTEGER.fullmatch(text) else None
+    if value is None or not lowest <= value <= highest:
+        raise _fault(_BAD_ARGUMENT, token)
+    return value
+
+
+# -- pieces ------------------------------------------------------------------------------------------------
+
+
+def _literal(text: bytes) -> Piece:
+    return lambda tokens: text
+
+
+def _copied(at: int) -> Piece:
+    return lambda tokens: tokens[at]
+
+
+def _partition(places: list[int], count: int) -> Piece:
+    def piece(tokens: list[bytes]) -> bytes:
+        key = b"".join([tokens[at] for at in places]) if places else b".".join(tokens)
+        return b"%d" % (fnv1a(key) % count if count else 0)
+
+    return piece
+
+
+def fnv1a(key: bytes) -> int:
+    """Return the 32-bit FNV-1a hash, which decides partitions."""
+    value = 0x811C9DC5
+    for byte in key:
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def _random(limit: int, rng: Rng) -> Piece:
+    return lambda tokens: b"%d" % (rng.below(limit) if limit else 0)
+
+
+def _split(at: int, separator: bytes) -> Piece:
+    def piece(tokens: list[bytes]) -> bytes:
+        # Separators at the end and in a row make no empty tokens, the first one at the start neither.
+        first, *rest = tokens[at].split(separator) if separator else _characters(tokens[at])
+        out = first
+        for number, part in enumerate(rest):
+            out += b"." + part if part and (number or first) else part
+        return out
+
+    return piece
+
+
+def _characters(token: bytes) -> list[bytes]:
+    return [char.encode("utf-8", "surrogateescape") for char in token.decode("utf-8", "surrogateescape")]
+
+
+def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Piece:
+    """Return the piece of a function that takes a token apart; what is too short for that stays whole."""
+    return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
+
+
+def _slice_from_left(token: bytes, size: int) -> bytes:
+    return b".".join([token[at : at + size] for at in range(0, len(token), size)])
+
+
+def _slice_from_right(token: bytes, size: int) -> bytes:
+    rest = len(token) % size
+    parts = [token[at : at + size] for at in range(rest, len(token), size)]
+    return b".".join([token[:rest], *parts] if rest else parts)
+
+
+_CUTS: dict[str, Callable[[bytes, int], bytes]] = {
+    "splitfromleft": lambda token, size: token[:size] + b"." + token[size:],
+    "splitfromright": lambda token, size: token[:-size] + b"." + token[-size:],
+    "slicefromleft": _slice_from_left,
+    "slicefromright": _slice_from_right,
+    "left": lambda token, size: token[:size],
+    "right": lambda token, size: token[-size:],
+}
