@@ -11,6 +11,7 @@ cdef class Recovery:
     cdef uint64_t floor                 # highest first_seq that a STATE record names
     cdef list lost                      # (first, last) sequence of each loss
     cdef list erased                    # messages whose bytes are overwritten
+    cdef list scanned                   # numbers of the segments that were read, not taken from an index file
     cdef bint end_damaged               # the last record of the file read last
 
     cdef int adopt(self, SegmentContents c) except -1

@@ -29,6 +29,9 @@ from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
+
 
 def recover(FileStore store) -> None:
     """Fill `store` from the segments of its directory; damage is logged and counted in it."""
@@ -91,6 +94,7 @@ cdef class Recovery:
         self.store = store
         self.lost = []
         self.erased = []
+        self.scanned = []
 
     # -- files -------------------------------------------------------------------------------------------------
     def read_segment(self, path, number, last) -> None:
@@ -114,6 +118,7 @@ cdef class Recovery:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
         if not indexed:
+            self.scanned.append(number)
             report(store, path, c)
             self.keep_index(path, c, size, last)
         self.bridge(c.base_seq)
@@ -285,6 +290,7 @@ cdef class Recovery:
         store.recovering = False
         self.count_lost(removed)
         self.reopen()
+        self.sync_later()
 
     def lose_end(self) -> None:
         """Use up a sequence for the damaged record that nothing follows."""
@@ -348,3 +354,32 @@ cdef class Recovery:
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
             store.disk.truncate(s.fd, store.written)
             store.allocated = store.written
+
+    def sync_later(self) -> None:
+        """Have the first sync cover what was read: a process that was killed may not have synced it.
+
+        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away. Sealed
+        segments are few, and synced at once: they would take a descriptor each until then.
+        """
+        cdef size_t at
+        cdef Segment* s
+        store = self.store
+        newest = set(self.scanned[-UNSYNCED_MAX:])
+        for at in range(store.index.n):
+            s = store.index.segments[at]
+            if s.number in newest and s.fd >= 0:
+                store.unsynced.append(s.fd)
+            elif s.number in newest:
+                self.sync(store.path_of(s.number))
+
+    def sync(self, path) -> None:
+        """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
+        disk = self.store.disk
+        try:
+            fd = disk.open_file(path)
+            try:
+                disk.sync_file(fd)
+            finally:
+                disk.close_file(fd)
+        except OSError as error:
+            self.store.sync_failed(error)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.disk import LossyDisk
 from tests.unit.store.file_state import INCARNATION, open_store, state_of
 from tests.unit.store.segment_files import FOOTER, MSG, records
 
@@ -244,3 +245,25 @@ def test_a_damaged_record_in_a_file_that_cannot_be_read_is_refused_and_stays_cou
     assert store.lost_msgs == 0
     assert "cannot be read" in log.lines[-1][1]
     store.close()
+
+
+# -- what a killed process had not synced ----------------------------------------------------------------------
+@pytest.mark.parametrize("count", [3, COUNT])
+def test_what_a_start_finds_is_on_the_medium_after_its_first_sync(tmp_path: Path, count: int) -> None:
+    disk, directory = LossyDisk(), str(tmp_path / "msgs")
+    killed = FileStore(disk, directory, ListLog(), SEGMENT_SIZE, INCARNATION)
+    for number in range(count):
+        killed.store(b"s", b"", b"payload-%d" % number, 1000 + number)
+    killed.flush()
+    killed.release()
+    started = FileStore(disk, directory, ListLog(), SEGMENT_SIZE, INCARNATION)
+
+    job = started.begin_sync()
+    started.finish_sync(job, job())
+    started.release()
+    disk.lose_power()
+
+    found = FileStore(OsDisk(), directory, ListLog(), SEGMENT_SIZE, INCARNATION)
+    assert found.msgs == count
+    assert found.lost_msgs == 0
+    found.release()
