@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.disk import OsDisk
-from pyjs.base.errors import PyjsError
-from pyjs.base.gotext import duration_text
 from pyjs.node import Node
 from pyjs.server import files
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
-from pyjs.server.announce import announce_jetstream, announce_start
+from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
+from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
+from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.machine import effective_options
@@ -25,19 +25,15 @@ from pyjs.server.machine import effective_options
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
-    from typing import NoReturn
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
-    from pyjs.jetstream.service import JetStreamServer
     from pyjs.monitor.response import Response
     from pyjs.monitor.router import Router
     from pyjs.monitor.state import Monitored
     from pyjs.server.http import HttpConnection
-    from pyjs.server.io_thread import IoThread
     from pyjs.server.lame_duck import LameDuck
     from pyjs.server.loop import EventLoop, Loop
-    from pyjs.server.syncer import Syncer
 
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
 CLOSING_STEP_S = 0.005
@@ -46,10 +42,6 @@ WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its
 
 def _nothing() -> None:
     """Do nothing."""
-
-
-class StartFailed(PyjsError):
-    """The server cannot start; the text is that of the fatal log line."""
 
 
 class Server:
@@ -68,11 +60,8 @@ class Server:
         self._client_listener: Listener | None = None
         self._http_listener: Listener | None = None
         self._router: Router | None = None
-        self._io_thread: IoThread | None = None
-        self._syncer: Syncer | None = None
+        self._jetstream: JetStreamSwitch
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
-        self._ending_jetstream: JetStreamServer | None = None  # syncs, then stops
-        self._after_jetstream: list[Callable[[], None]] = []  # called when it has stopped
         self._ended: Callable[[], None] = _nothing  # called when a signal or the lame duck mode has ended it
         self._after_stop: list[Callable[[], None]] = []  # called when it has stopped
         self._running = False
@@ -132,11 +121,12 @@ class Server:
         effective = effective_options(self.options)
         self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
+        self._jetstream = JetStreamSwitch(self.driver)
         announce_start(self.log, self.node, self.options)
         try:
             self._write_pid_file()
             self._start_monitoring()
-            self._start_jetstream()
+            self._jetstream.start(self.options)
             self._start_clients()
         except StartFailed:
             self._close_everything(_nothing)
@@ -155,7 +145,7 @@ class Server:
         try:
             files.write_pid_file(self.options.pid_file)
         except OSError as error:
-            _fail(f"Could not write pidfile: open {self.options.pid_file}: {_reason(error)}")
+            fail(f"Could not write pidfile: open {self.options.pid_file}: {reason(error)}")
 
     def _start_monitoring(self) -> None:
         options = self.options
@@ -170,7 +160,7 @@ class Server:
         try:
             sock = listen(host, options.http_port)
         except ListenFailed as error:
-            _fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
+            fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
         self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
         self._http_listener = Listener(
             self.loop,
@@ -182,41 +172,13 @@ class Server:
         self._http_listener.start()
         self.log.info(f"Starting http monitor on {host_port(host, self._http_listener.port)}")
 
-    def _start_jetstream(self) -> None:
-        if not self.options.jetstream.enabled:
-            return
-        started_ns = self.clock.now_ns()
-        self.log.info("Starting JetStream")
-        try:
-            files.make_directory(self.node.options.jetstream.store_dir)
-            announce_jetstream(self.log, self.options, self.node.options)
-            self.node.start_jetstream()
-            self._start_syncing()
-        except OSError as error:
-            path = error.filename or self.node.options.jetstream.store_dir
-            _fail(
-                f"Can't start JetStream: could not create storage directory - mkdir {path}: {_reason(error)}"
-            )
-        except PyjsError as error:
-            _fail(f"Can't start JetStream: {error}")
-        self.log.info(f"Took {duration_text(self.clock.now_ns() - started_ns)} to start JetStream")
-
-    def _start_syncing(self) -> None:
-        from pyjs.server.io_thread import IoThread
-        from pyjs.server.syncer import Syncer
-
-        jetstream = self.options.jetstream
-        self._io_thread = IoThread(self.loop)
-        self._syncer = Syncer(self.driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always)
-        self.driver.after_turn = self._syncer.after_turn
-
     def _start_clients(self) -> None:
         options = self.options
         try:
             sock = listen(options.host, options.port)
         except ListenFailed as error:
             where = host_port(options.host, max(options.port, 0))
-            _fail(f'Error listening on port: {where}, "{error}"')
+            fail(f'Error listening on port: {where}, "{error}"')
         self._client_listener = Listener(self.loop, sock, self._take_client, "Client", self.log)
         self.node.port = self._client_listener.port
         self._client_listener.start()
@@ -274,7 +236,7 @@ class Server:
             files.write_ports_file(options.ports_file_dir, listed)
         except OSError as error:
             path = files.ports_path(options.ports_file_dir)
-            self.log.error(f"Error writing ports file ({path}): {_reason(error)}")
+            self.log.error(f"Error writing ports file ({path}): {reason(error)}")
 
     def reload(self) -> None:
         """Apply the configuration file as it is now: all of it, or nothing and say why."""
@@ -309,17 +271,17 @@ class Server:
 
     def _switch_jetstream(self) -> None:
         """Start JetStream, or end it, when a reload says so."""
-        if self._ending_jetstream is not None:
+        if self._jetstream.ending:
             return  # looked at again when it has ended
         if self._lame_duck is not None or not self._running:
             return  # who ends has given it up for good
         if self.options.jetstream.enabled == (self.node.jetstream is not None):
             return
         if not self.options.jetstream.enabled:
-            self._stop_jetstream(self._switch_jetstream)
+            self._jetstream.stop(self._switch_jetstream)
             return
         try:
-            self._start_jetstream()
+            self._jetstream.start(self.options)
         except StartFailed as error:
             self.log.warn(str(error))
 
@@ -328,7 +290,7 @@ class Server:
             if self.options.pid_file:
                 files.write_pid_file(self.options.pid_file)
         except OSError as error:
-            self.log.error(f"Failed to write pidfile: {_reason(error)}")
+            self.log.error(f"Failed to write pidfile: {reason(error)}")
         if old.ports_file_dir:
             files.remove_ports_file(old.ports_file_dir)
         self.write_ports_file()
@@ -364,38 +326,11 @@ class Server:
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
-        self._stop_jetstream(self._lame_duck.start)
+        self._jetstream.stop(self._lame_duck.start)
 
     def _close_client_listener(self) -> None:
         if self._client_listener is not None:
             self._client_listener.close()
-
-    def _stop_jetstream(self, then: Callable[[], None]) -> None:
-        """Take no more into the streams, sync and close them, then call `then`."""
-        self._after_jetstream.append(then)
-        jetstream, self.node.jetstream = self.node.jetstream, None
-        if jetstream is None:
-            if self._ending_jetstream is None:
-                self._jetstream_drained()
-            return
-        self.log.info("Initiating JetStream Shutdown...")
-        self._ending_jetstream = jetstream
-        syncer = self._syncer
-        if syncer is not None:
-            self._attempt(lambda: syncer.drain(self._jetstream_drained))
-        else:
-            self._jetstream_drained()
-
-    def _jetstream_drained(self) -> None:
-        jetstream, self._ending_jetstream = self._ending_jetstream, None
-        if jetstream is not None:
-            self._attempt(jetstream.stop)
-            if self._io_thread is not None:
-                self._attempt(self._io_thread.stop)
-            self.log.info("JetStream Shutdown")
-        waiting, self._after_jetstream = self._after_jetstream, []
-        for then in waiting:
-            then()
 
     def stop(self, then: Callable[[], None] = _nothing) -> None:
         """Close the connections and the streams, then call `then`; the server can not be started again."""
@@ -420,11 +355,11 @@ class Server:
         self._close_client_listener()
         if self._http_listener is not None:
             self._http_listener.close()
-        self._attempt(self.driver.turn_now)
-        self._stop_jetstream(lambda: self._close_connections(then))
+        attempt(self.log, self.driver.turn_now)
+        self._jetstream.stop(lambda: self._close_connections(then))
 
     def _close_connections(self, then: Callable[[], None]) -> None:
-        self._attempt(self.node.stop)
+        attempt(self.log, self.node.stop)
         self.driver.stop()
         for http_connection in list(self.http_connections):
             http_connection.close()
@@ -437,42 +372,24 @@ class Server:
             return
         for connection in [*self.connections, *self.http_connections]:
             connection.abort()
-        self._attempt(then)
+        attempt(self.log, then)
         self._stopped = True
         for waiting in self._after_stop:
             waiting()
 
-    def _attempt(self, step: Callable[[], object]) -> None:
-        """Do a step of the end; if it fails, those behind it are done all the same."""
-        try:
-            step()
-        except Exception as error:
-            self._uncaught(self.loop, {"message": "A step of the shutdown failed", "exception": error})
-
     def _uncaught(self, loop: Loop, context: dict[str, object]) -> None:
         """Log an exception that nothing else caught: the one edge where every exception is."""
-        import traceback
-
         error = context.get("exception")
         if isinstance(error, ConnectionError):
             return  # a peer that went away in the middle of something
-        lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
-        self.log.error(f"{context.get('message')}\n{''.join(lines)}".rstrip())
+        log_exception(self.log, context.get("message"), error)
 
 
 def _opened_log(options: Options) -> Logger:
     try:
         return configured_logger(options)
     except OSError as error:
-        raise SystemExit(f"error opening file: open {options.log_file}: {_reason(error)}") from None
-
-
-def _fail(text: str) -> NoReturn:
-    raise StartFailed(text) from None
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise SystemExit(f"error opening file: open {options.log_file}: {reason(error)}") from None
 
 
 def _import_all(modules: list[str]) -> None:

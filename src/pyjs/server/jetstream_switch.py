@@ -1,0 +1,102 @@
+"""JetStream of a server, switched on and off: at the start, by a reload, on the way into lame duck mode, at the end.
+
+Off takes its time: what was written is synced first, acknowledgements that waited for it leave, and only then the
+stores close. Whoever needs it to be over is called then.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import PyjsError
+from pyjs.base.gotext import duration_text
+from pyjs.server import files
+from pyjs.server.announce import announce_jetstream
+from pyjs.server.failures import attempt, fail, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.config.options import Options
+    from pyjs.jetstream.service import JetStreamServer
+    from pyjs.server.driver import Driver
+    from pyjs.server.io_thread import IoThread
+    from pyjs.server.syncer import Syncer
+
+
+class JetStreamSwitch:
+    """Starts and ends JetStream of one node."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._node = driver.node
+        self._log = driver.node.log
+        self._io_thread: IoThread | None = None
+        self._syncer: Syncer | None = None
+        self._ending: JetStreamServer | None = None  # syncs, then stops
+        self._after: list[Callable[[], None]] = []  # called when it has stopped
+
+    def start(self, options: Options) -> None:
+        """Recover the streams, if `options` enable JetStream.
+
+        Raises:
+            StartFailed: the store directory cannot be used.
+        """
+        if not options.jetstream.enabled:
+            return
+        node = self._node
+        started_ns = node.clock.now_ns()
+        self._log.info("Starting JetStream")
+        try:
+            files.make_directory(node.options.jetstream.store_dir)
+            announce_jetstream(self._log, options, node.options)
+            node.start_jetstream()
+            self._start_syncing(options)
+        except OSError as error:
+            path = error.filename or node.options.jetstream.store_dir
+            fail(f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason(error)}")
+        except PyjsError as error:
+            fail(f"Can't start JetStream: {error}")
+        self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")
+
+    def _start_syncing(self, options: Options) -> None:
+        from pyjs.server.io_thread import IoThread
+        from pyjs.server.syncer import Syncer
+
+        jetstream = options.jetstream
+        self._io_thread = IoThread(self._driver.loop)
+        self._syncer = Syncer(
+            self._driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always
+        )
+        self._driver.after_turn = self._syncer.after_turn
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is on its way out."""
+        return self._ending is not None
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """Take no more into the streams, sync and close them, then call `then`; at once if there are none."""
+        self._after.append(then)
+        jetstream, self._node.jetstream = self._node.jetstream, None
+        if jetstream is None:
+            if self._ending is None:
+                self._drained()
+            return
+        self._log.info("Initiating JetStream Shutdown...")
+        self._ending = jetstream
+        syncer = self._syncer
+        if syncer is not None:
+            attempt(self._log, lambda: syncer.drain(self._drained))
+        else:
+            self._drained()
+
+    def _drained(self) -> None:
+        jetstream, self._ending = self._ending, None
+        if jetstream is not None:
+            attempt(self._log, jetstream.stop)
+            if self._io_thread is not None:
+                attempt(self._log, self._io_thread.stop)
+            self._log.info("JetStream Shutdown")
+        waiting, self._after = self._after, []
+        for then in waiting:
+            then()
