@@ -664,8 +664,7 @@ cdef class FileStore(StreamStore):
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
         if self.in_flight is not None:      # nobody waits for the thread that has it: all is synced here
-            job = SyncJob(self.disk, self.in_flight.fds + self.unsynced, self.directory, self.written_mark)
-            error = job()
+            error = SyncJob(self.disk, self.in_flight.fds + self.unsynced, self.directory, self.written_mark)()
             if error is not None:
                 self.sync_failed(error)
             return
