@@ -669,7 +669,10 @@ cdef class FileStore(StreamStore):
                 self.sync_failed(error)
             return
         error = None
-        while error is None and (job := self.begin_sync()) is not None:
+        while error is None:
+            job = self.begin_sync()
+            if job is None:
+                return
             error = job()
             self.finish_sync(job, error)
 
