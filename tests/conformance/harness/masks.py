@@ -29,7 +29,7 @@ _FC = re.compile(r"^[A-Za-z0-9]{4}$")
 _URL = re.compile(r"^(.*:)\d{2,5}$")
 
 # names of the time and duration fields
-_TIMES = ("created", "first_ts", "last_ts", "last_active", "ts", "time", "timestamp", "start", "now", "stop")
+_TIMES = ("created", "first_ts", "last_ts", "last_active", "pinned_ts", "ts", "time", "timestamp", "start", "now", "stop")
 _MORE_TIMES = ("last_activity", "config_load_time", "leader_since", "Nats-Time-Stamp")
 _DURATIONS = ("uptime", "idle", "rtt")
 # field name -> (kind, form); kinds in IDS are numbered
@@ -40,6 +40,7 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "nonce": ("nonce", _NONCE),
     "id": ("nuid", _NUID),
     "Nats-Pin-Id": ("nuid", _NUID),
+    "pinned_id": ("nuid", _NUID),
     "pinned_client_id": ("nuid", _NUID),
     "version": ("version", _VERSION),
     "go": ("version", _TOKEN),
