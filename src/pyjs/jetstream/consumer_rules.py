@@ -364,9 +364,7 @@ def refuse_unsupported(config: ConsumerConfig) -> None:
     Raises:
         ApiError: 10052.
     """
-    asked = (
-        (config.ack_policy == "flow_control", "ack_policy flow_control"),
-    )
+    asked = ((config.ack_policy == "flow_control", "ack_policy flow_control"),)
     for wanted, what in asked:
         if wanted:
             raise _invalid(f"{what} is not supported yet by pyjs-server")

@@ -26,7 +26,7 @@ cdef class WaitingQueue:
     cdef readonly int64_t no_wait       # requests that end when messages run out
     cdef readonly int64_t max
     cdef int64_t wake_at                # ns; no expiry or heartbeat is earlier; 0: none
-    cdef bint by_priority               # the smallest priority is first, not the oldest request
+    cdef public bint by_priority               # the smallest priority is first, not the oldest request
     cdef void insert(self, Waiting* w) noexcept nogil
     cdef void rotate(self) noexcept nogil
     cdef void drop_head(self) noexcept nogil
