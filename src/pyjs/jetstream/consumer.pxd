@@ -13,6 +13,10 @@ cdef class Consumer(ConsumerCore):
     cdef readonly object timers, events
     cdef public object file             # what keeps the state, None: nothing does
     cdef readonly bytes flow_id         # reply subject of the outstanding flow control request
+    cdef readonly str pin_group         # of the client that has the pin
+    cdef readonly int64_t pinned_at
+    cdef int64_t pin_until              # when the pin ends, unless its client asks again
+    cdef uint64_t pins                  # that were ever given
     cdef bint sync_always               # acks are confirmed after the sync, not after the write
     cdef bytes prefix2
     cdef list subscriptions

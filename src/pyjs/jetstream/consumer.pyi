@@ -8,9 +8,12 @@ from pyjs.jetstream.consumer_core import ConsumerCore
 from pyjs.jetstream.consumer_record import StateFile
 from pyjs.jetstream.consumer_seat import Seat
 from pyjs.jetstream.consumer_start import Start
+from pyjs.jetstream.pull_request import PullRequest
 
 SOURCE_HASH: bytes
 POLICIES: dict[str, int]
+PRIORITIES: dict[str, int]
+RATE_MAX: int
 GONE: str
 
 class Consumer(ConsumerCore):
@@ -25,6 +28,8 @@ class Consumer(ConsumerCore):
     events: ConsumerEvents
     file: StateFile | None
     flow_id: bytes
+    pin_group: str
+    pinned_at: int
     def __init__(
         self, seat: Seat, config: ConsumerConfig, name: str, created_ns: int, file: StateFile | None = None
     ) -> None: ...
@@ -37,6 +42,8 @@ class Consumer(ConsumerCore):
     def stop(self, reason: str) -> None: ...
     def on_next(self, request: Request) -> None: ...
     def request_next(self, reply: bytes, body: bytes, headers: bytes = b"") -> None: ...
+    def join_group(self, request: PullRequest) -> None: ...
+    def unpin(self, group: str, reason: str) -> None: ...
     def refuse(self, reply: bytes, text: str) -> None: ...
     def sweep_waiting(self, at_end: bool = False) -> None: ...
     def send_heartbeat(self, dest: bytes) -> None: ...

@@ -19,6 +19,10 @@ from pyjs.jetstream.consumer_core cimport (
     ACK_ALL,
     ACK_EXPLICIT,
     ACK_NONE,
+    PRIORITY_NONE,
+    PRIORITY_OVERFLOW,
+    PRIORITY_PINNED,
+    PRIORITY_PRIORITIZED,
     STOP_BUDGET,
     STOP_END,
     ConsumerCore,
@@ -32,7 +36,7 @@ from pyjs.wire.ops cimport Msg
 from functools import partial
 
 from pyjs.base.gotext import ZERO_TIME
-from pyjs.base.nuid import DIGITS
+from pyjs.base.nuid import DIGITS, nuid
 from pyjs.base.nuid import token as random_token
 from pyjs.jetstream import consumer_record, consumer_status
 from pyjs.jetstream.consumer_advisories import ConsumerEvents
@@ -48,8 +52,15 @@ cdef enum:
     FLOW_WINDOW_LAST = 33554432
     SLACK_NS = 1000000              # what is due together expires together
     JITTER_NS = 100000000
+    NO_PIN = 0xffffffff             # the number of pins that are not there any more
 
 POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+PRIORITIES = {
+    "none": PRIORITY_NONE,
+    "overflow": PRIORITY_OVERFLOW,
+    "pinned_client": PRIORITY_PINNED,
+    "prioritized": PRIORITY_PRIORITIZED,
+}
 RATE_MAX = 10**15  # bits per second
 GONE = "Unacknowledged message was deleted"
 
@@ -79,7 +90,8 @@ cdef class Consumer(ConsumerCore):
         self.changes = StateLog(file is not None)
         self.burst_size = seat.burst_size
         self.subscriptions = []
-        self.flow_id = b""
+        self.flow_id = self.pin_id = b""
+        self.pin_group = ""
         self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
         self.prefix2_len = <uint32_t> len(self.prefix2)
         self.prefix_len = <uint32_t> len(prefix)
@@ -116,6 +128,11 @@ cdef class Consumer(ConsumerCore):
             self.threshold += JITTER_NS * (1 + self.rng.below(10))
         if self.waiting is None and not self.push:
             self.waiting = WaitingQueue(config.max_waiting)
+        self.priority = PRIORITIES[config.priority_policy]
+        if self.priority != PRIORITY_PINNED:
+            self.pin, self.pin_id, self.pinned_at = 0, b"", 0
+        if self.waiting is not None:
+            self.waiting.by_priority = self.priority == PRIORITY_PRIORITIZED
         self.unread_stale = True
 
     def update(self, config) -> None:
@@ -239,6 +256,11 @@ cdef class Consumer(ConsumerCore):
         except RefusedPull as refused:
             self.refuse(reply, str(refused))
             return
+        if self.pin and request.pin_id:
+            if request.pin_id != self.pin_id.decode():
+                self.refuse(reply, "423 Nats-Pin-Id mismatch")
+                return
+            self.pin_until = self.turn.now + <int64_t> self.config.priority_timeout_ns
         if self.waiting.count >= self.waiting.max:
             self.sweep_waiting()
         if request.no_wait:
@@ -254,10 +276,39 @@ cdef class Consumer(ConsumerCore):
                     self.refuse(reply, "408 Requests Pending")
                     return
         if self.waiting.add(reply, request.batch, request.max_bytes, request.no_wait, self.turn.now,
-                            request.expires_ns, request.heartbeat_ns):
+                            request.expires_ns, request.heartbeat_ns, request.priority):
+            if self.priority == PRIORITY_OVERFLOW or self.priority == PRIORITY_PINNED:
+                self.join_group(request)
             self.mark_dirty()
         elif not request.heartbeat_ns:
             self.refuse(reply, "409 Exceeded MaxWaiting")
+
+    def join_group(self, request) -> None:
+        """Note under which conditions the request queued last is served."""
+        cdef Waiting* w = self.waiting.tail
+        w.grouped = bool(request.group)
+        w.min_pending, w.min_ack_pending = request.min_pending, request.min_ack_pending
+        if request.pin_id:
+            w.pin = self.pin if self.pin else NO_PIN
+
+    cdef void assign_pin(self, Waiting* w) noexcept:
+        self.pins += 1
+        self.pin = w.pin = self.pins
+        self.pin_id = nuid(self.rng).encode()
+        memcpy(self.pin_text, <const char*> self.pin_id, sizeof(self.pin_text))
+        self.pin_group = self.config.priority_groups[0]
+        self.pinned_at = self.turn.now
+        self.pin_until = self.turn.now + <int64_t> self.config.priority_timeout_ns
+        fields = {"account": self.account.name, "group": self.pin_group, "pinned_id": self.pin_id.decode()}
+        self.advisories.append(("pinned", fields))
+
+    def unpin(self, str group, str reason) -> None:
+        """Let another client of `group` have the pin; `reason` is "admin" or "timeout"."""
+        self.pin = 0
+        self.pin_id = b""
+        self.pinned_at = 0
+        self.advisories.append(("unpinned", {"account": self.account.name, "group": group, "reason": reason}))
+        self.mark_dirty()
 
     def refuse(self, bytes reply, str text) -> None:
         """Answer a request with a status at once."""
@@ -464,6 +515,8 @@ cdef class Consumer(ConsumerCore):
             self.wake_by(&best, self.paused_until)
         if self.hold_until > self.turn.now:
             self.wake_by(&best, self.hold_until)
+        if self.pin:
+            self.wake_by(&best, self.pin_until)
         if best == 0 or (self.timer is not None and self.timer_at <= best):
             return
         if self.timer is not None:
@@ -485,6 +538,8 @@ cdef class Consumer(ConsumerCore):
         elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
+        if self.pin and self.pin_until <= now:
+            self.unpin(self.pin_group, "timeout")
         if self.timer_at == self.paused_until:
             self.tell_pause()
         if self.threshold and self.is_abandoned():

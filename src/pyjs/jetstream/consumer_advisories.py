@@ -22,6 +22,8 @@ _EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", ty
     "created": ("ADVISORY.CONSUMER.CREATED", "advisory.v1.consumer_action"),
     "deleted": ("ADVISORY.CONSUMER.DELETED", "advisory.v1.consumer_action"),
     "pause": ("ADVISORY.CONSUMER.PAUSE", "advisory.v1.consumer_pause"),
+    "pinned": ("ADVISORY.CONSUMER.PINNED", "advisory.v1.consumer_group_pinned"),
+    "unpinned": ("ADVISORY.CONSUMER.UNPINNED", "advisory.v1.consumer_group_unpinned"),
     "ack": ("METRIC.CONSUMER.ACK", "metric.v1.consumer_ack"),
 }
 

@@ -6,7 +6,7 @@ from pyjs.core.sink cimport Sink, Turn
 from pyjs.jetstream.ack_token cimport AckToken, Verb
 from pyjs.jetstream.consumer_log cimport StateLog
 from pyjs.jetstream.pending cimport PendingAcks
-from pyjs.jetstream.waiting cimport WaitingQueue
+from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.store.store cimport Record, StoreFilter, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
@@ -22,6 +22,12 @@ cdef enum AckPolicy:
     ACK_NONE
     ACK_ALL
     ACK_EXPLICIT
+
+cdef enum Priority:             # which of the waiting requests are served
+    PRIORITY_NONE
+    PRIORITY_OVERFLOW
+    PRIORITY_PINNED
+    PRIORITY_PRIORITIZED
 
 cdef class ConsumerCore(Sink):
     cdef readonly bint closed
@@ -72,6 +78,15 @@ cdef class ConsumerCore(Sink):
     cdef readonly int64_t flow_window, flow_pending, flow_sent
     cdef readonly bint flow_asked       # a request is not answered yet
 
+    # priority groups
+    cdef Priority priority
+    cdef uint64_t pin                   # number of the pin that a client has; 0: nobody has one
+    cdef readonly bytes pin_id          # as the client knows it
+    cdef char[22] pin_text
+    cdef bint declined                  # no waiting request may be served now
+    cdef char* pin_buf                  # a message with the header that tells the pin
+    cdef size_t pin_room
+
     # pace: the distances of replay_policy original, the bucket of rate_limit_bps
     cdef uint64_t replay_to             # first deliveries up to here keep their distances; 0: none does
     cdef int64_t replay_ts, replay_at   # of the last of them: time stored (0: none yet), time of its delivery
@@ -100,6 +115,7 @@ cdef class ConsumerCore(Sink):
     cdef void mark_dirty(self) noexcept nogil
     cdef void end_head(self, bytes text) noexcept
     cdef void ask_flow(self) noexcept
+    cdef void assign_pin(self, Waiting* w) noexcept
     cdef void spend(self, uint32_t i) noexcept
     cdef void lose(self, uint32_t i, str reason) noexcept
 
@@ -132,6 +148,8 @@ cdef class ConsumerCore(Sink):
     cdef void compose(self, Msg* m, Record* r, uint32_t count, uint64_t unread) noexcept nogil
     cdef void finish_line(self, Msg* m) noexcept nogil
     cdef int strip_payload(self, Msg* m) noexcept nogil
-    cdef int send_pull(self, Msg* m, int64_t size) noexcept nogil
+    cdef int send_pull(self, Msg* m, int64_t size, uint64_t unread) noexcept nogil
+    cdef bint may_have(self, Waiting* w, uint64_t unread) noexcept nogil
+    cdef int publish_pinned(self, Waiting* w, Msg* m) noexcept nogil
     cdef void serve_head(self, int64_t size) noexcept nogil
     cdef int send_push(self, Msg* m) noexcept nogil

@@ -35,6 +35,8 @@ class ConsumerCore(Sink):
     acked_at: int
     active_at: int
     paused_until: int
+    pin_id: bytes
+    rate_bps: int
     bound: bool
     flow_window: int
     flow_pending: int

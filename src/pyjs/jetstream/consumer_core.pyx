@@ -7,6 +7,7 @@ turn, deadlines, requests and recovery are in consumer.pyx, which derives from t
 
 Knows the store, not the stream; nothing of sockets, and of requests only their reply subjects. Compiled: per
 message no object is made and no Python called (benchmarks/: pull 500, push).
+Long because choosing, sending and settling a message change one state.
 
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
@@ -48,6 +49,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump, a message counting 64 more
     EARLY_NS = 1000000              # a replayed message may come this much before its time
+    PIN_SIZE = 22                   # of a nuid
     HOLD_MIN_NS = 1000000           # and one that waits for its rate waits for others as well
     LATE_NS = 50000000              # later than this, the next distance counts from when it came
 
@@ -64,6 +66,7 @@ cdef class ConsumerCore(Sink):
     def __dealloc__(self):
         free(self.line)
         free(self.header_buf)
+        free(self.pin_buf)
         free(self.skips)
         free(self.settling)
         free(self.replies)
@@ -81,6 +84,9 @@ cdef class ConsumerCore(Sink):
 
     cdef void ask_flow(self) noexcept:
         """Ask the subscriber to confirm what it got."""
+
+    cdef void assign_pin(self, Waiting* w) noexcept:
+        """Make a request's client the one that is served."""
 
     cdef void spend(self, uint32_t i) noexcept:
         """Give up a pending delivery that was sent as often as allowed."""
@@ -295,9 +301,12 @@ cdef class ConsumerCore(Sink):
         cdef int64_t budget = PUMP_SIZE
         cdef uint32_t i
         self.hold_until = 0
+        self.declined = False
         while self.has_demand():
             if self.hold_until:
                 return STOP_HELD
+            if self.declined:
+                return STOP_END
             if budget <= 0:
                 return STOP_BUDGET
             i = self.pending.lists[<uint32_t> IN_REDELIVER].head
@@ -438,7 +447,7 @@ cdef class ConsumerCore(Sink):
         budget[0] -= m.size + 64
         if self.push:
             return self.send_push(&m)
-        return self.send_pull(&m, <int64_t> m.subject_len + m.reply_len + m.size)
+        return self.send_pull(&m, <int64_t> m.subject_len + m.reply_len + m.size, unread)
 
     cdef void compose(self, Msg* m, Record* r, uint32_t count, uint64_t unread) noexcept nogil:
         m.subject = r.subject
@@ -487,22 +496,80 @@ cdef class ConsumerCore(Sink):
         m.header_len = m.size = <uint32_t> (p + 4 - self.header_buf)
         return 0
 
-    cdef int send_pull(self, Msg* m, int64_t size) noexcept nogil:
+    cdef int send_pull(self, Msg* m, int64_t size, uint64_t unread) noexcept nogil:
         cdef Waiting* w
+        cdef int64_t passed = 0
+        cdef int served
         while self.waiting.head != NULL:
             w = self.waiting.head
             if w.expires_at and w.expires_at <= self.turn.now:
                 with gil:
                     self.end_head(b"408 Request Timeout")
+            elif self.priority == PRIORITY_PINNED and w.pin and w.pin != self.pin:
+                with gil:
+                    self.end_head(b"423 Nats-Wrong-Pin-Id")
+            elif self.priority != PRIORITY_NONE and not self.may_have(w, unread):
+                self.waiting.rotate()
+                passed += 1
+                if passed >= self.waiting.count:
+                    self.declined = True
+                    return 0
             elif 0 < w.bytes_left < size:
                 with gil:
                     self.end_head(b"409 Message Size Exceeds MaxBytes")
-            elif self.account.publish_to(w.reply, w.reply_len, m) == 0:
-                self.waiting.drop_head()
             else:
-                self.serve_head(size)
-                return 1
+                if self.priority == PRIORITY_PINNED:
+                    served = self.publish_pinned(w, m)
+                else:
+                    served = self.account.publish_to(w.reply, w.reply_len, m)
+                if served:
+                    self.serve_head(size)
+                    return 1
+                self.waiting.drop_head()
         return 0
+
+    cdef bint may_have(self, Waiting* w, uint64_t unread) noexcept nogil:
+        """Tell whether the priority policy lets a request have the next message, `unread` being left behind it."""
+        if self.priority == PRIORITY_PINNED:
+            return self.pin == 0 or w.pin == self.pin
+        if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
+            return True
+        if w.min_pending > 0 and <uint64_t> w.min_pending <= unread + 1:
+            return True
+        return w.min_ack_pending > 0 and w.min_ack_pending <= <int64_t> self.pending.count
+
+    cdef int publish_pinned(self, Waiting* w, Msg* m) noexcept nogil:
+        """Send a message to the client that has the pin, or gets it now, with a header that tells it."""
+        cdef Msg pinned = m[0]
+        cdef size_t kept = m.header_len - 2 if m.header_len else 10
+        cdef size_t payload = m.size - m.header_len
+        cdef char* p
+        if not self.account.interested(w.reply, w.reply_len):
+            return 0
+        if self.pin == 0 and w.grouped:
+            with gil:
+                self.assign_pin(w)
+        if self.pin == 0:
+            return self.account.publish_to(w.reply, w.reply_len, m)
+        if kept + payload + 64 > self.pin_room:
+            p = <char*> realloc(self.pin_buf, kept + payload + 1024)
+            if p == NULL:
+                return 0
+            self.pin_buf = p
+            self.pin_room = kept + payload + 1024
+        p = self.pin_buf
+        memcpy(p, m.body if m.header_len else <const char*> b"NATS/1.0\r\n", kept)
+        p += kept
+        memcpy(p, b"Nats-Pin-Id: ", 13)
+        memcpy(p + 13, self.pin_text, PIN_SIZE)
+        memcpy(p + 13 + PIN_SIZE, b"\r\n\r\n", 4)
+        p += 13 + PIN_SIZE + 4
+        memcpy(p, m.body + m.header_len, payload)
+        pinned.body = self.pin_buf
+        pinned.header_len = <uint32_t> (p - self.pin_buf)
+        pinned.size = <uint32_t> (pinned.header_len + payload)
+        self.finish_line(&pinned)
+        return self.account.publish_to(w.reply, w.reply_len, &pinned)
 
     cdef void serve_head(self, int64_t size) noexcept nogil:
         """The first request got a message: count it, and let the next one be first."""

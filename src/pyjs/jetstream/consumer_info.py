@@ -40,6 +40,17 @@ def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict
         out["paused"] = True
         out["pause_remaining"] = consumer.paused_until - now_ns
     out["ts"] = time_text(now_ns)
+    if config.priority_groups:
+        out["priority_groups"] = [_group_state(consumer)]
+    return out
+
+
+def _group_state(consumer: Consumer) -> dict[str, Any]:
+    """Return what is to be said of the one group that works."""
+    out = {"group": consumer.config.priority_groups[0]}
+    if consumer.pin_id:
+        out["pinned_client_id"] = consumer.pin_id.decode()
+    out["pinned_ts"] = time_text(consumer.pinned_at)
     return out
 
 

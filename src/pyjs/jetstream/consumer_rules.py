@@ -35,6 +35,7 @@ MAX_WAITING_DEFAULT = 512
 ACK_WAIT_DEFAULT_NS = 30_000 * NS_PER_MS
 ACK_PENDING_DEFAULT = 1000
 INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
+PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
 _BAD_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
@@ -91,6 +92,8 @@ def normalised(
                 err="max_request_batch must be set if it's JetStream limits are set"
             )
         changes["max_batch"] = limits.server_max_request_batch
+    if config.priority_policy == "pinned_client" and config.priority_timeout_ns == 0:
+        changes["priority_timeout_ns"] = PINNED_TIMEOUT_DEFAULT_NS
     if config.ack_policy == "flow_control" and not pedantic:
         changes |= {"flow_control": True, "idle_heartbeat_ns": 1000 * NS_PER_MS}
     return replace(config, **changes)
@@ -361,10 +364,7 @@ def refuse_unsupported(config: ConsumerConfig) -> None:
     Raises:
         ApiError: 10052.
     """
-    asked = (
-        (config.priority_policy != "none", f"priority_policy {config.priority_policy}"),
-        (config.ack_policy == "flow_control", "ack_policy flow_control"),
-    )
+    asked = ((config.ack_policy == "flow_control", "ack_policy flow_control"),)
     for wanted, what in asked:
         if wanted:
             raise _invalid(f"{what} is not supported yet by pyjs-server")

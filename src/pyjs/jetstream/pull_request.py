@@ -20,8 +20,10 @@ from pyjs.jetstream.json_strict import JsonFault, decode
 if TYPE_CHECKING:
     from typing import Any
 
+PRIORITY_LAST = 2**31 - 1  # of a request without JSON
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 _PLAIN = {"batch": int, "expires": int, "no_wait": bool, "max_bytes": int, "idle_heartbeat": int}
+_PLAIN |= {"group": str, "min_pending": int, "min_ack_pending": int, "id": str, "priority": int}
 
 
 class RefusedPull(Exception):
@@ -37,6 +39,11 @@ class PullRequest:
     no_wait: bool
     max_bytes: int
     heartbeat_ns: int
+    group: str | None  # None: no JSON, and no groups asked about
+    min_pending: int
+    min_ack_pending: int
+    pin_id: str
+    priority: int
 
     def __init__(  # written out, since a fetch of one message makes one
         self,
@@ -45,12 +52,22 @@ class PullRequest:
         no_wait: bool = False,
         max_bytes: int = 0,
         heartbeat_ns: int = 0,
+        group: str | None = None,
+        min_pending: int = 0,
+        min_ack_pending: int = 0,
+        pin_id: str = "",
+        priority: int = PRIORITY_LAST,
     ) -> None:
         self.batch = batch
         self.expires_ns = expires_ns
         self.no_wait = no_wait
         self.max_bytes = max_bytes
         self.heartbeat_ns = heartbeat_ns
+        self.group = group
+        self.min_pending = min_pending
+        self.min_ack_pending = min_ack_pending
+        self.pin_id = pin_id
+        self.priority = priority
 
 
 def read_pull(body: bytes) -> PullRequest:
@@ -71,10 +88,14 @@ def read_pull(body: bytes) -> PullRequest:
         fields.get("no_wait", False),
         fields.get("max_bytes", 0),
         fields.get("idle_heartbeat", 0),
+        fields.get("group", ""),
+        fields.get("min_pending", 0),
+        fields.get("min_ack_pending", 0),
+        fields.get("id", ""),
+        fields.get("priority", 0),
     )
     if request.heartbeat_ns > 0 and request.heartbeat_ns * 2 > request.expires_ns:
         raise RefusedPull("400 Bad Request - heartbeat value too large")
-    _refuse_priorities(fields)
     return request
 
 
@@ -92,20 +113,11 @@ def _fields(body: bytes) -> dict[str, Any]:
         raise RefusedPull(f"400 Bad Request - {fault.lenient_text()}") from None
 
 
-def _refuse_priorities(fields: dict[str, Any]) -> None:
-    if fields.get("min_pending") or fields.get("min_ack_pending"):
-        raise RefusedPull("400 Bad Request - Not a Overflow Priority consumer")
-    if fields.get("id"):
-        raise RefusedPull("400 Bad Request - Not a Pinned Client Priority consumer")
-    if not 0 <= fields.get("priority", 0) <= 9:
-        raise RefusedPull("400 Bad Request - Priority must be between 0 and 9")
-
-
 def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
-    """Refuse what is over the limits of the consumer.
+    """Refuse what is over the limits of the consumer, and what does not belong to its priority policy.
 
     Raises:
-        RefusedPull: 409, naming the limit.
+        RefusedPull: 409, naming the limit, or 400.
     """
     if 0 < config.max_batch < request.batch:
         raise RefusedPull(f"409 Exceeded MaxRequestBatch of {config.max_batch}")
@@ -114,3 +126,21 @@ def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
         raise RefusedPull(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < request.max_bytes:
         raise RefusedPull(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    if request.group is not None:
+        _check_priorities(request, config)
+
+
+def _check_priorities(request: PullRequest, config: ConsumerConfig) -> None:
+    policy = config.priority_policy
+    if (request.min_pending or request.min_ack_pending) and policy != "overflow":
+        raise RefusedPull("400 Bad Request - Not a Overflow Priority consumer")
+    if request.pin_id and policy != "pinned_client":
+        raise RefusedPull("400 Bad Request - Not a Pinned Client Priority consumer")
+    if not 0 <= request.priority <= 9:
+        raise RefusedPull("400 Bad Request - Priority must be between 0 and 9")
+    if policy == "none":
+        return
+    if not request.group:
+        raise RefusedPull("400 Bad Request - Priority Group missing")
+    if request.group not in config.priority_groups:
+        raise RefusedPull("400 Bad Request - Invalid Priority Group")

@@ -1,5 +1,5 @@
 """The pull requests that wait for messages."""
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef struct Waiting:
     char* reply                 # owned
@@ -12,6 +12,11 @@ cdef struct Waiting:
     int64_t heartbeat_ns        # 0: none
     int64_t heartbeat_at        # ns
     bint no_wait
+    bint grouped                # names a priority group
+    int64_t min_pending         # overflow: messages or
+    int64_t min_ack_pending     # deliveries pending before it is served; both 0: always
+    int64_t priority            # prioritized: the smallest is first
+    uint64_t pin                # pinned_client: number of the pin that it has; 0: none
     Waiting* next
 
 cdef class WaitingQueue:
@@ -21,6 +26,8 @@ cdef class WaitingQueue:
     cdef readonly int64_t no_wait       # requests that end when messages run out
     cdef readonly int64_t max
     cdef int64_t wake_at                # ns; no expiry or heartbeat is earlier; 0: none
+    cdef public bint by_priority               # the smallest priority is first, not the oldest request
+    cdef void insert(self, Waiting* w) noexcept nogil
     cdef void rotate(self) noexcept nogil
     cdef void drop_head(self) noexcept nogil
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil

@@ -1,6 +1,7 @@
 """The pull requests of a consumer that wait for messages, first in, first served, in turns.
 
-A request that got a message and wants more goes to the end, so that all are served evenly. Knows nothing of
+A request that got a message and wants more goes to the end, or behind those of its priority, so that all are served
+evenly. Knows nothing of
 subjects' interest or of statuses: the consumer decides who leaves and what they are told.
 
 Compiled: looked at for every message of a pull consumer (benchmarks/: pull 500).
@@ -27,7 +28,7 @@ cdef class WaitingQueue:
             self.drop_head()
 
     def add(self, bytes reply, int64_t batch, int64_t max_bytes, bint no_wait, int64_t now, int64_t expires_ns,
-            int64_t heartbeat_ns) -> bool:
+            int64_t heartbeat_ns, int64_t priority=0) -> bool:
         """Queue a request; False when there are `max` already."""
         cdef Waiting* w
         if self.count >= self.max:
@@ -48,15 +49,28 @@ cdef class WaitingQueue:
         w.expires_at = now + expires_ns if expires_ns else 0
         w.heartbeat_ns = heartbeat_ns
         w.heartbeat_at = now + heartbeat_ns if heartbeat_ns else 0
-        if self.tail == NULL:
-            self.head = w
-        else:
-            self.tail.next = w
-        self.tail = w
+        w.priority = priority
+        self.insert(w)
         self.count += 1
         self.no_wait += no_wait
         self.note_time(w)
         return True
+
+    cdef void insert(self, Waiting* w) noexcept nogil:
+        """Put `w` to the end, or behind the last of its priority."""
+        cdef Waiting* before = self.tail
+        if self.by_priority and before != NULL and before.priority > w.priority:
+            before = NULL
+            while (self.head if before == NULL else before.next).priority <= w.priority:
+                before = self.head if before == NULL else before.next
+        if before == NULL:
+            w.next = self.head
+            self.head = w
+        else:
+            w.next = before.next
+            before.next = w
+        if w.next == NULL:
+            self.tail = w
 
     cdef void note_time(self, Waiting* w) noexcept nogil:
         """Let `wake_at` be no later than what `w` waits for."""
@@ -66,14 +80,12 @@ cdef class WaitingQueue:
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Move the first to the end."""
+        """Let the first wait for its next turn."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return
         self.head = w.next
-        w.next = NULL
-        self.tail.next = w
-        self.tail = w
+        self.insert(w)
 
     cdef void drop_head(self) noexcept nogil:
         self.remove(NULL, self.head)

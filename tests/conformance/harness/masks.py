@@ -29,7 +29,19 @@ _FC = re.compile(r"^[A-Za-z0-9]{4}$")
 _URL = re.compile(r"^(.*:)\d{2,5}$")
 
 # names of the time and duration fields
-_TIMES = ("created", "first_ts", "last_ts", "last_active", "ts", "time", "timestamp", "start", "now", "stop")
+_TIMES = (
+    "created",
+    "first_ts",
+    "last_ts",
+    "last_active",
+    "pinned_ts",
+    "ts",
+    "time",
+    "timestamp",
+    "start",
+    "now",
+    "stop",
+)
 _MORE_TIMES = ("last_activity", "config_load_time", "leader_since", "Nats-Time-Stamp")
 _DURATIONS = ("uptime", "idle", "rtt")
 # field name -> (kind, form); kinds in IDS are numbered
@@ -40,6 +52,7 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "nonce": ("nonce", _NONCE),
     "id": ("nuid", _NUID),
     "Nats-Pin-Id": ("nuid", _NUID),
+    "pinned_id": ("nuid", _NUID),
     "pinned_client_id": ("nuid", _NUID),
     "version": ("version", _VERSION),
     "go": ("version", _TOKEN),
@@ -139,7 +152,8 @@ class Masker:
             tokens[3] = self._consumer(tokens[3])
             tokens[4] = self._matched("flow control", _FC, tokens[4])
         elif tokens[:3] == ["$JS", "API", "CONSUMER"] or tokens[:3] == ["$JS", "EVENT", "ADVISORY"]:
-            tokens = [*tokens[:4], *map(self._consumer, tokens[4:])]
+            fixed = 5 if tokens[1] == "EVENT" else 4
+            tokens = [*tokens[:fixed], *map(self._consumer, tokens[fixed:])]
         return ".".join(tokens)
 
     def _consumer(self, name: str) -> str:

@@ -136,7 +136,6 @@ def test_configurations_that_are_refused(js: ConsumerFixture, config: dict[str, 
 @pytest.mark.parametrize(
     ("config", "what"),
     [
-        ({"priority_policy": "overflow", "priority_groups": ["a"]}, "priority_policy overflow"),
         ({"ack_policy": "flow_control", "deliver_subject": "d"}, "ack_policy flow_control"),
     ],
 )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.pull_request import PullRequest, RefusedPull, check_pull, read_pull
 
 NS = 1_000_000_000
+
+
+def asked(batch: int, expires_ns: int = 0, group: str = "", **more: Any) -> PullRequest:
+    """Return a request that came as JSON."""
+    return PullRequest(batch, expires_ns, group=group, **{"priority": 0, **more})
 
 
 @pytest.mark.parametrize(
@@ -18,14 +25,14 @@ NS = 1_000_000_000
         (b"25", PullRequest(25)),
         (b"-3", PullRequest(-3)),
         (b"many", PullRequest(1)),
-        (b"{}", PullRequest(0)),
-        (b'{"batch":7,"no_wait":true}', PullRequest(7, no_wait=True)),
+        (b"{}", asked(0)),
+        (b'{"batch":7,"no_wait":true}', asked(7, no_wait=True)),
         (
             b'{"batch":7,"expires":5000000000,"idle_heartbeat":1000000000}',
-            PullRequest(7, 5 * NS, heartbeat_ns=NS),
+            asked(7, 5 * NS, heartbeat_ns=NS),
         ),
-        (b'{"BATCH":2,"unknown":[1]}', PullRequest(2)),
-        (b'{"batch":1,"max_bytes":9,"group":"a"}', PullRequest(1, max_bytes=9)),
+        (b'{"BATCH":2,"unknown":[1]}', asked(2)),
+        (b'{"batch":1,"max_bytes":9,"group":"a"}', asked(1, max_bytes=9, group="a")),
     ],
 )
 def test_bodies(body: bytes, request_: PullRequest) -> None:
@@ -39,10 +46,6 @@ def test_bodies(body: bytes, request_: PullRequest) -> None:
         (b"{x", "invalid character 'x' looking for beginning of object key string"),
         (b'{"batch":1', "unexpected end of JSON input"),
         (b'{"idle_heartbeat":600000000,"expires":1000000000}', "heartbeat value too large"),
-        (b'{"min_pending":1}', "Not a Overflow Priority consumer"),
-        (b'{"min_ack_pending":1}', "Not a Overflow Priority consumer"),
-        (b'{"id":"x"}', "Not a Pinned Client Priority consumer"),
-        (b'{"priority":10}', "Priority must be between 0 and 9"),
     ],
 )
 def test_wrong_bodies_are_refused(body: bytes, text: str) -> None:
@@ -73,3 +76,27 @@ def test_a_request_within_the_limits_passes() -> None:
         PullRequest(5, 60 * NS, max_bytes=1000),
         ConsumerConfig(max_batch=5, max_expires_ns=60 * NS, max_bytes=1000),
     )
+
+
+@pytest.mark.parametrize(
+    ("request_", "policy", "text"),
+    [
+        (asked(1, min_pending=1), "none", "Not a Overflow Priority consumer"),
+        (asked(1, min_ack_pending=1), "prioritized", "Not a Overflow Priority consumer"),
+        (asked(1, pin_id="x"), "overflow", "Not a Pinned Client Priority consumer"),
+        (asked(1, priority=10), "none", "Priority must be between 0 and 9"),
+        (asked(1, priority=-1), "prioritized", "Priority must be between 0 and 9"),
+        (asked(1), "overflow", "Priority Group missing"),
+        (asked(1, group="B"), "pinned_client", "Invalid Priority Group"),
+    ],
+)
+def test_what_a_priority_policy_does_not_take_is_refused(
+    request_: PullRequest, policy: str, text: str
+) -> None:
+    with pytest.raises(RefusedPull) as refused:
+        check_pull(request_, ConsumerConfig(priority_policy=policy, priority_groups=("A",)))
+    assert str(refused.value) == f"400 Bad Request - {text}"
+
+
+def test_a_body_without_json_names_no_group_and_passes() -> None:
+    check_pull(read_pull(b"5"), ConsumerConfig(priority_policy="overflow", priority_groups=("A",)))

@@ -104,17 +104,21 @@ def pause(call: ApiCall) -> JsonDict:
 
 
 def unpin(call: ApiCall) -> JsonDict:
-    """Refuse to unpin: no consumer has priority groups yet."""
+    """Take the pin from the client that has it."""
     if not call.body.strip():
         raise errcodes.INVALID_JSON.error(err="unexpected end of JSON input")
     try:
         given = decode(call.body, UNPIN_REQUEST, strict=False)
     except JsonFault as fault:
         raise errcodes.INVALID_JSON.error(err=fault.lenient_text()) from None
-    if not given.get("group"):
+    group = given.get("group")
+    if not group:
         raise errcodes.INVALID_JSON.error(err="consumer group not specified")
-    _consumer(call)
-    raise errcodes.CONSUMER_INVALID_PRIORITY_GROUP.error()
+    consumer = _consumer(call)
+    if group not in consumer.config.priority_groups:
+        raise errcodes.CONSUMER_INVALID_PRIORITY_GROUP.error()
+    consumer.unpin(group, "admin")
+    return {}
 
 
 def reset(call: ApiCall) -> JsonDict | None:
