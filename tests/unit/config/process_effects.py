@@ -127,6 +127,8 @@ def rotated(running: Running) -> object:
     client = running.client()
     for _ in range(20):
         client.fence()
+    running.popen.terminate()
+    running.popen.wait(WAIT_S)  # in the middle of a rotation there is one file more
     return len(list(running.directory.glob("log*"))) > 2
 
 
