@@ -10,6 +10,7 @@ DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
+_dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -23,9 +24,6 @@ def time_text(ns: int) -> str:
     hour, minute = divmod(minute, 60)
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
     return f"{_dates.get(day) or _date(day)}T{hour:02d}:{minute:02d}:{second:02d}{fraction}Z"
-
-
-_dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
 
 
 def _date(day: int) -> str:

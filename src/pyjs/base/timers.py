@@ -1,6 +1,7 @@
-"""Deadlines: one heap of (time, callback), cancelled lazily.
+"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are.
 
-Knows nothing of what is due. A node has one; its `next_deadline_ns` arms one timer of the event loop.
+Knows nothing of what is due. A node has one, whose `next_deadline_ns` arms one timer of the event loop; the event
+loop has one for its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pyjs.base import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+SWEEP_MIN = 64  # fewer deadlines than this are not worth a sweep
 
 
 class Timer:
@@ -29,17 +32,26 @@ class Timer:
 
 
 class Timers:
-    """The heap of a node's deadlines."""
+    """A heap of deadlines."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
+        self._sweep_at = SWEEP_MIN  # deadlines in the heap; twice those that the last sweep left
 
     def at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` in the first turn at or after `deadline_ns`."""
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
         timer = Timer(deadline_ns, callback)
         heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
         return timer
+
+    def _sweep(self) -> None:
+        """Forget what was cancelled."""
+        self._heap = [item for item in self._heap if item[2].callback is not None]
+        heapq.heapify(self._heap)
+        self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))
 
     def next_deadline_ns(self) -> int | None:
         """Return the earliest live deadline, None when there is none."""

@@ -1,8 +1,7 @@
 """The pull requests of a consumer that wait for messages, first in, first served, in turns.
 
 A request that got a message and wants more goes to the end, or behind those of its priority, so that all are served
-evenly. Knows nothing of
-subjects' interest or of statuses: the consumer decides who leaves and what they are told.
+evenly. Knows nothing of subjects' interest or of statuses: the consumer decides who leaves and what they are told.
 
 Compiled: looked at for every message of a pull consumer (benchmarks/: pull 500).
 

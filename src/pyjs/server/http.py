@@ -88,7 +88,7 @@ class HttpConnection(Transport):
 
     def _answer_waiting(self) -> None:
         """Answer what was asked for, as long as the peer takes the answers."""
-        while self._requests and not self.closing and self.pending_size() <= BUFFER_HIGH:
+        while self._requests and not self.closing and not self.is_full:
             self._answer(*self._requests.popleft())
 
     # -- called by the parser ----------------------------------------------------------------------------------

@@ -14,14 +14,17 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from heapq import heapify, heappop, heappush
+from functools import partial
 from time import monotonic, monotonic_ns
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.timers import Timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
+
+    from pyjs.base.timers import Timer
 
     class Handle(Protocol):
         """A call that is due later."""
@@ -62,34 +65,15 @@ if TYPE_CHECKING:
 
 READ = select.POLLIN
 WRITE = select.POLLOUT
-TROUBLE = (
-    select.POLLERR | select.POLLHUP
-)  # reported for every descriptor; the next read or write tells what it is
+TROUBLE = select.POLLERR | select.POLLHUP  # always reported; the next read or write tells what it is
+NS_PER_S = 1_000_000_000
 SPIN_NS = 50_000  # looks this long before it sleeps
 SPIN_PAID_NS = 150_000  # a sleep this short would have been a hit: waking up took most of it
 SPIN_CREDIT_MAX = 32  # so many waits in vain, and spinning stops until short waits are seen again
 SPIN_CREDIT_PAID = 3  # what a wait that was no longer than the spinning is worth
-SLEEP_MAX_S = 86_400.0  # the kernel counts milliseconds in 31 bits, 24 days: the loop looks again before
-CANCELLED_MAX = 64  # cancelled timers kept in the heap, unless most are
-
-
-class Timer:
-    """A call that is due later."""
-
-    __slots__ = ("args", "callback", "due")
-
-    def __init__(self, due: float, callback: Callable[..., object], args: tuple[object, ...]) -> None:
-        self.due = due
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-
-    def __lt__(self, other: Timer) -> bool:
-        return self.due < other.due
-
-    def cancel(self) -> None:
-        """Do not call."""
-        self.callback = None
-        self.args = ()
+SLEEP_MAX_NS = (
+    86_400 * NS_PER_S
+)  # the kernel counts milliseconds in 31 bits, 24 days: the loop looks again before
 
 
 class EventLoop:
@@ -102,7 +86,7 @@ class EventLoop:
         self._readers: dict[int, tuple[Callable[..., object], tuple[object, ...]]] = {}
         self._writers: dict[int, tuple[Callable[..., object], tuple[object, ...]]] = {}
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self._timers: list[Timer] = []
+        self._timers = Timers()
         self._handler: Callable[[EventLoop, dict[str, object]], object] | None = None
         self._spin_ns = default_spin_ns() if spin_ns is None else spin_ns
         self._credit = SPIN_CREDIT_MAX
@@ -150,22 +134,12 @@ class EventLoop:
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:
         """Call after `delay` seconds, up to a millisecond late."""
-        timer = Timer(monotonic() + delay, callback, args)
-        heappush(self._timers, timer)
-        if len(self._timers) > CANCELLED_MAX:
-            self._sweep()
-        return timer
+        due_ns = monotonic_ns() + int(delay * NS_PER_S)
+        return self._timers.at(due_ns, partial(self._call, (callback, args)))
 
     def set_exception_handler(self, handler: Callable[[EventLoop, dict[str, object]], object] | None) -> None:
         """Have `handler(loop, context)` called with what a callback raised; context: message, exception."""
         self._handler = handler
-
-    def _sweep(self) -> None:
-        """Forget the cancelled timers if they are the most."""
-        live = [timer for timer in self._timers if timer.callback is not None]
-        if len(live) * 2 < len(self._timers):
-            heapify(live)
-            self._timers = live
 
     # -- descriptors -------------------------------------------------------------------------------------------
     def add_reader(self, fd: int, callback: Callable[..., object], *args: object) -> None:
@@ -210,8 +184,7 @@ class EventLoop:
                 self._call(reader)
             if mask & (WRITE | TROUBLE) and (writer := self._writers.get(fd)) is not None:
                 self._call(writer)
-        if self._timers and self._timers[0].due <= monotonic():
-            self._fire()
+        self._timers.fire(monotonic_ns())
         for _ in range(len(self._soon)):  # what these ask for comes next time, when others had theirs
             self._call(self._soon.popleft())
 
@@ -239,18 +212,8 @@ class EventLoop:
         self._credit = min(self._credit + SPIN_CREDIT_PAID, SPIN_CREDIT_MAX)
 
     def _sleep_s(self) -> float | None:
-        while self._timers and self._timers[0].callback is None:
-            heappop(self._timers)
-        if not self._timers:
-            return None
-        return min(max(0.0, self._timers[0].due - monotonic()), SLEEP_MAX_S)
-
-    def _fire(self) -> None:
-        now = monotonic()
-        while self._timers and self._timers[0].due <= now:
-            timer = heappop(self._timers)
-            if timer.callback is not None:
-                self._call((timer.callback, timer.args))
+        due_ns = self._timers.next_deadline_ns()
+        return None if due_ns is None else min(max(0, due_ns - monotonic_ns()), SLEEP_MAX_NS) / NS_PER_S
 
     def _call(self, call: tuple[Callable[..., object], tuple[object, ...]]) -> None:
         callback, args = call

@@ -62,8 +62,7 @@ class Server:
         self._router: Router | None = None
         self._jetstream: JetStreamSwitch
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
-        self._ended: Callable[[], None] = _nothing  # called when a signal or the lame duck mode has ended it
-        self._after_stop: list[Callable[[], None]] = []  # called when it has stopped
+        self._after_stop: list[Callable[[], None]] = []  # called once it has stopped, whoever asked for that
         self._running = False
         self._stopped = False
 
@@ -75,14 +74,13 @@ class Server:
 
         keep_buffers()
         loop = EventLoop()
-        self._ended = loop.stop
+        self._after_stop.append(loop.stop)
         self._install_signals(loop)
         code = 0
         try:
             self.start(loop)
         except StartFailed as error:
             self.log.fatal(str(error))
-            self.stop(loop.stop)
             code = 1
         loop.run()
         return code  # the loop stays open: a signal may still come before the process is gone
@@ -103,7 +101,7 @@ class Server:
 
     def request_stop(self) -> None:
         """End the server, and then `run`."""
-        self.stop(self._ended)
+        self.stop()
 
     def _terminated(self) -> None:
         if self._lame_duck is None:  # SIGTERM does not cut a lame duck short

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjs.base.timers import Timers
+from pyjs.base.timers import SWEEP_MIN, Timers
 
 
 def test_due_timers_fire_earliest_first_and_once() -> None:
@@ -32,3 +32,15 @@ def test_a_timer_set_while_firing_fires_in_the_same_round_if_due() -> None:
     timers.at(10, lambda: timers.at(10, lambda: fired.append("second")) and None)
     timers.fire(10)
     assert fired == ["second"]
+
+
+def test_cancelled_timers_do_not_pile_up_and_live_ones_stay() -> None:
+    timers, fired = Timers(), []
+    for at in range(1000):
+        timers.at(10_000 - at, lambda at=at: fired.append(at))
+    for _ in range(100_000):
+        timers.at(20_000, lambda: fired.append(-1)).cancel()
+
+    assert len(timers._heap) <= 2 * max(1000, SWEEP_MIN) + 1
+    assert timers.fire(20_000) == 1000
+    assert fired == list(reversed(range(1000)))
