@@ -93,3 +93,13 @@ def test_there_are_at_least_eighty_scenarios_with_a_title_of_their_own() -> None
     titles = [script.title for script in SCRIPTS]
     assert len(titles) >= 80
     assert len(titles) == len(set(titles))
+
+
+def test_no_scenario_awaits_pubacks_on_a_connection_that_listens() -> None:
+    """nats-server gives no order between a PubAck and what the same connection hears of the message."""
+    for script in SCRIPTS:
+        listening = {
+            step.conn for step in script.steps if step.verb == "send" and step.text.startswith("SUB ")
+        }
+        awaiting = {step.conn for step in script.steps if step.verb == "req"}
+        assert "jetstream" not in script.config or not listening & awaiting, script.name
