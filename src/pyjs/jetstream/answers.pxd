@@ -8,13 +8,15 @@ cdef enum AnswerKind:
     PUB_ACK                     # goes out once its record is kept; an error reply if that fails
     DUPLICATE
     REFUSAL                     # its body is in the arena
+    REPUBLISHED                 # a message of its own: goes out once its record is kept, else not at all
 
 cdef struct Answer:
     uint64_t seq
     size_t reply_at             # in the arena
-    size_t body_at              # REFUSAL: in the arena
+    size_t body_at              # REFUSAL, REPUBLISHED: in the arena
     uint32_t reply_len
     uint32_t body_len
+    uint32_t header_len         # REPUBLISHED: of the body
     int kind
 
 cdef class Answers:
@@ -23,12 +25,14 @@ cdef class Answers:
     cdef size_t head_len
     cdef Answer* queue
     cdef size_t used, room
-    cdef char* arena            # reply subjects, and bodies of refusals
+    cdef char* arena            # reply subjects, and bodies of refusals and messages
     cdef size_t arena_used, arena_room
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil
+    cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept
     cdef int grow(self, size_t arena_need) noexcept nogil
     cdef Answers detach(self)
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil
+    cdef void send_message(self, Account account, Answer* a, char* arena) noexcept nogil
     cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
                          uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil

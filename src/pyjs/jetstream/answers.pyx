@@ -1,4 +1,4 @@
-"""Replies to publishers that wait for the commit of what they published.
+"""Replies to publishers that wait for the commit of what they published, and copies to be republished then.
 
 A queue of fixed records and one arena with the reply subjects, both grown by doubling and used again in the next
 turn. `send` takes the queue away before the first reply leaves, since a reply may itself be published into a
@@ -45,6 +45,7 @@ cdef class Answers:
         a = &self.queue[self.used]
         self.used += 1
         a.kind = kind
+        a.header_len = 0
         a.seq = seq
         a.reply_at = self.arena_used
         a.reply_len = m.reply_len
@@ -54,6 +55,18 @@ cdef class Answers:
         if body_len:
             memcpy(self.arena + a.body_at, body, body_len)
         self.arena_used = a.body_at + body_len
+        return 0
+
+    cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
+        """Queue a message that leaves if the record `seq` is kept; 0, or -1 without memory: it does not leave."""
+        cdef bytes body = headers + payload[:size]
+        cdef Msg m
+        memset(&m, 0, sizeof(Msg))
+        m.reply = subject
+        m.reply_len = <uint32_t> len(subject)
+        if self.add(&m, REPUBLISHED, seq, body, len(body)) != 0:
+            return -1
+        self.queue[self.used - 1].header_len = <uint32_t> len(headers)
         return 0
 
     cdef int grow(self, size_t arena_need) noexcept nogil:
@@ -112,6 +125,10 @@ cdef class Answers:
         m.tail = tail
         for i in range(used):
             a = &queue[i]
+            if a.kind == REPUBLISHED:
+                if failure == NULL or a.seq < lost_from:
+                    self.send_message(account, a, arena)
+                continue
             m.subject = arena + a.reply_at
             m.subject_len = a.reply_len
             if a.kind == REFUSAL:
@@ -135,6 +152,26 @@ cdef class Answers:
             m.tail_len += 2
             m.aliased = False
             account.publish(&m)
+
+    cdef void send_message(self, Account account, Answer* a, char* arena) noexcept nogil:
+        cdef char tail[48]
+        cdef Msg m
+        memset(&m, 0, sizeof(Msg))
+        m.subject = arena + a.reply_at
+        m.subject_len = a.reply_len
+        m.body = arena + a.body_at
+        m.header_len = a.header_len
+        m.size = a.body_len
+        m.split = True
+        m.tail = tail
+        m.tail_len = write_digits(tail, a.header_len)
+        tail[m.tail_len] = c' '
+        m.tail_len += 1
+        m.tail_len += write_digits(tail + m.tail_len, a.body_len)
+        tail[m.tail_len] = c'\r'
+        tail[m.tail_len + 1] = c'\n'
+        m.tail_len += 2
+        account.publish(&m)
 
     def send_all(self, Account account, bytes failure=b"") -> None:
         """Publish every answer; `failure`, a reply body, replaces them: nothing was kept."""

@@ -71,6 +71,20 @@ class SubjectTransformConfig:
 
 
 @record(repr=False)
+class RepublishConfig:
+    """Where messages are published once they are kept; an empty destination is nowhere."""
+
+    src: str = ""
+    dest: str = ""
+    headers_only: bool = False
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields in the order of the wire."""
+        out: dict[str, Any] = {"src": self.src, "dest": self.dest}
+        return out | {"headers_only": True} if self.headers_only else out
+
+
+@record(repr=False)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -92,6 +106,7 @@ class StreamConfig:
     placement: Placement | None = None
     first_seq: int = 0
     subject_transform: SubjectTransformConfig | None = None
+    republish: RepublishConfig | None = None
     allow_direct: bool = False
     mirror_direct: bool = False
     discard_new_per_subject: bool = False
@@ -148,6 +163,8 @@ class StreamConfig:
             out["first_seq"] = self.first_seq
         if self.subject_transform:
             out["subject_transform"] = self.subject_transform.to_json_dict()
+        if self.republish:
+            out["republish"] = self.republish.to_json_dict()
 
     def with_required_level(self) -> StreamConfig:
         """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
@@ -174,6 +191,7 @@ class StreamConfig:
         values = _plain(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
         values["placement"] = self.placement and _plain(self.placement)
         values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
+        values["republish"] = self.republish and _plain(self.republish)
         values["consumer_limits"] = _plain(self.consumer_limits)
         return values
 
@@ -194,6 +212,8 @@ class StreamConfig:
             values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
         if values.get("subject_transform"):
             values["subject_transform"] = SubjectTransformConfig(**values["subject_transform"])
+        if values.get("republish"):
+            values["republish"] = RepublishConfig(**values["republish"])
         values["consumer_limits"] = ConsumerLimits(**values.get("consumer_limits", {}))
         return cls(**values)
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.record import record
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config import ConsumerLimits, Placement, StreamConfig, SubjectTransformConfig
+from pyjs.jetstream.config import (
+    ConsumerLimits,
+    Placement,
+    RepublishConfig,
+    StreamConfig,
+    SubjectTransformConfig,
+)
 from pyjs.jetstream.json_strict import (
     BOOL,
     DURATION,
@@ -146,7 +152,6 @@ _PLAIN = (
 _LATER = {
     "mirror": "mirrors are",
     "sources": "sources are",
-    "republish": "republish is",
     "allow_msg_counter": "message counters are",
     "allow_atomic": "atomic batch publish is",
     "allow_msg_schedules": "message schedules are",
@@ -210,6 +215,8 @@ def _config(given: dict[str, Any]) -> StreamConfig:
         values["placement"] = Placement(place.get("cluster", ""), tags, place.get("preferred", ""))
     if "subject_transform" in given:
         values["subject_transform"] = SubjectTransformConfig(**given["subject_transform"])
+    if "republish" in given:
+        values["republish"] = RepublishConfig(**given["republish"])
     return StreamConfig(**values)
 
 

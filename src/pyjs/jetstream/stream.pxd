@@ -38,6 +38,7 @@ cdef class Stream(Sink):
     cdef bint settles                       # interest or workqueue retention
 
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
+    cdef public object republisher          # republish.Republisher, None: nothing is republished
 
     cdef Usage account_usage, server_usage
     cdef int64_t counted_bytes              # what the usages hold of this stream
@@ -77,6 +78,9 @@ cdef class Stream(Sink):
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
     cdef bint over_usage(self, Msg* m) noexcept nogil
     cdef uint64_t keep(self, Msg* m) noexcept nogil
+    cdef uint64_t keep_and_republish(self, Msg* m) noexcept
+    cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
+                        uint64_t seq, uint64_t before) noexcept
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil
     cdef bint wanted(self, Msg* m) noexcept nogil
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil

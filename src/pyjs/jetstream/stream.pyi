@@ -5,6 +5,7 @@ from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
@@ -24,6 +25,7 @@ class Stream(Sink):
     created_ns: int
     closed: bool
     transform: SubjectTransform | None
+    republisher: Republisher | None
     @property
     def last_msg_id(self) -> bytes: ...
     def __init__(

@@ -247,7 +247,10 @@ cdef class Stream(Sink):
             return 0
         if (self.discard_new or self.discard_new_per_subject) and self.limits_refused(m, rolls_up):
             return 0
-        return self.keep(m)
+        if self.republisher is None:
+            return self.keep(m)
+        with gil:
+            return self.keep_and_republish(m)
 
     cdef bint wanted(self, Msg* m) noexcept nogil:
         cdef Route* r = self.interest.find(m.subject, m.subject_len)
@@ -276,6 +279,22 @@ cdef class Stream(Sink):
         if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes and not replaces:
             return self.refuse(m, 10077, MAX_BYTES_REACHED)
         return False
+
+    cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
+        cdef bytes subject = m.subject[:m.subject_len]
+        cdef uint64_t before = self.store.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t seq = self.keep(m)
+        if seq:
+            self.republish(subject, m.body[:m.header_len], m.body + m.header_len, m.size - m.header_len, seq, before)
+        return seq
+
+    cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
+                        uint64_t seq, uint64_t before) noexcept:
+        """Queue a copy of the message `seq`, just appended; `before` is the one before it on its subject."""
+        cdef bytes dest = self.republisher.destination(subject)
+        if dest:
+            headers = self.republisher.headers(headers, subject, seq, self.store.last_ts, before, size)
+            self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
         cdef int64_t ts = self.turn.now
@@ -554,7 +573,11 @@ cdef class Stream(Sink):
         self.store.drop(seq, False)
         subject = message.subject
         if b"\r\nNats-Marker-Reason:" not in message.headers and self.store.count_of(subject, len(subject)) == 0:
-            seq = self.store.store(subject, marker_headers(self.marker_ttl_ns), b"", self.turn.now)
+            expired = seq
+            headers = marker_headers(self.marker_ttl_ns)
+            seq = self.store.store(subject, headers, b"", self.turn.now)
+            if self.republisher is not None and seq:
+                self.republish(subject, headers, b"", 0, seq, expired)
             self.ttls.add(seq, duration_text(self.marker_ttl_ns).encode(), self.turn.now)
         return 0
 

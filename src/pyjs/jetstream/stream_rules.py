@@ -12,11 +12,11 @@ from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import duration_text
 from pyjs.base.record import replace
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, StreamConfig
+from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
-from pyjs.subjects.transform import TransformError, check_mapping
+from pyjs.subjects.transform import TransformError, check_mapping, check_transform
 
 if TYPE_CHECKING:
     from typing import Any
@@ -80,6 +80,7 @@ def check(
     config = _with_subjects(config)
     _check_max_bytes(config, limits)
     _check_transform(config)
+    config = _with_republish(config, pedantic)
     if config.placement and not config.placement.to_json_dict():
         config = replace(config, placement=None)
     if config.placement and config.placement.preferred:
@@ -247,6 +248,29 @@ def _check_transform(config: StreamConfig) -> None:
         check_mapping(given.src, given.dest)
     except TransformError as error:
         raise errcodes.STREAM_TRANSFORM_INVALID_DESTINATION.error(err=error) from None
+
+
+def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    given = config.republish
+    if given is None:
+        return config
+    if pedantic and not given.src:
+        raise errcodes.PEDANTIC.error(err="republish source can not be empty")
+    src, dest = given.src or ">", given.dest
+    moved = config.subject_transform
+    if src == dest == ">" and moved is not None and config.subjects == (moved.src,):
+        # Everything leaves the stream's subjects by the transform, so republishing it forms no cycle.
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="implicit republish based on subject transform")
+        src = dest = moved.dest
+    if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):
+        raise invalid("stream configuration for republish destination forms a cycle")
+    try:
+        check_transform(src, dest)
+    except TransformError:
+        text = f"stream configuration for republish with transform from '{src}' to '{dest}' not valid"
+        raise invalid(text) from None
+    return replace(config, republish=RepublishConfig(src, dest, given.headers_only))
 
 
 def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:

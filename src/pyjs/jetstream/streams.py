@@ -13,6 +13,7 @@ from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
@@ -82,7 +83,7 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
-    _set_transform(js, stream)
+    _set_subjects(js, stream)
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
@@ -144,17 +145,18 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
     stream.sync_always = js.options.sync_always and config.storage == FILE
-    _set_transform(js, stream)
+    _set_subjects(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     return stream
 
 
-def _set_transform(js: JetStream, stream: Stream) -> None:
-    """Have the stream store messages under the subjects that its configuration says."""
-    given = stream.config.subject_transform
-    stream.transform = None if given is None else open_transform(given.src, given.dest, js.shared.rng)
+def _set_subjects(js: JetStream, stream: Stream) -> None:
+    """Have the stream keep and republish messages under the subjects that its configuration says."""
+    rng, moved, republished = js.shared.rng, stream.config.subject_transform, stream.config.republish
+    stream.transform = None if moved is None else open_transform(moved.src, moved.dest, rng)
+    stream.republisher = None if republished is None else Republisher(stream.name, republished, rng)
 
 
 def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
