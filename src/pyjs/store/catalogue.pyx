@@ -220,7 +220,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Have `f` remember all matches >= `seq`; -1: they are too many, or not all can be found by their subjects."""
+        """Have `f` remember all matches >= `seq`; -1: they are too many, or not all are found by their subjects."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -272,7 +272,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` subject by subject; -1: that would take longer than looking at all of them."""
+        """Count the matches >= `from_seq` by their subjects; -1: that would take longer than looking at each message."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef size_t i, n = 0
@@ -297,6 +297,23 @@ cdef class Catalogue:
         cdef size_t k
         for k in range(f.n):
             if self.collect_pattern(f, k, out) != 0:
+                return -1
+        return 0
+
+    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
+        """Make `out` the list of all subjects that match; -1: no memory."""
+        cdef uint32_t id
+        cdef Subject* s
+        memset(out, 0, sizeof(Matches))
+        out.max = self.subject_table.table.used // 8 + FEW_SUBJECTS
+        if not f.all and self.collect(f, out) == 0:
+            return 0
+        out.n = 0                                   # a large part of all: then their order of age is the better one
+        out.max = <size_t> -1
+        for id in range(self.subject_table.n_ids):
+            s = self.subject_table.by_id[id]
+            if s != NULL and (f.all or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
+                free(out.items)
                 return -1
         return 0
 
@@ -424,9 +441,8 @@ cdef class Catalogue:
         cdef size_t i
         if f.literal:
             return self.count_of(f.patterns[0], f.lengths[0])
-        memset(&found, 0, sizeof(Matches))
-        found.max = <size_t> -1
-        self.collect(f, &found)
+        if self.collect_every(f, &found) != 0:
+            return self.count_range(self.first_seq, self.last_seq + 1, f)
         for i in range(found.n):
             count += found.items[i].count
         free(found.items)
@@ -494,6 +510,7 @@ cdef class Catalogue:
         if index_live(&self.index, seq) == NULL:
             return self.prev_of_id(seq, s.id)
         return seq
+
     # -- Python ------------------------------------------------------------------------------------------------
     def next_match(self, uint64_t from_seq, StoreFilter f not None) -> int:
         """Return the sequence of the first live match >= `from_seq`, 0: none."""
@@ -516,32 +533,27 @@ cdef class Catalogue:
     def last_seqs(self, StoreFilter f not None, uint64_t up_to_seq=0) -> list:
         """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending."""
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
-        cdef list lasts = []
+        cdef uint64_t* lasts
         cdef Matches found
-        cdef size_t i
+        cdef size_t i, n = 0
+        cdef bint ascending = True
         self.collect_for_python(f, &found)
+        lasts = <uint64_t*> found.items         # as long, and read before it is written
         for i in range(found.n):
             seq = self.last_up_to(found.items[i], up_to)
             if seq:
-                lasts.append(seq)
-        free(found.items)
-        lasts.sort()
-        return lasts
+                ascending = ascending and (n == 0 or lasts[n - 1] < seq)
+                lasts[n] = seq
+                n += 1
+        if not ascending:
+            qsort(lasts, n, sizeof(uint64_t), by_number)
+        try:
+            return [lasts[i] for i in range(n)]
+        finally:
+            free(found.items)
 
     cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1:
-        """Collect every subject that matches, all of them when `f` has no filters."""
-        cdef uint32_t id
-        cdef int result = 0
-        memset(out, 0, sizeof(Matches))
-        out.max = <size_t> -1
-        if f.all:
-            for id in range(self.subject_table.n_ids):
-                if result == 0 and self.subject_table.by_id[id] != NULL:
-                    result = matches_push(out, self.subject_table.by_id[id])
-        else:
-            result = self.collect(f, out)
-        if result != 0:
-            free(out.items)
+        if self.collect_every(f, out) != 0:
             raise MemoryError
         return 0
 
@@ -569,7 +581,7 @@ cdef class Catalogue:
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return the sequences between first and last that hold no message, behind `after`, at most `limit` or all."""
+        """Return the sequences between first and last without a message, behind `after`, at most `limit` or all."""
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:
