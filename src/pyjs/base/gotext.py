@@ -16,8 +16,11 @@ _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 def time_text(ns: int) -> str:
     """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
-    if ns == 0:
-        return ZERO_TIME
+    return moment_text(ns) if ns else ZERO_TIME
+
+
+def moment_text(ns: int) -> str:
+    """Return the same for a time that is never unset; 0 is the beginning of 1970."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)

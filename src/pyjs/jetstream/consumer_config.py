@@ -9,7 +9,7 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import moment_text
 from pyjs.base.record import field, record
 from pyjs.jetstream.json_strict import parse_time_ns
 
@@ -84,7 +84,7 @@ class ConsumerConfig:
             value = getattr(self, attribute)
             if attribute.endswith("_time_ns") or attribute == "pause_until_ns":
                 if value is not None:
-                    out[name] = time_text(value)
+                    out[name] = moment_text(value)
             elif always or value:
                 out[name] = list(value) if isinstance(value, tuple) else value
         if out.get("priority_policy") == "none":
