@@ -9,6 +9,7 @@ NS_PER_S = 1_000_000_000
 DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
+ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
 _dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
