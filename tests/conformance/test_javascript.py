@@ -6,7 +6,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import pytest
 from tests.conformance.harness import javascript
@@ -15,13 +17,41 @@ from tests.conformance.harness.process import ServerProcess, our_command, peer_c
 PEER = peer_command()
 NODE = shutil.which("node") and shutil.which("npm")
 SHOWN_MAX = 20
-KINDS = ("peer", "ours")
-
 Servers = dict[str, ServerProcess]
 
 
 def _required(what: str) -> bool:
     return what in os.environ.get("PYJS_REQUIRE", "").split(",")
+
+
+@contextmanager
+def _servers(directory: Path) -> Iterator[Servers]:
+    assert PEER is not None
+    started: Servers = {}
+    try:
+        for kind, command in (("peer", PEER), ("ours", our_command())):
+            (directory / kind).mkdir(parents=True)
+            config = javascript.server_config()
+            started[kind] = ServerProcess(command, config, directory / kind, with_http=False)
+            started[kind].start()
+        yield started
+    finally:
+        for server in started.values():
+            server.kill()
+
+
+def _differences(script: str, generation: str, servers: Servers, modules: Path) -> list[str]:
+    with ThreadPoolExecutor(2) as pool:
+        runs = {
+            kind: pool.submit(javascript.run, script, generation, server.port, modules)
+            for kind, server in servers.items()
+        }
+        try:
+            said = {kind: run.result() for kind, run in runs.items()}
+        except (javascript.ScriptFailed, TimeoutExpired) as failure:
+            return [str(failure)]
+    assert said["peer"], "the script says nothing"
+    return javascript.differences(script, said["peer"], said["ours"])
 
 
 if PEER is not None and NODE:
@@ -32,33 +62,22 @@ if PEER is not None and NODE:
 
     @pytest.fixture(scope="module")
     def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-        assert PEER is not None
-        started: Servers = {}
-        try:
-            for kind, command in zip(KINDS, (PEER, our_command()), strict=True):
-                folder = tmp_path_factory.mktemp(kind)
-                started[kind] = ServerProcess(command, javascript.server_config(), folder, with_http=False)
-                started[kind].start()
+        with _servers(tmp_path_factory.mktemp("javascript")) as started:
             yield started
-        finally:
-            for server in started.values():
-                server.kill()
 
-    @pytest.mark.timeout(180)
+    @pytest.mark.timeout(300)
     @pytest.mark.parametrize("generation", javascript.GENERATIONS)
     @pytest.mark.parametrize("script", javascript.SCRIPTS)
     def test_a_script_sees_the_same_of_both_servers(
-        script: str, generation: str, servers: Servers, modules: Path
+        script: str, generation: str, servers: Servers, modules: Path, tmp_path: Path
     ) -> None:
         # when
-        with ThreadPoolExecutor(2) as pool:
-            runs = [
-                pool.submit(javascript.run, script, generation, servers[kind].port, modules) for kind in KINDS
-            ]
-            peer, ours = (run.result() for run in runs)
+        found = _differences(script, generation, servers, modules)
+        if found:
+            # Once more: on a busy machine either server may be caught between two steps. A difference stays.
+            with _servers(tmp_path) as fresh:
+                found = _differences(script, generation, fresh, modules)
         # then
-        found = javascript.differences(script, peer, ours)
-        assert peer, "the script says nothing"
         assert not found, "peer | ours\n" + "\n".join(found[:SHOWN_MAX])
 
 else:
