@@ -85,6 +85,8 @@ def test_every_listed_command_is_in_the_walk_and_has_a_reason() -> None:
         ("first_ts: 0001-01-01T00:00:00Z", ["first_ts: 0001-01-01T00:00:00Z"]),
         ("Ack Wait: 30.00s, RTT: 12.5ms", ["Ack Wait: 30.00s, RTT: <duration>"]),
         ("a   b\n\n\u00a0c\u00a0 d", ["a b", "c d"]),
+        ("│ S │ 30.00s │ 2 │ 1.03s │", ["│ S │ 30.00s │ 2 │ <duration> │"]),
+        ("to _INBOX.abcdefghijklmnopqrstuv.43s2R5BV", ["to _INBOX.<nuid>.<token>"]),
         ("on 127.0.0.1:4222, 22 messages", ["on 127.0.0.1:<port>, 22 messages"]),
     ],
 )

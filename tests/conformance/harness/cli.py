@@ -38,19 +38,24 @@ POLL_SECONDS = 0.01
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }'
 
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( [+-]\d{4} \w+|Z|[+-]\d\d:\d\d)?"
+_SINCE = r"(\d+h)?(\d+m)?\d+(\.\d+)?s"
 # Each place that two runs cannot agree on, and what stands there instead.
 MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), mask)
+    (re.compile(pattern, re.MULTILINE), mask)
     for pattern, mask in (
         (r"\x1b\[[0-9;]*[A-Za-z]|[\r\u2500]+", ""),
         (rf"(?!0001-01-01){_TIME}", "<time>"),
         (r"\b\d\d:\d\d:\d\d\b", "<time>"),
         (r"\bN[A-Z2-7]{55}\b", "<server id>"),
+        (r"_INBOX\.[A-Za-z0-9]{22}\.\w{8}\b", "_INBOX.<nuid>.<token>"),
         (r"\b(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{22}\b", "<nuid>"),
         (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
-        (r"_INBOX\.<nuid>\.\w{8}\b", "_INBOX.<nuid>.<token>"),
         (r"(?<![\d.])\d+(\.\d+)?(µs|ms|ns)\b", "<duration>"),
-        (r"(?<=\()\d+\.\d+s(?=\))|\d+\.\d+s(?= ago)|(?<==)\d+\.\d+s|(?<=took )\d+\.\d+s", "<duration>"),
+        (rf"(?<=\(){_SINCE}(?=\))|{_SINCE}(?= ago)|(?<==){_SINCE}|(?<=took ){_SINCE}", "<duration>"),
+        (
+            rf"{_SINCE}(?=\s*│\s*$)|{_SINCE}(?= remaining)",
+            "<duration>",
+        ),  # the last column: since the last message
         (r"(?<=Client ID: )\d+", "<client id>"),
         (r'(?<="rtt": )\d+', "<duration>"),
         (r"[ \t\u00a0]+", " "),
