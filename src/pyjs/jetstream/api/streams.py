@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes, models, streams
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_info import SUBJECTS_PAGE, stream_info, stream_state, subjects_page
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
+LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> JsonDict:
@@ -66,12 +67,16 @@ def names(call: ApiCall) -> JsonDict:
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
 
-def list_streams(call: ApiCall) -> JsonDict:
+def list_streams(call: ApiCall) -> Steps:
     """Report streams, by subject on demand."""
     given = models.read(call.optional_body(), models.LIST_REQUEST, call.js.options.strict)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
-    infos = [stream_info(call.js, stream, listed=True) for stream in page]
+    infos: list[JsonDict] = []
+    for stream in page:
+        infos.append(stream_info(call.js, stream, listed=True))
+        if len(infos) % LIST_STEP == 0:
+            yield
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
 
 
