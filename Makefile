@@ -53,9 +53,11 @@ peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built ch
 	$(PIP) aiofiles aiohttp nkeys
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
-cli-walk: dev ## one walk with the nats command on both servers; builds the command with Go
+cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## one walk with the nats command; Go builds it, or PYJS_NATS_CLI=<program>
+	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py $(ARGS)
+
+build/bin/nats:
 	$(TIMED) "the nats command" env GOBIN=$(CURDIR)/build/bin go install github.com/nats-io/natscli/nats@v0.4.0
-	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(CURDIR)/build/bin/nats $(PY) -m pytest tests/conformance/test_cli.py $(ARGS)
 
 # -- the parts of check ------------------------------------------------------------------------------------------
 

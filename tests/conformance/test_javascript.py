@@ -58,7 +58,12 @@ if PEER is not None and NODE:
 
     @pytest.fixture(scope="module")
     def modules() -> Path:
-        return javascript.packages()
+        try:
+            return javascript.packages()
+        except javascript.NotInstalled as problem:
+            if _required("node"):
+                raise
+            pytest.skip(str(problem))
 
     @pytest.fixture(scope="module")
     def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
