@@ -93,6 +93,7 @@ cdef class Consumer(ConsumerCore):
         self.flow_id = self.pin_id = b""
         self.pin_group = ""
         self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
+        self.domain = seat.domain
         self.prefix2_len = <uint32_t> len(self.prefix2)
         self.prefix_len = <uint32_t> len(prefix)
         self.line = <char*> malloc(self.prefix_len + LINE_ROOM)
@@ -195,6 +196,9 @@ cdef class Consumer(ConsumerCore):
         names = f"{self.stream_name}.{self.name}"
         account = self.account
         subscriptions = [account.subscribe_handler(f"$JS.API.CONSUMER.MSG.NEXT.{names}".encode(), self.on_next)]
+        if self.domain:
+            next_subject = f"$JS.{self.domain}.API.CONSUMER.MSG.NEXT.{names}".encode()
+            subscriptions.append(account.subscribe_handler(next_subject, self.on_next))
         if self.ack_policy != ACK_NONE:
             subscriptions.append(account.subscribe(f"$JS.ACK.{names}.>".encode(), self))
             subscriptions.append(account.subscribe(self.prefix2 + b">", self))
