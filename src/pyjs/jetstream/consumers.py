@@ -70,7 +70,11 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
 
 
 def recover(js: JetStream, stream: Stream) -> None:
-    """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone."""
+    """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone.
+
+    A kill may have come between an ack in a consumer's log and the end of the message in the stream. That is made
+    good, but not while a consumer is missing that may need the message.
+    """
     for stored in js.files.recover_consumers(stream.name):
         try:
             consumer = _restored(js, stream, stored)
@@ -80,6 +84,8 @@ def recover(js: JetStream, stream: Stream) -> None:
             )
             continue
         _open(js, stream, consumer)
+    if stream.consumers and len(stream.consumers) == js.files.num_consumers(stream.name):
+        stream.sweep()
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:

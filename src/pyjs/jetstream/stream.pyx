@@ -39,6 +39,7 @@ cdef enum:
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     EXPIRED_PER_TURN = 50000
+    SWEPT_PER_TURN = 5000
     AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
@@ -610,14 +611,26 @@ cdef class Stream(Sink):
         self.mark_dirty()
 
     def sweep(self) -> None:
-        """Drop from an interest stream every message that no consumer needs."""
+        """Drop what consumers have settled and none needs, in steps over the next turns."""
+        if self.settles:
+            self.turn.go_on(self.sweeping())
+
+    def sweeping(self):
+        """Look at every message once; an interest stream also drops what no consumer ever wanted."""
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.next_seq(0, everything)
-        while seq:
-            if not self.interest.needed(seq):
+        cdef int left = SWEPT_PER_TURN
+        while seq and not self.closed:
+            if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, everything)
-        self.mark_dirty()
+            left -= 1
+            if left == 0:
+                left = SWEPT_PER_TURN
+                self.mark_dirty()
+                yield
+        if not self.closed:
+            self.mark_dirty()
 
     # -- the API's business --------------------------------------------------------------------------------
 
