@@ -5,7 +5,6 @@ from pyjs.jetstream.consumer_core cimport ConsumerCore
 
 cdef class Consumer(ConsumerCore):
     cdef readonly str stream_name
-    cdef readonly object config         # consumer_config.ConsumerConfig
     cdef readonly int64_t created_ns
     cdef public object expired          # called when inactive_threshold has passed: remove me
     cdef readonly object timers, events

@@ -5,6 +5,7 @@ from pyjs.core.sink cimport Sink
 
 cdef class StreamConsumer(Sink):
     cdef readonly str name              # its key in Stream.consumers
+    cdef public object config           # consumer_config.ConsumerConfig
     cdef public tuple filters           # bytes: what it wants; empty: everything
     cdef readonly list settled          # sequences not needed any more; drained by the stream
     cdef public object settle           # called after `settled` grew; None: the stream does not ask (limits)

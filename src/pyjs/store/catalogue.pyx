@@ -272,7 +272,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by their subjects; -1: that would take longer than looking at each message."""
+        """Count the matches >= `from_seq` by their subjects; -1: looking at each message takes less time."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef size_t i, n = 0

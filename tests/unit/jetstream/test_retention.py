@@ -17,7 +17,7 @@ class NotingConsumer(StreamConsumer):
     def __init__(self, stream: Stream, name: str, filters: tuple[bytes, ...] = ()) -> None:
         super().__init__(name, filters)
         self.stream = stream
-        self.limits = ConsumerConfig()
+        self.config = ConsumerConfig()
         self.done: set[int] = set()
         self.notes: list[object] = []
 
@@ -26,10 +26,6 @@ class NotingConsumer(StreamConsumer):
         self.done.update(seqs)
         if self.settle is not None:
             self.settle()
-
-    @property
-    def config(self) -> ConsumerConfig:
-        return self.limits
 
     def wake(self, seq: int) -> None:
         self.notes.append(f"wake {seq}")
@@ -209,6 +205,6 @@ def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
 def test_a_lower_consumer_limit_names_those_above_it(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"])
     a = consumer(js, "S", "a")
-    a.limits = ConsumerConfig(max_ack_pending=10)
+    a.config = ConsumerConfig(max_ack_pending=10)
     update = {"name": "S", "subjects": ["s"], "storage": "memory", "consumer_limits": {"max_ack_pending": 5}}
     assert js.error("STREAM.UPDATE.S", update) == (500, 10069, "change to limits violates consumers: a")
