@@ -151,7 +151,8 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     consumer_rules.refuse_unsupported(config)
     most = js.max_consumers_of(stream)
-    if 0 < most <= sum(not consumer.config.direct for consumer in stream.consumers.values()):
+    counted = sum(not consumer.config.direct for consumer in stream.consumers.values())
+    if not config.direct and 0 < most <= counted:
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
         consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])

@@ -487,6 +487,8 @@ cdef class Stream(Sink):
             self.probe.failed(self.turn.now)
 
     cdef void evict_oldest(self) noexcept nogil:
+        if self.discard_new:
+            return
         while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
             self.store.drop(self.store.first_seq, False)
         while self.max_bytes > 0 and self.store.bytes > <uint64_t> self.max_bytes:

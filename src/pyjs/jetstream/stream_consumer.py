@@ -37,6 +37,10 @@ class StreamConsumer(Protocol):
         """What it wants; empty: everything."""
 
     @property
+    def next_seq(self) -> int:
+        """Where the search for the next first delivery begins."""
+
+    @property
     def settled(self) -> list[int]:
         """Sequences that it needs no more; the stream clears it."""
 

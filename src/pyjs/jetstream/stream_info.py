@@ -39,7 +39,7 @@ def stream_state(
         out["num_deleted"] = num_deleted
         if deleted:
             out["deleted"] = store.deleted()
-    out["consumer_count"] = len(stream.consumers)
+    out["consumer_count"] = sum(not consumer.config.direct for consumer in stream.consumers.values())
     return out
 
 
@@ -68,9 +68,12 @@ def stream_info(
 
 
 def subjects_page(stream: Stream, subject_filter: str, offset: int) -> tuple[dict[str, int], int, int]:
-    """Return one page of subjects with their message counts, the total, and the offset in effect."""
+    """Return one page of subjects with their message counts, the total, and the offset in effect.
+
+    The peer shows an offset beyond the end as it came.
+    """
     counts = stream.store.subject_counts(stream.store.make_filter((subject_filter.encode(),)))
     names = sorted(counts)
-    offset = min(max(offset, 0), len(names))
+    offset = max(offset, 0)
     page = names[offset : offset + SUBJECTS_PAGE]
     return {name.decode("utf-8", "replace"): counts[name] for name in page}, len(names), offset

@@ -134,7 +134,7 @@ ENDPOINTS = (
     Endpoint("STREAM.UPDATE", "stream_update_response", update),
     Endpoint("STREAM.INFO", "stream_info_response", info, on_error=_PAGE),
     Endpoint("STREAM.NAMES", "stream_names_response", names, 0, 0, on_error={**_PAGE, "streams": None}),
-    Endpoint("STREAM.LIST", "stream_list_response", list_streams, 0, 0, on_error={**_PAGE, "streams": None}),
+    Endpoint("STREAM.LIST", "stream_list_response", list_streams, 0, 0, on_error={**_PAGE, "streams": []}),
     Endpoint("STREAM.DELETE", "stream_delete_response", delete),
     Endpoint(
         "STREAM.PURGE",
