@@ -336,6 +336,10 @@ def _check_sampling(config: ConsumerConfig) -> None:
     text = config.sample_freq.removesuffix("%")
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise errcodes.CONSUMER_INVALID_SAMPLING.error(err=f'strconv.Atoi: parsing "{text}": invalid syntax')
+    if not -(2**63) <= int(text) < 2**63:
+        raise errcodes.CONSUMER_INVALID_SAMPLING.error(
+            err=f'strconv.Atoi: parsing "{text}": value out of range'
+        )
     if int(text) < 0:
         raise errcodes.CONSUMER_INVALID_SAMPLING.error(err="<nil>")
 

@@ -187,7 +187,8 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
         others = [other.config for name, other in stream.consumers.items() if name != consumer.name]
         consumer_rules.check_unshared(config, others)
     old = consumer.config
-    config = consumer_rules.mortal(config)
+    if not old.durable:
+        config = consumer_rules.mortal(config)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
     consumer_rules.refuse_unsupported(config)

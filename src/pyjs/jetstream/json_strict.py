@@ -203,7 +203,7 @@ class _Reader:
         if type(value) is str and value in kind.words:
             return value
         if kind.unknown_text:
-            if type(value) is str:
+            if type(value) is str or "{raw}" in kind.unknown_text:
                 raise JsonFault(kind.unknown_text.replace("{raw}", self._raw(path)))
             raise JsonFault(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
         raise JsonFault(f"can not unmarshal {_go_quoted(self._raw(path))}")
