@@ -71,7 +71,7 @@ cdef class Consumer(ConsumerCore):
     def __init__(self, seat, config, str name, int64_t created_ns, file=None):
         import hashlib  # 5 ms, which a start without consumers can do without
 
-        cdef bytes prefix = f"$JS.ACK.{seat.stream_name}.{name}.".encode()
+        cdef bytes prefix
         digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
         account_hash = "".join([DIGITS[byte % 62] for byte in digest])
         self.stream_name = seat.stream_name
@@ -92,7 +92,14 @@ cdef class Consumer(ConsumerCore):
         self.subscriptions = []
         self.flow_id = self.pin_id = b""
         self.pin_group = ""
-        self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
+        self.names = (
+            f"{seat.stream_name}.{name}",
+            f"{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}",
+        )
+        self.domain = seat.domain
+        self.shown_names = self.names[seat.ack_v2]
+        prefix = f"$JS.ACK.{self.shown_names}.".encode()
+        self.prefix2 = f"$JS.ACK.{self.names[not seat.ack_v2]}.".encode()
         self.prefix2_len = <uint32_t> len(self.prefix2)
         self.prefix_len = <uint32_t> len(prefix)
         self.line = <char*> malloc(self.prefix_len + LINE_ROOM)
@@ -191,14 +198,15 @@ cdef class Consumer(ConsumerCore):
 
     def start(self) -> None:
         """Listen to acks and requests, and begin to deliver."""
-        names = f"{self.stream_name}.{self.name}"
         account = self.account
-        subscriptions = [account.subscribe_handler(f"$JS.API.CONSUMER.MSG.NEXT.{names}".encode(), self.on_next)]
+        subscriptions = []
+        for api in ("$JS.API", f"$JS.{self.domain}.API") if self.domain else ("$JS.API",):
+            subject = f"{api}.CONSUMER.MSG.NEXT.{self.names[0]}".encode()
+            subscriptions.append(account.subscribe_handler(subject, self.on_next))
         if self.ack_policy != ACK_NONE:
-            subscriptions.append(account.subscribe(f"$JS.ACK.{names}.>".encode(), self))
-            subscriptions.append(account.subscribe(self.prefix2 + b">", self))
+            subscriptions += [account.subscribe(f"$JS.ACK.{names}.>".encode(), self) for names in self.names]
         if self.config.flow_control:
-            subscriptions.append(account.subscribe_handler(f"$JS.FC.{names}.*".encode(), self.on_flow))
+            subscriptions.append(account.subscribe_handler(f"$JS.FC.{self.shown_names}.*".encode(), self.on_flow))
         self.subscriptions = subscriptions
         self.active_at = self.unbound_at = self.sent_at = self.turn.now
         if self.config.replay_policy == "original":
@@ -382,7 +390,7 @@ cdef class Consumer(ConsumerCore):
     cdef void ask_flow(self) noexcept:
         """Ask the subscriber to confirm what it got, so that no more than a window is on its way."""
         suffix = random_token(self.rng, 4)
-        self.flow_id = f"$JS.FC.{self.stream_name}.{self.name}.{suffix}".encode()
+        self.flow_id = f"$JS.FC.{self.shown_names}.{suffix}".encode()
         self.flow_asked = True
         self.flow_sent = self.flow_pending
         self.account.send(self.deliver_subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow_id)

@@ -108,7 +108,7 @@ cdef class ConsumerCore(Sink):
     # buffers
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
-    cdef uint32_t prefix2_len           # of "$JS.ACK.<domain>.<hash>.<stream>.<consumer>."
+    cdef uint32_t prefix2_len           # of the ack prefix that deliveries do not carry
     cdef char* header_buf               # headers_only
     cdef size_t header_room
 

@@ -130,7 +130,7 @@ cdef class ConsumerCore(Sink):
         if token.seq >= self.next_seq and not self.flow_window:
             return False
         self.acked_at = self.turn.now
-        if self.sample_percent:
+        if self.sample_percent and self.ack_policy == ACK_EXPLICIT:
             with gil:
                 self.sample(token)
         if self.ack_policy == ACK_ALL:

@@ -219,6 +219,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         js.options.domain,
         stream.config.max_msgs_per_subject,
         stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
+        js.options.ack_v2,
         js.options.sync_always,
     )
 
