@@ -26,10 +26,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict"),
     ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
-    ("ack_token", "advisories", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers",
+    ("stream_consumer",),
+    ("ack_token", "advisories", "answers", "dedupe", "expiry", "interest", "message_ttl", "pending", "pub_headers",
      "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
      "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
-     "republish", "store_probe", "stream_consumer"),
+     "republish", "store_probe"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
     ("persist",),

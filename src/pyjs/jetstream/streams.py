@@ -12,6 +12,7 @@ from pyjs.base import TYPE_CHECKING
 from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
@@ -108,6 +109,7 @@ def _drop_settled(stream: Stream) -> None:
     """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
     store, consumers = stream.store, list(stream.consumers.values())
     for consumer in consumers:
+        assert isinstance(consumer, Consumer)
         wanted = store.make_filter(consumer.filters)
         seq = store.next_match(0, wanted)
         while seq and seq < consumer.next_seq:

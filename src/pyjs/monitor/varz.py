@@ -137,7 +137,7 @@ def _configuration(monitored: Monitored) -> JsonDict:
         answer["tags"] = [*options.server_tags]
     if options.server_metadata:
         answer["metadata"] = dict(options.server_metadata)
-    answer["feature_flags"] = dict.fromkeys(FEATURE_FLAGS, False) | options.feature_flags
+    answer["feature_flags"] = {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS}
     if options.system_account:
         answer["system_account"] = options.system_account
     return answer

@@ -61,6 +61,7 @@ cdef class StreamStore:
     cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil     # first live one >= from_seq; 0
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil     # of a live message; NULL
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
 
     # -- for the stores below, and for the searches of this class ------------------------------------------------

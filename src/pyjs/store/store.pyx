@@ -249,6 +249,15 @@ cdef class StreamStore:
         self.settle_first(s)
         return s.first
 
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil:
+        cdef Entry* e = index_live(&self.index, seq)
+        cdef Subject* s
+        if e == NULL:
+            return NULL
+        s = self.subject_table.by_id[e.subject_id]
+        n[0] = s.len
+        return s.name
+
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil:
         cdef Subject* s = subjects_find(&self.subject_table, subject, n)
         return 0 if s == NULL else s.count
