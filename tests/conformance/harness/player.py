@@ -376,12 +376,11 @@ def _publication(text: str, inbox: str | None) -> bytes:
             block += unescape(value) + b"\r\n"
         else:
             raise ValueError(f"unknown word {kind!r}")
-    names = " ".join(part for part in (subject, reply) if part)
+    names = unescape(" ".join(part for part in (subject, reply) if part))
     if not block:
-        return f"PUB {names} {len(body_bytes)}\r\n".encode() + body_bytes + b"\r\n"
+        return b"PUB %b %d\r\n" % (names, len(body_bytes)) + body_bytes + b"\r\n"
     block = b"NATS/1.0\r\n" + block + b"\r\n"
-    sizes = f"{len(block)} {len(block) + len(body_bytes)}"
-    return f"HPUB {names} {sizes}\r\n".encode() + block + body_bytes + b"\r\n"
+    return b"HPUB %b %d %d\r\n" % (names, len(block), len(block) + len(body_bytes)) + block + body_bytes + b"\r\n"
 
 
 def _pattern(words: list[str]) -> Callable[[Frame], bool]:
