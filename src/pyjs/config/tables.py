@@ -146,7 +146,9 @@ def _read_feature_flags(reading: Reading, key: Key, value: Value, target: object
     for name, entry in read_map(key, value, "js_ack_fc_v2: true").items():
         if name not in FEATURE_FLAGS:
             cause = f'"{name}" is no feature flag that changes something here'
-            raise Refused(entry.value.place, cause, suggestion(name, FEATURE_FLAGS, f"use {FEATURE_FLAGS[0]}"))
+            raise Refused(
+                entry.value.place, cause, suggestion(name, FEATURE_FLAGS, f"use {FEATURE_FLAGS[0]}")
+            )
         flags[name] = bool(BOOL.read(reading, key, entry.value, target))
     return flags
 

@@ -380,7 +380,12 @@ def _publication(text: str, inbox: str | None) -> bytes:
     if not block:
         return b"PUB %b %d\r\n" % (names, len(body_bytes)) + body_bytes + b"\r\n"
     block = b"NATS/1.0\r\n" + block + b"\r\n"
-    return b"HPUB %b %d %d\r\n" % (names, len(block), len(block) + len(body_bytes)) + block + body_bytes + b"\r\n"
+    return (
+        b"HPUB %b %d %d\r\n" % (names, len(block), len(block) + len(body_bytes))
+        + block
+        + body_bytes
+        + b"\r\n"
+    )
 
 
 def _pattern(words: list[str]) -> Callable[[Frame], bool]:

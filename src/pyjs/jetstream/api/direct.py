@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
-MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")  # each says which message
+MESSAGE_FIELDS = (
+    "seq",
+    "last_by_subj",
+    "next_by_subj",
+    "multi_last",
+    "start_time",
+)  # each says which message
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
