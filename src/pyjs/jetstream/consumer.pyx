@@ -54,7 +54,7 @@ cdef enum:
     JITTER_NS = 100000000
     NO_PIN = 0xffffffff             # the number of pins that are not there any more
 
-POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_ALL}
 PRIORITIES = {
     "none": PRIORITY_NONE,
     "overflow": PRIORITY_OVERFLOW,
@@ -62,6 +62,7 @@ PRIORITIES = {
     "prioritized": PRIORITY_PRIORITIZED,
 }
 RATE_MAX = 10**15  # bits per second
+NEVER_NS = 1 << 62
 GONE = "Unacknowledged message was deleted"
 
 
@@ -119,6 +120,7 @@ cdef class Consumer(ConsumerCore):
         self.push = config.push
         self.headers_only = config.headers_only
         self.ack_policy = POLICIES[config.ack_policy]
+        self.acks_by_flow = config.ack_policy == "flow_control"
         self.max_ack_pending = config.max_ack_pending
         self.max_deliver = max(config.max_deliver, 0)
         self.sample_percent = read_percent(config.sample_freq)
@@ -128,7 +130,7 @@ cdef class Consumer(ConsumerCore):
         self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
         if self.rate_bps != min(config.rate_limit_bps, RATE_MAX):
             self.rate_bps, self.burst_at = min(config.rate_limit_bps, RATE_MAX), 0
-        self.pending.set_waits(config.backoff_ns or (config.ack_wait_ns,))
+        self.pending.set_waits((NEVER_NS,) if self.acks_by_flow else config.backoff_ns or (config.ack_wait_ns,))
         self.paused_until = max(config.pause_until_ns or 0, 0)      # Go's zero time lies before the epoch
         self.threshold = config.inactive_threshold_ns
         if self.threshold and not self.push:
@@ -204,7 +206,7 @@ cdef class Consumer(ConsumerCore):
         for api in ("$JS.API", f"$JS.{self.domain}.API") if self.domain else ("$JS.API",):
             subject = f"{api}.CONSUMER.MSG.NEXT.{self.names[0]}".encode()
             subscriptions.append(account.subscribe_handler(subject, self.on_next))
-        if self.ack_policy != ACK_NONE:
+        if self.ack_policy != ACK_NONE and not self.acks_by_flow:
             subscriptions += [account.subscribe(f"$JS.ACK.{names}.>".encode(), self) for names in self.names]
         if self.config.flow_control:
             subscriptions.append(account.subscribe_handler(f"$JS.FC.{self.shown_names}.*".encode(), self.on_flow))
@@ -403,6 +405,11 @@ cdef class Consumer(ConsumerCore):
         self.flow_window = min(self.flow_window * 2, FLOW_WINDOW_LAST)
         self.flow_pending = max(self.flow_pending - self.flow_sent, 0)
         self.flow_id, self.flow_sent, self.flow_asked = b"", 0, False
+        if self.acks_by_flow:
+            seq, cseq = consumer_status.read_progress(request.headers)
+            if self.floor_seq < seq < self.next_seq and cseq > self.floor_cseq:
+                self.acked_at = self.turn.now
+                self.ack_all(seq, cseq)
         self.mark_dirty()
 
     # -- the turn --------------------------------------------------------------------------------------------------
@@ -553,6 +560,8 @@ cdef class Consumer(ConsumerCore):
         elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
+            if self.acks_by_flow and self.pending.count and not self.flow_asked:
+                self.ask_flow()
         if self.pin and self.pin_until <= now:
             self.unpin(self.pin_group, "timeout")
         if self.timer_at == self.paused_until:

@@ -315,6 +315,9 @@ cdef class ConsumerCore(StreamConsumer):
                 return STOP_FULL
             elif self.deliver_new(&budget) < 0:
                 return STOP_END
+            elif self.acks_by_flow and not self.flow_asked and self.pending.count >= <uint64_t> self.max_ack_pending:
+                with gil:
+                    self.ask_flow()
         return STOP_IDLE
 
     cdef void deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:

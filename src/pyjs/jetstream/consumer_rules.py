@@ -362,18 +362,6 @@ def _check_priorities(config: ConsumerConfig) -> None:
             raise errcodes.CONSUMER_INVALID_GROUP_NAME.error()
 
 
-def refuse_unsupported(config: ConsumerConfig) -> None:
-    """Refuse what this server does not do, by name, rather than not doing it silently.
-
-    Raises:
-        ApiError: 10052.
-    """
-    asked = ((config.ack_policy == "flow_control", "ack_policy flow_control"),)
-    for wanted, what in asked:
-        if wanted:
-            raise _invalid(f"{what} is not supported yet by pyjs-server")
-
-
 _FIXED = (
     ("deliver_policy", "deliver policy"),
     ("mem_storage", "storage type"),

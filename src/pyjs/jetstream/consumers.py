@@ -149,7 +149,6 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
-    consumer_rules.refuse_unsupported(config)
     most = js.max_consumers_of(stream)
     counted = sum(not consumer.config.direct for consumer in stream.consumers.values())
     if not config.direct and 0 < most <= counted:
@@ -191,7 +190,6 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
         config = consumer_rules.mortal(config)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
-    consumer_rules.refuse_unsupported(config)
     if config == old:
         return consumer
     _keep_config(js, stream, consumer, config)

@@ -109,10 +109,10 @@ def _drop_settled(stream: Stream) -> None:
     """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
     store, consumers = stream.store, list(stream.consumers.values())
     for consumer in consumers:
-        assert isinstance(consumer, Consumer)
+        delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
         wanted = store.make_filter(consumer.filters)
         seq = store.next_match(0, wanted)
-        while seq and seq < consumer.next_seq:
+        while seq and seq < delivered_to:
             if not any(other.needs(seq) for other in consumers):
                 store.drop_seq(seq)
             seq = store.next_match(seq + 1, wanted)

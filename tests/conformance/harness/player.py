@@ -233,6 +233,14 @@ class Player:
         target, verb = self._ack_target(conn, text)
         conn.send(_publication(f"{target} : {verb}", conn.inbox()))
 
+    def _answer(self, name: str, text: str) -> None:
+        """Answer the last flow control request."""
+        conn = self._conns[name]
+        asked = [frame["reply"] for frame in conn.frames if str(frame.get("reply", "")).startswith("$JS.FC.")]
+        block = b"NATS/1.0\r\n" + unescape(text) + b"\r\n\r\n" if text else b""
+        head = f"HPUB {asked[-1]} {len(block)} {len(block)}" if text else f"PUB {asked[-1]} 0"
+        conn.send(head.encode() + b"\r\n" + block + b"\r\n")
+
     @staticmethod
     def _ack_target(conn: Conn, text: str) -> tuple[str, str]:
         replies = [f["reply"] for f in conn.frames if str(f.get("reply", "")).startswith("$JS.ACK.")]
