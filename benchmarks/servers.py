@@ -92,7 +92,7 @@ class RunningServer:
         return self
 
     def restart(self, *, kill: bool = False) -> float:
-        """End the process, with SIGKILL or SIGTERM, and start it on the same store; return seconds until it is ready."""
+        """End the process, with SIGKILL or SIGTERM, and start it on the same store; return its seconds to ready."""
         if kill:
             self._process.kill()
         else:

@@ -8,7 +8,8 @@ from pyjs.jetstream.consumer_log cimport StateLog
 from pyjs.jetstream.pending cimport PendingAcks
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 

@@ -13,7 +13,7 @@ from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.sublist cimport Route, Sublist, Subscription
 
-from pyjs.store.store import is_wildcard
+from pyjs.store.filter import is_wildcard
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 

@@ -21,7 +21,8 @@ from pyjs.jetstream.dedupe cimport Dedupe
 from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.usage cimport Usage
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
