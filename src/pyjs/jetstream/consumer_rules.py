@@ -149,12 +149,12 @@ def _inactive_threshold(stream: StreamTraits, pedantic: bool) -> int:
     return max(stream.limit_inactive_threshold_ns, 0)
 
 
-def mortal(config: ConsumerConfig) -> ConsumerConfig:
-    """Return `config` with the threshold that every ephemeral consumer has.
+def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
+    """Return `config` with the threshold that every ephemeral consumer has; `ephemeral`: it counts as one.
 
     Not part of `normalised`: the peer compares a repeated request with what it keeps before filling this in.
     """
-    if config.durable or config.inactive_threshold_ns:
+    if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
     return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
 

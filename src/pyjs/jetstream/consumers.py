@@ -192,8 +192,8 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
         others = [other.config for name, other in stream.consumers.items() if name != consumer.name]
         consumer_rules.check_unshared(config, others)
     old = consumer.config
-    if not old.durable:
-        config = consumer_rules.mortal(config)
+    if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
+        config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
     if config == old:

@@ -476,3 +476,15 @@ def test_the_last_of_several_subjects(js: JetStreamFixture) -> None:
     assert (first.payload, second.payload) == (b"s.b", b"s.a")
     assert end.headers.startswith(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 3\r\n")
     assert b"Nats-UpTo-Sequence: 3\r\n" in end.headers
+
+
+def test_snapshots_and_restores_are_refused_by_name(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s"])
+    # when
+    made = js.error("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})
+    taken = js.error("STREAM.RESTORE.T", {"config": {"name": "T"}, "state": {}})
+    # then
+    assert [made[:2], taken[:2]] == [(500, 10064), (500, 10064)]
+    assert "not supported yet by pyjs-server" in made[2]
+    assert "not supported yet by pyjs-server" in taken[2]
