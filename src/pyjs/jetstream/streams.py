@@ -98,9 +98,14 @@ def _drop_excess(stream: Stream, old: StreamConfig) -> None:
     store, config = stream.store, stream.config
     keep = config.max_msgs_per_subject
     if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
-        for subject, count in store.subject_counts(store.make_filter(())).items():
+        counts = store.subject_counts(store.make_filter(())).items()
+        for subject, count in ((each, n) for each, n in counts if n > keep):
+            wanted, seq = store.make_filter((subject,)), 0
             for _ in range(count - keep):
-                store.drop_seq(store.next_match(0, store.make_filter((subject,))))
+                seq = store.next_match(
+                    seq + 1, wanted
+                )  # on from there: each search from the start walks the gap
+                store.drop_seq(seq)
     if config.retention == INTEREST and old.retention != INTEREST:
         _drop_settled(stream)
 
