@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import moment_text
 from pyjs.base.record import field, record
 from pyjs.jetstream.json_strict import parse_time_ns
 
@@ -89,7 +89,7 @@ class ConsumerConfig:
             if time_ns is None:
                 del out[name]
             else:
-                out[name] = time_text(time_ns)
+                out[name] = moment_text(time_ns)
         if out["priority_policy"] == "none":
             del out["priority_policy"]
         return out

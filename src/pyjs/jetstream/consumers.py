@@ -128,10 +128,11 @@ def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
 
 
 def public(stream: Stream) -> list[Consumer]:
-    """Return the consumers that are listed, by name."""
-    everyone = stream.consumers
-    found = [everyone[name] for name in sorted(everyone)]
-    return [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    """Return the consumers that are listed, by name; not the caller's to change."""
+    if stream.listing is None:
+        found = [stream.consumers[name] for name in sorted(stream.consumers)]
+        stream.listing = [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    return stream.listing
 
 
 def traits_of(stream: Stream) -> StreamTraits:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
@@ -22,6 +23,7 @@ class Stream(Sink):
     store: StreamStore
     dedupe: Dedupe
     consumers: dict[str, StreamConsumer]
+    listing: list[Consumer] | None
     created_ns: int
     closed: bool
     transform: SubjectTransform | None

@@ -587,6 +587,7 @@ cdef class Stream(Sink):
         """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
+        self.listing = None
         self.interest.add(consumer)
         self.store.track_drops = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
@@ -595,6 +596,7 @@ cdef class Stream(Sink):
     def remove_consumer(self, str name) -> None:
         """Forget a consumer; what only it needed is dropped from an interest stream."""
         consumer = self.consumers.pop(name)
+        self.listing = None
         self.interest.remove(consumer)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)

@@ -8,7 +8,7 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base.gotext import ZERO_TIME, time_text
+from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.base.record import replace
 from pyjs.jetstream import consumers, errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
@@ -103,7 +103,7 @@ def pause(call: ApiCall) -> JsonDict:
     now_ns = call.js.shared.clock.now_ns()
     if until_ns is None:
         return dict(_NOT_PAUSED)
-    out: JsonDict = {"paused": until_ns > now_ns, "pause_until": time_text(until_ns)}
+    out: JsonDict = {"paused": until_ns > now_ns, "pause_until": moment_text(until_ns)}
     if until_ns > now_ns:
         out["pause_remaining"] = until_ns - now_ns
     return out
