@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk fuzz soak asan clean
+.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -33,6 +33,9 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 	$(PY) -m pytest -n auto --dist loadgroup --durations 15 $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
+
+schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
+	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)
 
 fuzz: dev ## a million mutated protocol sequences
 	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)

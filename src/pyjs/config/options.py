@@ -125,6 +125,7 @@ class JetStreamOptions:
     sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes
     sync_always: bool = False  # an ack leaves only after fdatasync
     domain: str = ""
+    unique_tag: str = ""  # begins the server tag by which a cluster would spread replicas
     strict: bool = True  # unknown fields in API requests are errors
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
@@ -175,6 +176,7 @@ class Options:
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     no_auth_user: str = ""
     accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
+    feature_flags: dict[str, bool] = field(default_factory=dict)  # those that were set
     system_account: str = SYSTEM_ACCOUNT  # "": there is none (no_system_account)
     no_system_account: bool = False
 

@@ -46,6 +46,8 @@ from pyjs.config.options import NS_PER_S, JetStreamLimits, JetStreamOptions, Opt
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
 from pyjs.config.values import Value
 
+FEATURE_FLAGS = ["js_ack_fc_v2"]
+
 _size_63 = between(0, (1 << 63) - 1, "use a positive size, 64MB for instance")
 _or_none = between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
 _dynamic = between(-1, (1 << 63) - 1, "use a size, or -1 to let the server choose")
@@ -132,6 +134,25 @@ def _read_sync_interval(reading: Reading, key: Key, value: Value, target: object
     return interval_ns or target.sync_interval_ns, target.sync_always
 
 
+def _read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
+    text = STRING.read(reading, key, value, target)
+    assert isinstance(text, str)
+    return text.strip().lower()
+
+
+def _read_feature_flags(reading: Reading, key: Key, value: Value, target: object) -> dict[str, bool]:
+    """Read the flags that change something here."""
+    flags: dict[str, bool] = {}
+    for name, entry in read_map(key, value, "js_ack_fc_v2: true").items():
+        if name not in FEATURE_FLAGS:
+            cause = f'"{name}" is no feature flag that changes something here'
+            raise Refused(
+                entry.value.place, cause, suggestion(name, FEATURE_FLAGS, f"use {FEATURE_FLAGS[0]}")
+            )
+        flags[name] = bool(BOOL.read(reading, key, entry.value, target))
+    return flags
+
+
 def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> JetStreamLimits:
     limits = JetStreamLimits()
     read_block(reading, JETSTREAM_LIMITS, read_map(key, value, "max_ack_pending: 1000"), limits)
@@ -177,6 +198,7 @@ JETSTREAM = Table(
         ),
         Key("sync_always", BOOL, ("sync_always",)),
         Key("domain", STRING, ("domain",), check=_check_domain),
+        Key("unique_tag", Kind("string", "", _read_lower), ("unique_tag",)),
         Key("strict", BOOL, ("strict",)),
         Key("limits", Kind("map", "", _read_limits), ("limits",)),
     ),
@@ -279,6 +301,7 @@ TOP = Table(
         Key("accounts", Kind("map", "", read_accounts), ("accounts",), reloadable=True),
         Key("system_account", STRING, ("system_account",), ("system",), zero_is_default=True),
         Key("no_system_account", BOOL, ("no_system_account",), ("no_system", "no_sys_acc")),
+        Key("feature_flags", Kind("map of bools", "", _read_feature_flags), ("feature_flags",)),
         Key("jetstream", Kind("bool or map", "", _read_jetstream), ("jetstream",), reloadable=True),
         Key("store_dir", STRING, ("jetstream.store_dir",), ("storedir",), _check_store_dir),
     ),

@@ -50,7 +50,6 @@ TOP = (
     Unsupported(("prof_port",), "there is no profiling port"),
     Unsupported(("prof_block_rate",), "there is no profiling port"),
     Unsupported(("write_timeout",), "a client past its write_deadline is always closed"),
-    Unsupported(("feature_flags",), "no feature waits behind a flag"),
 )
 
 JETSTREAM = (
@@ -64,7 +63,6 @@ JETSTREAM = (
     Unsupported(("meta_compact_size",), _NO_META_GROUP),
     Unsupported(("meta_compact_sync",), _NO_META_GROUP),
     Unsupported(("max_concurrent_io",), "one thread syncs all files"),
-    Unsupported(("unique_tag",), _NO_CLUSTER),
     Unsupported(("max_buffered_msgs",), _NO_QUEUE),
     Unsupported(("max_buffered_size",), _NO_QUEUE),
     Unsupported(("request_queue_limit",), "API requests are answered as they are read, none is queued"),

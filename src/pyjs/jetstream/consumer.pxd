@@ -16,6 +16,8 @@ cdef class Consumer(ConsumerCore):
     cdef uint64_t pins                  # that were ever given
     cdef bint sync_always               # acks are confirmed after the sync, not after the write
     cdef bytes prefix2
+    cdef tuple names                    # of stream and consumer in ack subjects: short, and with domain and account
+    cdef str shown_names                # the one of them that deliveries carry
     cdef str domain
     cdef list subscriptions
     cdef int64_t threshold              # inactive_threshold with its jitter; 0: lives for ever

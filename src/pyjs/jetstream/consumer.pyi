@@ -14,6 +14,7 @@ SOURCE_HASH: bytes
 POLICIES: dict[str, int]
 PRIORITIES: dict[str, int]
 RATE_MAX: int
+NEVER_NS: int
 GONE: str
 
 class Consumer(ConsumerCore):

@@ -54,7 +54,7 @@ cdef enum:
     JITTER_NS = 100000000
     NO_PIN = 0xffffffff             # the number of pins that are not there any more
 
-POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT}
+POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_ALL}
 PRIORITIES = {
     "none": PRIORITY_NONE,
     "overflow": PRIORITY_OVERFLOW,
@@ -62,6 +62,7 @@ PRIORITIES = {
     "prioritized": PRIORITY_PRIORITIZED,
 }
 RATE_MAX = 10**15  # bits per second
+NEVER_NS = 1 << 62
 GONE = "Unacknowledged message was deleted"
 
 
@@ -71,7 +72,7 @@ cdef class Consumer(ConsumerCore):
     def __init__(self, seat, config, str name, int64_t created_ns, file=None):
         import hashlib  # 5 ms, which a start without consumers can do without
 
-        cdef bytes prefix = f"$JS.ACK.{seat.stream_name}.{name}.".encode()
+        cdef bytes prefix
         digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
         account_hash = "".join([DIGITS[byte % 62] for byte in digest])
         self.stream_name = seat.stream_name
@@ -92,8 +93,14 @@ cdef class Consumer(ConsumerCore):
         self.subscriptions = []
         self.flow_id = self.pin_id = b""
         self.pin_group = ""
-        self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
+        self.names = (
+            f"{seat.stream_name}.{name}",
+            f"{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}",
+        )
         self.domain = seat.domain
+        self.shown_names = self.names[seat.ack_v2]
+        prefix = f"$JS.ACK.{self.shown_names}.".encode()
+        self.prefix2 = f"$JS.ACK.{self.names[not seat.ack_v2]}.".encode()
         self.prefix2_len = <uint32_t> len(self.prefix2)
         self.prefix_len = <uint32_t> len(prefix)
         self.line = <char*> malloc(self.prefix_len + LINE_ROOM)
@@ -113,6 +120,7 @@ cdef class Consumer(ConsumerCore):
         self.push = config.push
         self.headers_only = config.headers_only
         self.ack_policy = POLICIES[config.ack_policy]
+        self.acks_by_flow = config.ack_policy == "flow_control"
         self.max_ack_pending = config.max_ack_pending
         self.max_deliver = max(config.max_deliver, 0)
         self.sample_percent = read_percent(config.sample_freq)
@@ -122,7 +130,7 @@ cdef class Consumer(ConsumerCore):
         self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
         if self.rate_bps != min(config.rate_limit_bps, RATE_MAX):
             self.rate_bps, self.burst_at = min(config.rate_limit_bps, RATE_MAX), 0
-        self.pending.set_waits(config.backoff_ns or (config.ack_wait_ns,))
+        self.pending.set_waits((NEVER_NS,) if self.acks_by_flow else config.backoff_ns or (config.ack_wait_ns,))
         self.paused_until = max(config.pause_until_ns or 0, 0)      # Go's zero time lies before the epoch
         self.threshold = config.inactive_threshold_ns
         if self.threshold and not self.push:
@@ -193,17 +201,15 @@ cdef class Consumer(ConsumerCore):
 
     def start(self) -> None:
         """Listen to acks and requests, and begin to deliver."""
-        names = f"{self.stream_name}.{self.name}"
         account = self.account
-        subscriptions = [account.subscribe_handler(f"$JS.API.CONSUMER.MSG.NEXT.{names}".encode(), self.on_next)]
-        if self.domain:
-            next_subject = f"$JS.{self.domain}.API.CONSUMER.MSG.NEXT.{names}".encode()
-            subscriptions.append(account.subscribe_handler(next_subject, self.on_next))
-        if self.ack_policy != ACK_NONE:
-            subscriptions.append(account.subscribe(f"$JS.ACK.{names}.>".encode(), self))
-            subscriptions.append(account.subscribe(self.prefix2 + b">", self))
+        subscriptions = []
+        for api in ("$JS.API", f"$JS.{self.domain}.API") if self.domain else ("$JS.API",):
+            subject = f"{api}.CONSUMER.MSG.NEXT.{self.names[0]}".encode()
+            subscriptions.append(account.subscribe_handler(subject, self.on_next))
+        if self.ack_policy != ACK_NONE and not self.acks_by_flow:
+            subscriptions += [account.subscribe(f"$JS.ACK.{names}.>".encode(), self) for names in self.names]
         if self.config.flow_control:
-            subscriptions.append(account.subscribe_handler(f"$JS.FC.{names}.*".encode(), self.on_flow))
+            subscriptions.append(account.subscribe_handler(f"$JS.FC.{self.shown_names}.*".encode(), self.on_flow))
         self.subscriptions = subscriptions
         self.active_at = self.unbound_at = self.sent_at = self.turn.now
         if self.config.replay_policy == "original":
@@ -388,7 +394,7 @@ cdef class Consumer(ConsumerCore):
     cdef void ask_flow(self) noexcept:
         """Ask the subscriber to confirm what it got, so that no more than a window is on its way."""
         suffix = random_token(self.rng, 4)
-        self.flow_id = f"$JS.FC.{self.stream_name}.{self.name}.{suffix}".encode()
+        self.flow_id = f"$JS.FC.{self.shown_names}.{suffix}".encode()
         self.flow_asked = True
         self.flow_sent = self.flow_pending
         self.account.send(self.deliver_subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow_id)
@@ -400,6 +406,11 @@ cdef class Consumer(ConsumerCore):
         self.flow_window = min(self.flow_window * 2, FLOW_WINDOW_LAST)
         self.flow_pending = max(self.flow_pending - self.flow_sent, 0)
         self.flow_id, self.flow_sent, self.flow_asked = b"", 0, False
+        if self.acks_by_flow:
+            seq, cseq = consumer_status.read_progress(request.headers)
+            if self.floor_seq < seq < self.next_seq and cseq > self.floor_cseq:
+                self.acked_at = self.turn.now
+                self.ack_all(seq, cseq)
         self.mark_dirty()
 
     # -- the turn --------------------------------------------------------------------------------------------------
@@ -550,6 +561,8 @@ cdef class Consumer(ConsumerCore):
         elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
+            if self.acks_by_flow and self.pending.count and not self.flow_asked:
+                self.ask_flow()
         if self.pin and self.pin_until <= now:
             self.unpin(self.pin_group, "timeout")
         if self.timer_at == self.paused_until:

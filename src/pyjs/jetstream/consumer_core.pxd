@@ -107,9 +107,10 @@ cdef class ConsumerCore(StreamConsumer):
     cdef size_t replies_len, replies_room
 
     # buffers
+    cdef bint acks_by_flow              # ack policy flow_control: what an answer to flow control names is settled
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
-    cdef uint32_t prefix2_len           # of "$JS.ACK.<domain>.<hash>.<stream>.<consumer>."
+    cdef uint32_t prefix2_len           # of the ack prefix that deliveries do not carry
     cdef char* header_buf               # headers_only
     cdef size_t header_room
 

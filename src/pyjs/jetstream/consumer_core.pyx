@@ -129,7 +129,7 @@ cdef class ConsumerCore(StreamConsumer):
         if token.seq >= self.next_seq and not self.flow_window:
             return False
         self.acked_at = self.turn.now
-        if self.sample_percent:
+        if self.sample_percent and self.ack_policy == ACK_EXPLICIT:
             with gil:
                 self.sample(token)
         if self.ack_policy == ACK_ALL:
@@ -315,6 +315,9 @@ cdef class ConsumerCore(StreamConsumer):
                 return STOP_FULL
             elif self.deliver_new(&budget) < 0:
                 return STOP_END
+            elif self.acks_by_flow and not self.flow_asked and self.pending.count >= <uint64_t> self.max_ack_pending:
+                with gil:
+                    self.ask_flow()
         return STOP_IDLE
 
     cdef void deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:

@@ -149,12 +149,12 @@ def _inactive_threshold(stream: StreamTraits, pedantic: bool) -> int:
     return max(stream.limit_inactive_threshold_ns, 0)
 
 
-def mortal(config: ConsumerConfig) -> ConsumerConfig:
-    """Return `config` with the threshold that every ephemeral consumer has.
+def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
+    """Return `config` with the threshold that every ephemeral consumer has; `ephemeral`: it counts as one.
 
     Not part of `normalised`: the peer compares a repeated request with what it keeps before filling this in.
     """
-    if config.durable or config.inactive_threshold_ns:
+    if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
     return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
 
@@ -336,6 +336,10 @@ def _check_sampling(config: ConsumerConfig) -> None:
     text = config.sample_freq.removesuffix("%")
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise errcodes.CONSUMER_INVALID_SAMPLING.error(err=f'strconv.Atoi: parsing "{text}": invalid syntax')
+    if not -(2**63) <= int(text) < 2**63:
+        raise errcodes.CONSUMER_INVALID_SAMPLING.error(
+            err=f'strconv.Atoi: parsing "{text}": value out of range'
+        )
     if int(text) < 0:
         raise errcodes.CONSUMER_INVALID_SAMPLING.error(err="<nil>")
 
@@ -356,18 +360,6 @@ def _check_priorities(config: ConsumerConfig) -> None:
             raise errcodes.CONSUMER_EMPTY_GROUP_NAME.error()
         if not _GROUP_NAME.fullmatch(group):
             raise errcodes.CONSUMER_INVALID_GROUP_NAME.error()
-
-
-def refuse_unsupported(config: ConsumerConfig) -> None:
-    """Refuse what this server does not do, by name, rather than not doing it silently.
-
-    Raises:
-        ApiError: 10052.
-    """
-    asked = ((config.ack_policy == "flow_control", "ack_policy flow_control"),)
-    for wanted, what in asked:
-        if wanted:
-            raise _invalid(f"{what} is not supported yet by pyjs-server")
 
 
 _FIXED = (

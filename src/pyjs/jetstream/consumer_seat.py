@@ -23,4 +23,5 @@ class Seat:
     domain: str = ""
     max_msgs_per_subject: int = -1
     burst_size: int = 1 << 20  # bytes that a rate limit lets through at once
+    ack_v2: bool = False  # ack subjects name domain and account
     sync_always: bool = False  # acks are confirmed when they are on the medium

@@ -25,6 +25,15 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
     )
 
 
+def read_progress(headers: bytes) -> tuple[int, int]:
+    """Return the stream and the consumer sequence that an answer to flow control names; 0: it names none."""
+    found = []
+    for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
+        text = headers.partition(name)[2].partition(b"\r\n")[0].strip()
+        found.append(int(text) if text.isdigit() else 0)
+    return found[0], found[1]
+
+
 def idle_heartbeat(consumer_seq: int, stream_seq: int, stalled: bytes = b"") -> bytes:
     """Return a heartbeat; `stalled` is the reply subject of an unanswered flow control request."""
     head = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n" % (

@@ -163,9 +163,8 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
-    consumer_rules.refuse_unsupported(config)
     most = js.max_consumers_of(stream)
-    if 0 < most <= len(stream.consumers) and most <= len(public(stream)):
+    if not config.direct and 0 < most <= len(stream.consumers) and most <= len(public(stream)):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
         consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])
@@ -200,10 +199,10 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
         others = [other.config for name, other in stream.consumers.items() if name != consumer.name]
         consumer_rules.check_unshared(config, others)
     old = consumer.config
-    config = consumer_rules.mortal(config)
+    if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
+        config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
-    consumer_rules.refuse_unsupported(config)
     if config == old:
         return consumer
     _keep_config(js, stream, consumer, config)
@@ -231,6 +230,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         js.options.domain,
         stream.config.max_msgs_per_subject,
         stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
+        js.options.ack_v2,
         js.options.sync_always,
     )
 

@@ -14,6 +14,7 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from pyjs.base import TYPE_CHECKING, fast_json
@@ -202,7 +203,7 @@ class _Reader:
         if type(value) is str and value in kind.words:
             return value
         if kind.unknown_text:
-            if type(value) is str:
+            if type(value) is str or "{raw}" in kind.unknown_text:
                 raise JsonFault(kind.unknown_text.replace("{raw}", self._raw(path)))
             raise JsonFault(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
         raise JsonFault(f"can not unmarshal {_go_quoted(self._raw(path))}")
@@ -248,9 +249,40 @@ def _checked_time(text: str) -> str:
     try:
         parse_time_ns(text)
     except ValueError:
-        layout = "2006-01-02T15:04:05Z07:00"
-        raise JsonFault(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"') from None
+        raise JsonFault(f'parsing time "{text}"{_time_fault(text)}') from None
     return text
+
+
+_TIME_PARTS = (
+    ("2006", r"\d{4}", ""),
+    ("-", "-", ""),
+    ("01", r"\d\d", "month"),
+    ("-", "-", ""),
+    ("02", r"\d\d", "day"),
+    ("T", "T", ""),
+    ("15", r"\d\d", "hour"),
+    (":", ":", ""),
+    ("04", r"\d\d", "minute"),
+    (":", ":", ""),
+    ("05", r"\d\d", "second"),
+    ("Z07:00", r"(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", ""),
+)
+_TIME_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}
+
+
+def _time_fault(text: str) -> str:
+    """Return what a text error says of the first part of `text` that is no part of an RFC 3339 time."""
+    rest = text
+    for part, form, name in _TIME_PARTS:
+        found = re.match(form, rest)
+        if found is None:
+            layout = "".join(each for each, _, _ in _TIME_PARTS)
+            return f' as "{layout}": cannot parse "{rest}" as "{part}"'
+        low, high = _TIME_RANGES.get(name, (0, 0))
+        if name and not low <= int(found[0]) <= high:
+            return f": {name} out of range"
+        rest = rest[found.end() :]
+    return f': extra text: "{rest}"' if rest else ": day out of range"
 
 
 def parse_time_ns(text: str) -> int:

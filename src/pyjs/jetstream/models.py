@@ -102,6 +102,25 @@ CONFIG_FIELDS: dict[str, Kind] = {
 }
 STREAM_REQUEST = Struct("StreamConfigRequest", {**CONFIG_FIELDS, "pedantic": BOOL})
 
+SNAPSHOT_REQUEST = Struct(
+    "JSApiStreamSnapshotRequest",
+    {"deliver_subject": STRING, "no_consumers": BOOL, "chunk_size": INT, "window_size": INT, "jsck": BOOL},
+)
+STATE = Struct(
+    "StreamState",
+    {
+        **dict.fromkeys(("messages", "bytes", "first_seq", "last_seq"), UINT64),
+        **dict.fromkeys(("first_ts", "last_ts"), TIME),
+        **dict.fromkeys(("num_subjects", "num_deleted", "consumer_count"), INT),
+        "subjects": Kind("map", "map[string]uint64", UINT64),
+        "deleted": Kind("list", "[]uint64", UINT64),
+    },
+)
+RESTORE_REQUEST = Struct(
+    "JSApiStreamRestoreRequest",
+    {"config": struct(Struct("StreamConfig", CONFIG_FIELDS)), "state": struct(STATE)},
+)
+
 INFO_REQUEST = Struct(
     "JSApiStreamInfoRequest", {"offset": INT, "deleted_details": BOOL, "subjects_filter": STRING}
 )

@@ -45,6 +45,8 @@ class JetStreamOptions:
     max_request_batch: int = 0  # of a pull request; 0: no limit
     default_max_consumers: int = 0  # 0: DEFAULT_MAX_CONSUMERS, -1: unlimited
     default_account_limits: AccountLimits = field(default_factory=AccountLimits)
+    unique_tag: str = ""  # of no effect on a server alone; shown
+    ack_v2: bool = False  # ack subjects name domain and account
     max_payload: int = 1 << 20  # of the server, for sizes that have no limit of their own
 
     def max_consumers_of_stream(self) -> int:
@@ -67,6 +69,8 @@ def options_from(options: config.Options) -> JetStreamOptions:
         max_ack_pending=given.limits.max_ack_pending,
         max_request_batch=given.limits.max_request_batch,
         default_max_consumers=given.limits.default_max_consumers,
+        unique_tag=given.unique_tag,
+        ack_v2=options.feature_flags.get("js_ack_fc_v2", False),
         max_payload=options.max_payload,
     )
 

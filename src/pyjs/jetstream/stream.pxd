@@ -76,6 +76,7 @@ cdef class Stream(Sink):
     cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil
     cdef bint over_usage(self, Msg* m) noexcept nogil
     cdef uint64_t keep(self, Msg* m) noexcept nogil
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept

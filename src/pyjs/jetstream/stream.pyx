@@ -275,9 +275,17 @@ cdef class Stream(Sink):
             return self.refuse(m, 10077, MAX_MSGS_PER_SUBJECT_REACHED)
         if self.max_msgs > 0 and self.store.msgs >= <uint64_t> self.max_msgs and not replaces:
             return self.refuse(m, 10077, MAX_MSGS_REACHED)
-        if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes and not replaces:
+        if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes \
+                and not (replaces and self.size_of_oldest(m) >= size):
             return self.refuse(m, 10077, MAX_BYTES_REACHED)
         return False
+
+    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
+        """The stored size of the message that a message of a full subject replaces."""
+        cdef Record r
+        if self.store.load(self.store.first_seq_of(m.subject, m.subject_len), &r) != 0:
+            return 0
+        return self.store.overhead + m.subject_len + r.size + (self.store.header_overhead if r.header_len else 0)
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]
@@ -486,6 +494,8 @@ cdef class Stream(Sink):
             self.probe.failed(self.turn.now)
 
     cdef void evict_oldest(self) noexcept nogil:
+        if self.discard_new:
+            return
         while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
             self.store.drop(self.store.first_seq, False)
         while self.max_bytes > 0 and self.store.bytes > <uint64_t> self.max_bytes:

@@ -47,7 +47,7 @@ def stream_state(
         out["num_deleted"] = num_deleted
         if deleted is not None:
             out["deleted"] = deleted
-    out["consumer_count"] = len(stream.consumers)
+    out["consumer_count"] = sum(not consumer.config.direct for consumer in stream.consumers.values())
     return out
 
 
@@ -84,13 +84,16 @@ def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, 
 def subjects_page(
     stream: Stream, subject_filter: str, offset: int
 ) -> Generator[None, None, tuple[Fragment | None, int, int]]:
-    """Return one page of subjects with their message counts as JSON, the total, and the offset in effect."""
+    """Return one page of subjects with their message counts as JSON, the total, and the offset in effect.
+
+    The peer shows an offset beyond the end as it came.
+    """
     store = stream.store
     wanted = store.make_filter((subject_filter.encode(),))
     yield from know_subjects(store, wanted)
     walk = SubjectWalk(store, wanted)
-    offset = min(max(offset, 0), walk.total)
-    walk.skip(offset)
+    offset = max(offset, 0)
+    walk.skip(min(offset, walk.total))
     parts: list[bytes] = []
     for _ in range(0, SUBJECTS_PAGE, SUBJECTS_STEP):
         counts = walk.take(SUBJECTS_STEP)

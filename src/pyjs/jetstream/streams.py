@@ -11,7 +11,8 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
-from pyjs.jetstream.config import FILE, MEMORY, StreamConfig
+from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
@@ -84,11 +85,42 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
     _set_subjects(js, stream)
+    _drop_excess(stream, old)
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
     _tell(js, stream.name, "modify")
     return stream
+
+
+def _drop_excess(stream: Stream, old: StreamConfig) -> None:
+    """Drop what a changed configuration has no place for; the limits of the whole stream are the commit's."""
+    store, config = stream.store, stream.config
+    keep = config.max_msgs_per_subject
+    if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
+        counts = store.subject_counts(store.make_filter(())).items()
+        for subject, count in ((each, n) for each, n in counts if n > keep):
+            wanted, seq = store.make_filter((subject,)), 0
+            for _ in range(count - keep):
+                seq = store.next_match(
+                    seq + 1, wanted
+                )  # on from there: each search from the start walks the gap
+                store.drop_seq(seq)
+    if config.retention == INTEREST and old.retention != INTEREST:
+        _drop_settled(stream)
+
+
+def _drop_settled(stream: Stream) -> None:
+    """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
+    store, consumers = stream.store, list(stream.consumers.values())
+    for consumer in consumers:
+        delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
+        wanted = store.make_filter(consumer.filters)
+        seq = store.next_match(0, wanted)
+        while seq and seq < delivered_to:
+            if not any(other.needs(seq) for other in consumers):
+                store.drop_seq(seq)
+            seq = store.next_match(seq + 1, wanted)
 
 
 def delete(js: JetStream, name: str) -> None:
@@ -133,7 +165,7 @@ def _tell(js: JetStream, name: str, action: str) -> None:
 
 def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> StreamStore:
     store = MemStore() if config.storage == MEMORY else js.files.create(config, created_ns)
-    if config.first_seq > 1:
+    if config.first_seq:
         store.set_first_seq(config.first_seq)
     return store
 

@@ -142,6 +142,8 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
         config["sync_always"] = True
     if options.domain:
         config["domain"] = options.domain
+    if options.unique_tag:
+        config["unique_tag"] = options.unique_tag
     if options.strict:
         config["strict"] = True
     return config

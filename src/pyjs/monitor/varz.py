@@ -16,12 +16,7 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 NS_PER_S = 1_000_000_000
-FEATURE_FLAGS = (
-    "js_ack_fc_v2",
-    "js_api_reply_v2",
-    "js_raft_delete_range",
-    "js_snapshot_sources",
-)  # none is on
+FEATURE_FLAGS = ("js_ack_fc_v2", "js_api_reply_v2", "js_raft_delete_range", "js_snapshot_sources")
 NO_STATS = ("clients", "routes", "gateways", "leafs")
 
 
@@ -142,7 +137,7 @@ def _configuration(monitored: Monitored) -> JsonDict:
         answer["tags"] = [*options.server_tags]
     if options.server_metadata:
         answer["metadata"] = dict(options.server_metadata)
-    answer["feature_flags"] = dict.fromkeys(FEATURE_FLAGS, False)
+    answer["feature_flags"] = {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS}
     if options.system_account:
         answer["system_account"] = options.system_account
     return answer

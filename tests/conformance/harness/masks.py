@@ -154,9 +154,11 @@ class Masker:
         if tokens[:2] == ["$JS", "ACK"] and len(tokens) == 9:
             tokens[3] = self._consumer(tokens[3])
             tokens[7] = "<time>" if re.fullmatch(r"1\d{18}", tokens[7]) else tokens[7]
-        elif tokens[:2] == ["$JS", "FC"] and len(tokens) == 5:
-            tokens[3] = self._consumer(tokens[3])
-            tokens[4] = self._matched("flow control", _FC, tokens[4])
+        elif tokens[:2] == ["$JS", "ACK"] and len(tokens) == 11:
+            tokens[9] = "<time>" if re.fullmatch(r"1\d{18}", tokens[9]) else tokens[9]
+        elif tokens[:2] == ["$JS", "FC"] and len(tokens) in (5, 7):
+            tokens[-2] = self._consumer(tokens[-2])
+            tokens[-1] = self._matched("flow control", _FC, tokens[-1])
         elif tokens[:3] == ["$JS", "API", "CONSUMER"] or tokens[:3] == ["$JS", "EVENT", "ADVISORY"]:
             fixed = 5 if tokens[1] == "EVENT" else 4
             tokens = [*tokens[:fixed], *map(self._consumer, tokens[fixed:])]

@@ -233,6 +233,14 @@ class Player:
         target, verb = self._ack_target(conn, text)
         conn.send(_publication(f"{target} : {verb}", conn.inbox()))
 
+    def _answer(self, name: str, text: str) -> None:
+        """Answer the last flow control request."""
+        conn = self._conns[name]
+        asked = [frame["reply"] for frame in conn.frames if str(frame.get("reply", "")).startswith("$JS.FC.")]
+        block = b"NATS/1.0\r\n" + unescape(text) + b"\r\n\r\n" if text else b""
+        head = f"HPUB {asked[-1]} {len(block)} {len(block)}" if text else f"PUB {asked[-1]} 0"
+        conn.send(head.encode() + b"\r\n" + block + b"\r\n")
+
     @staticmethod
     def _ack_target(conn: Conn, text: str) -> tuple[str, str]:
         replies = [f["reply"] for f in conn.frames if str(f.get("reply", "")).startswith("$JS.ACK.")]
@@ -376,12 +384,16 @@ def _publication(text: str, inbox: str | None) -> bytes:
             block += unescape(value) + b"\r\n"
         else:
             raise ValueError(f"unknown word {kind!r}")
-    names = " ".join(part for part in (subject, reply) if part)
+    names = unescape(" ".join(part for part in (subject, reply) if part))
     if not block:
-        return f"PUB {names} {len(body_bytes)}\r\n".encode() + body_bytes + b"\r\n"
+        return b"PUB %b %d\r\n" % (names, len(body_bytes)) + body_bytes + b"\r\n"
     block = b"NATS/1.0\r\n" + block + b"\r\n"
-    sizes = f"{len(block)} {len(block) + len(body_bytes)}"
-    return f"HPUB {names} {sizes}\r\n".encode() + block + body_bytes + b"\r\n"
+    return (
+        b"HPUB %b %d %d\r\n" % (names, len(block), len(block) + len(body_bytes))
+        + block
+        + body_bytes
+        + b"\r\n"
+    )
 
 
 def _pattern(words: list[str]) -> Callable[[Frame], bool]:

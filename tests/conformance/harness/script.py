@@ -18,7 +18,7 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[rnt0\\])")
 _SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
 SERVER_VERBS = frozenset({"http", "restart", "kill", "signal"})
 CONN_VERBS = frozenset({"open", "connect", "close", "closed", "keep", "stall", "pub", "req", "js", "pull"})
-CONN_VERBS |= {"ack", "acksync", "acknext", "sync", "wait", "until"}
+CONN_VERBS |= {"ack", "acksync", "acknext", "answer", "sync", "wait", "until"}
 
 
 class ScriptError(Exception):

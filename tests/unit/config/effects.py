@@ -182,6 +182,14 @@ def puback(site: Site) -> object:
     return client.request(b"s", b"x").payload
 
 
+def ack_subject(site: Site) -> object:
+    client = site.client()
+    ask(client, *stream())
+    ask(client, *consumer())
+    client.request(b"s", b"x")
+    return len(client.request(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"").reply.split(b"."))
+
+
 def answers_of_responder(site: Site) -> object:
     """Look at how many of three answers to one request arrive, the last one a minute late."""
     asking, responder = site.client(user="boss"), site.client(user="u")
@@ -261,6 +269,7 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "client_advertise": [top('client_advertise: "example.com:5"', info("host"))],
     "server_name": [top("server_name: me", info("server_name")), top("server_name: me", varz("server_name"))],
     "server_tags": [top("server_tags: [a]", varz("tags"))],
+    "feature_flags": [jetstream("}\nfeature_flags { js_ack_fc_v2: true", ack_subject)],
     "server_metadata": [top("server_metadata {a: b}", varz("metadata"))],
     "http_base_path": [top("http_base_path: /x", lambda site: site.ask("/x/varz").status)],
     "max_payload": [top("max_payload: 5", answer(b"PUB a 6\r\nabcdef\r\n"))],
@@ -307,6 +316,7 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     ],
     "jetstream/sync_always": [jetstream("sync_always: true", acknowledged)],
     "jetstream/domain": [jetstream("domain: hub", puback), jetstream("domain: hub", info("domain"))],
+    "jetstream/unique_tag": [jetstream("unique_tag: az", jsz("config"))],
     "jetstream/strict": [jetstream("strict: false", api(stream(no_such_field=1)))],
     "jetstream/limits": [jetstream("limits { max_ack_pending: 7 }", jsz("limits"))],
     "jetstream.limits/max_ack_pending": [

@@ -83,6 +83,8 @@ SAME = [
     "jetstream {limits {default_max_consumers: 5}}",
     "store_dir: x",
     "server_metadata {a: b}",
+    "feature_flags {js_ack_fc_v2: true}",
+    "jetstream {unique_tag: az}",
     "log_file: x\nlog_size_limit: 1MB\nlog_max_num: 5\nmax_traced_msg_len: 9",
     "pid_file: x\nports_file_dir: y",
     "max_connections: 0\nmax_subscriptions: 5\nmax_sub_tokens: 8",
@@ -190,9 +192,8 @@ STRICTER = {
     "accounts {A {users [{user: a, permissions {publish: []}}]}}": "an empty list allows everything",
     "cluster {port: 6222}": "not supported yet",
     "jetstream {max_concurrent_io: 8}": "not supported yet",
-    "jetstream {unique_tag: az}": "not supported yet",
     "jetstream {max_buffered_msgs: 5, max_buffered_size: 1MB}": "not supported yet",
-    "feature_flags {js_ack_fc_v2: true}": "not supported yet",
+    "feature_flags {js_raft_delete_range: true}": "it changes nothing",
     "trace_headers: true": "not supported yet",
 }
 

@@ -53,6 +53,7 @@ VALUE = {
     "string": "word",
     "list of strings": "[x, y]",
     "map of strings": "{a: b}",
+    "map of bools": "{js_ack_fc_v2: true}",
     "duration": '"77s"',
     "subjects": "a",
 }

@@ -135,16 +135,6 @@ def test_configurations_that_are_refused(js: ConsumerFixture, config: dict[str, 
     assert refusal(js, config=config)[0] == err_code
 
 
-@pytest.mark.parametrize(
-    ("config", "what"),
-    [
-        ({"ack_policy": "flow_control", "deliver_subject": "d"}, "ack_policy flow_control"),
-    ],
-)
-def test_later_features_are_refused_by_name(js: ConsumerFixture, config: dict[str, Any], what: str) -> None:
-    assert refusal(js, config=config) == (10052, f"{what} is not supported yet by pyjs-server")
-
-
 def test_names_that_are_refused(js: ConsumerFixture) -> None:
     # given
     long = "y" * 256

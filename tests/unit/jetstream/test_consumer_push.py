@@ -99,6 +99,38 @@ def test_flow_control_stops_at_the_window_and_goes_on_with_the_answer(js: Consum
     assert js.core().flow_window == 4 * MIB
 
 
+def test_an_answer_to_flow_control_settles_what_it_names(js: ConsumerFixture) -> None:
+    # given
+    js.fill(3)
+    js.consumer(deliver_subject="push.a", ack_policy="flow_control", max_ack_pending=2)
+    listen(js)
+    frames = [frame for frame in js.inbox.frames() if frame.sid == b"p"]
+    headers = b"NATS/1.0\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+    # when
+    js.inbox.send(b"PUB %b 0\r\n\r\n" % frames[0].reply)
+    ignored = js.info()["num_ack_pending"]
+    js.inbox.send(b"HPUB %b %d %d\r\n%b\r\n" % (frames[2].reply, len(headers), len(headers), headers))
+    # then
+    assert [frame.payload for frame in frames[:2]] == [b"m1", b"m2"]
+    assert b"FlowControl" in frames[2].headers
+    assert ignored == 2
+    assert js.info()["ack_floor"]["stream_seq"] == 1
+    assert js.info()["delivered"]["stream_seq"] == 3
+
+
+def test_nothing_is_redelivered_while_flow_control_settles(js: ConsumerFixture) -> None:
+    # given
+    js.fill(1)
+    js.consumer(deliver_subject="push.a", ack_policy="flow_control")
+    listen(js)
+    js.inbox.take()
+    # when
+    js.advance(seconds=60)
+    # then
+    assert pushed(js) == []
+    assert js.info()["num_ack_pending"] == 1
+
+
 def test_an_answer_to_another_flow_control_request_changes_nothing(js: ConsumerFixture) -> None:
     # given
     js.consumer(deliver_subject="push.a", idle_heartbeat=NS, flow_control=True, ack_policy="none")

@@ -27,6 +27,24 @@ if TYPE_CHECKING:
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
+MESSAGE_FIELDS = (
+    "seq",
+    "last_by_subj",
+    "next_by_subj",
+    "multi_last",
+    "start_time",
+)  # each says which message
+
+
+def _is_contradiction(given: dict[str, Any]) -> bool:
+    """Tell whether a request names its messages in two ways at once."""
+    last, following = given.get("last_by_subj"), given.get("next_by_subj")
+    several = given.get("multi_last")
+    if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
+        return True
+    if last and given.get("batch", 0) > 0:
+        return True
+    return not several and is_conflicting(given)
 
 
 class DirectGet:
@@ -43,13 +61,13 @@ class DirectGet:
         given = self._read(request)
         if given is None:
             return
-        if given.get("multi_last"):
-            self._get_multi(request, given)
-        elif not any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
+        if not any(given.get(name) for name in MESSAGE_FIELDS):
             self._status(request, "408 Empty Request")
-        elif is_conflicting(given):
+        elif _is_contradiction(given):
             self._status(request, "408 Bad Request")
-        elif given.get("batch", 0) > 0 and not given.get("last_by_subj"):
+        elif given.get("multi_last"):
+            self._get_multi(request, given)
+        elif given.get("batch") and not given.get("last_by_subj"):
             self._get_batch(request, given)
         else:
             self._reply_one(request, find(self._stream.store, given), given.get("no_hdr", False))
@@ -57,11 +75,14 @@ class DirectGet:
     def get_last(self, request: Request) -> None:
         """Answer with the last message of the subject that the request's subject ends with."""
         no_hdr = False
+        if request.headers and request.reply and needs_higher_level(request.headers):
+            self._status(request, "412 Required Api Level")
+            return
         if request.payload and not is_empty(request.payload):
             given = self._read(request)
             if given is None:
                 return
-            if any(given.get(name) for name in ("seq", "last_by_subj", "next_by_subj", "start_time")):
+            if any(given.get(name) for name in (*MESSAGE_FIELDS, "batch", "up_to_seq", "up_to_time")):
                 self._status(request, "408 Bad Request")
                 return
             no_hdr = given.get("no_hdr", False)
@@ -97,10 +118,10 @@ class DirectGet:
             self._send(request, message, no_hdr)
 
     def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
-        """Send one stored message; return its size."""
+        """Send one stored message; return its stored size, which is what counts against `max_bytes`."""
         headers = b"" if no_hdr else self._headers(message, more)
         self._account.send(request.reply, message.payload, headers)
-        return len(headers) + len(message.payload)
+        return len(message.subject) + len(message.headers) + len(message.payload)
 
     def _headers(self, message: StoredMessage, more: bytes) -> bytes:
         stored = message.headers[:-2] if message.headers else b"NATS/1.0\r\n"
@@ -143,15 +164,16 @@ class DirectGet:
 
     def _get_multi(self, request: Request, given: dict[str, Any]) -> None:
         store = self._stream.store
-        if given.get("seq") or given.get("last_by_subj") or given.get("next_by_subj"):
-            self._status(request, "408 Bad Request")
-            return
         up_to = given.get("up_to_seq", 0)
         if "up_to_time" in given:
-            after = store.seq_at(parse_time_ns(given["up_to_time"]))
-            up_to = after - 1 if after else store.last_seq
+            after = store.seq_at(parse_time_ns(given["up_to_time"])) or store.last_seq + 1
+            if after <= store.first_seq:
+                self._status(request, "404 No Results")
+                return
+            up_to = after - 1
         wanted = store.make_filter(subject.encode() for subject in given["multi_last"])
-        seqs = sorted(store.last_seqs(wanted, up_to))
+        least = given.get("seq", 0)
+        seqs = sorted(seq for seq in store.last_seqs(wanted, up_to) if seq >= least)
         if not seqs:
             self._status(request, "404 No Results")
         elif len(seqs) > MULTI_SUBJECTS_MAX:
@@ -162,17 +184,21 @@ class DirectGet:
     def _send_each(
         self, request: Request, given: dict[str, Any], seqs: list[int], pending: int, up_to: int
     ) -> None:
-        """Send messages until the batch or its bytes are used up, then the end-of-batch status."""
-        batch = given.get("batch", 0) or len(seqs)
+        """Send messages until the batch or its bytes are used up, then the end-of-batch status.
+
+        The last messages of several subjects, which have an `up_to`, always come with headers.
+        """
+        batch = max(given.get("batch", 0) or len(seqs), 0)
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
+        bare = given.get("no_hdr", False) and not up_to
         last = 0
         for seq in seqs[:batch]:
             message = self._stream.store.get(seq)
             if message is None:
                 continue
-            pending -= 1
+            pending -= not bare  # nor does the peer count what it sends without headers
             more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
-            size_left -= self._send(request, message, given.get("no_hdr", False), more)
+            size_left -= self._send(request, message, bare, more)
             last = seq
             if size_left <= 0:
                 break

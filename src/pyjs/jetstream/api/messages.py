@@ -79,7 +79,7 @@ def delete(call: ApiCall) -> JsonDict:
 
 
 def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
-    if seq == 0:
+    if seq == 0 or seq < stream.store.first_seq <= stream.store.last_seq:
         return errcodes.STREAM_MSG_DELETE_FAILED.error(err="no message found")
     if seq > stream.store.last_seq:
         return errcodes.STREAM_MSG_DELETE_FAILED.error(err="stream store EOF")

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config import StreamConfig
     from pyjs.jetstream.stream import Stream
 
+DOMAIN_DEPTH = 3  # tokens of "$JS.<domain>.API"
 ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams, or by nobody
+
+
+def mapped(subject: bytes) -> bytes:
+    """Return the key-value or object subject that a subject below a domain's prefix stands for, b"": none."""
+    rest = subject.split(b".", DOMAIN_DEPTH)[-1]
+    return rest if rest.startswith((b"$KV.", b"$OBJ.")) else b""
 
 
 class ApiSink(PySink):
@@ -66,6 +73,9 @@ class ApiSeat:
         self._subscriptions.append(subscription)
 
     def _handle(self, request: Request, depth: int) -> None:
+        if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
+            self._account.send(subject, request.payload, request.headers, request.reply)
+            return
         if self._router is None:
             from pyjs.jetstream.api.router import Router
 

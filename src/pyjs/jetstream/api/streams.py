@@ -10,6 +10,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes, models, streams
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.engine import JetStream
+from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_info import (
     SUBJECTS_PAGE,
@@ -19,7 +20,7 @@ from pyjs.jetstream.stream_info import (
     stream_state,
     subjects_page,
 )
-from pyjs.subjects.tokens import subjects_overlap
+from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
     from typing import Any
@@ -127,10 +128,31 @@ def needs_cluster(call: ApiCall) -> JsonDict:
     raise errcodes.CLUSTER_REQUIRED.error()
 
 
-def not_yet(call: ApiCall) -> JsonDict:
-    """Refuse a request that a later version will serve."""
+def snapshot(call: ApiCall) -> JsonDict:
+    """Refuse a snapshot, which a later version will make, after what makes no sense at all."""
+    call.require_body()
+    given = models.read(call.body, models.SNAPSHOT_REQUEST, call.js.options.strict)
+    call.stream()
+    deliver = given.get("deliver_subject", "").encode()
+    if not is_valid_subject(deliver) or subject_has_wildcard(deliver):
+        raise errcodes.SNAPSHOT_DELIVER_SUBJECT_INVALID.error()
+    raise _not_yet(call)
+
+
+def restore(call: ApiCall) -> JsonDict:
+    """Refuse a restore, which a later version will take, after what makes no sense at all."""
+    call.require_body()
+    given = models.read(call.body, models.RESTORE_REQUEST, call.js.options.strict)
+    if given.get("config", {}).get("name", "") != call.args[0]:
+        raise errcodes.STREAM_MISMATCH.error()
+    if call.args[0] in call.js.streams:
+        raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.error()
+    raise _not_yet(call)
+
+
+def _not_yet(call: ApiCall) -> ApiError:
     text = f"{call.request.subject.decode()} is not supported yet by pyjs-server"
-    raise errcodes.STREAM_SNAPSHOT.error(err=text)
+    return errcodes.STREAM_SNAPSHOT.error(err=text)
 
 
 def _matching(js: JetStream, subject: str) -> list[Stream]:
@@ -153,7 +175,7 @@ ENDPOINTS = (
     Endpoint("STREAM.UPDATE", "stream_update_response", update),
     Endpoint("STREAM.INFO", "stream_info_response", info, on_error=_PAGE),
     Endpoint("STREAM.NAMES", "stream_names_response", names, 0, 0, on_error={**_PAGE, "streams": None}),
-    Endpoint("STREAM.LIST", "stream_list_response", list_streams, 0, 0, on_error={**_PAGE, "streams": None}),
+    Endpoint("STREAM.LIST", "stream_list_response", list_streams, 0, 0, on_error={**_PAGE, "streams": []}),
     Endpoint("STREAM.DELETE", "stream_delete_response", delete),
     Endpoint(
         "STREAM.PURGE",
@@ -162,8 +184,8 @@ ENDPOINTS = (
         on_error={"purged": 0},
         unsynced=errcodes.STREAM_PURGE_FAILED,
     ),
-    Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", not_yet),
-    Endpoint("STREAM.RESTORE", "stream_restore_response", not_yet, on_error={"deliver_subject": ""}),
+    Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", snapshot),
+    Endpoint("STREAM.RESTORE", "stream_restore_response", restore, on_error={"deliver_subject": ""}),
     Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", needs_cluster),
     Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", needs_cluster),
     Endpoint("STREAM.PEER.EVACUATE", "stream_evacuate_peer_response", needs_cluster),

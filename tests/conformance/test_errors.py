@@ -1,0 +1,58 @@
+"""Every API error that the server raises is provoked by a scenario, or stands here with the reason why not."""
+
+from __future__ import annotations
+
+import re
+
+from tests.conformance.harness.errors import CONFORMANCE, read_table
+from tests.conformance.harness.process import REPOSITORY
+
+from pyjs.jetstream import errcodes
+
+_DISK = "only a disk that fails"
+NOT_PROVOKED = {
+    errcodes.STREAM_CREATE: _DISK,
+    errcodes.STREAM_DELETE: _DISK,
+    errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
+    errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
+    errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
+    errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",
+    errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM: "no stream of one server has more than one replica",
+}
+
+
+def raised() -> set[int]:
+    """Return the numbers of the errors that the source names."""
+    texts = [
+        path.read_text("utf-8")
+        for suffix in ("*.py", "*.pyx")
+        for path in (REPOSITORY / "src/pyjs").rglob(suffix)
+        if path.name != "errcodes.py"
+    ]
+    names = {name for text in texts for name in re.findall(r"errcodes\.([A-Z_]{4,})", text)}
+    numbers = {int(number) for text in texts for number in re.findall(r"refuse\(m, (10\d{3})", text)}
+    return numbers | {getattr(errcodes, name).err_code for name in names if name != "BY_NUMBER"}
+
+
+def test_every_error_that_is_raised_is_provoked_or_has_a_reason() -> None:
+    # given
+    provoked = {error.err_code for error in read_table()}
+    excused = {code.err_code for code in NOT_PROVOKED}
+    # when
+    missing = raised() - provoked - excused
+    # then
+    assert sorted(missing) == []
+    assert sorted(excused & provoked) == [], "a scenario provokes it: it needs no excuse"
+
+
+def test_every_row_names_a_scenario() -> None:
+    for name in read_table().values():
+        assert (CONFORMANCE / f"scenarios/{name}.txt").is_file(), name
+
+
+def test_codes_and_texts_are_those_of_the_source() -> None:
+    for error in read_table():
+        row = errcodes.BY_NUMBER[error.err_code]
+        assert row.code == error.code
+        pattern = re.sub(r"\\\{\w+\\\}", ".*", re.escape(row.template))
+        assert re.fullmatch(pattern, error.description, re.DOTALL), error
