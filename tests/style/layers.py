@@ -25,15 +25,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # fmt: off
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict"),
-    ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
+    ("config", "models", "options", "stream_rules", "source_rules",
+     "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("ack_token", "advisories", "answers", "dedupe", "expiry", "message_ttl", "pending", "pub_headers",
      "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
      "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
      "republish", "store_probe", "stream_consumer"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
-    ("persist",),
-    ("engine", "consumers", "streams"),
+    ("cursor",),
+    ("persist", "positions"),
+    ("engine", "consumers", "sourcing", "streams"),
     ("stream_info", "api"),
     ("service",),
 )

@@ -23,6 +23,7 @@ class Syncing(Protocol):
 class Turn:
     now: int
     pressure: bool
+    copies_left: int
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]

@@ -54,3 +54,31 @@ class StreamConsumer(Protocol):
 
     def stop(self, reason: str) -> None:
         """The stream closes; `reason` is "deleted" or "shutdown"."""
+
+
+class Follower(Protocol):
+    """A cursor that copies from a stream into another one, as the stream sees it that is copied from."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from consumers and from other followers."""
+
+    @property
+    def filters(self) -> tuple[bytes, ...]:
+        """What it wants; empty: everything."""
+
+    def wake(self) -> None:
+        """There are new messages."""
+
+    def needs(self, seq: int) -> bool:
+        """Tell whether the stored message is matched by its filters and not safely copied yet."""
+
+
+class Inflow(Protocol):
+    """What a stream copies from others, as it sees it itself."""
+
+    def committed(self) -> None:
+        """What was copied is kept, or something else has changed in the stream."""
+
+    def lost(self) -> None:
+        """What was copied since the last commit is not kept."""

@@ -11,7 +11,7 @@ from pyjs.base.record import record
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
-from pyjs.jetstream.stream_info import stream_state
+from pyjs.jetstream.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 from pyjs.node import API_LEVEL
@@ -193,12 +193,14 @@ def _account_detail(monitored: Monitored, account: JetStream, options: JszOption
     }
     if options.streams and account.streams:
         detail["stream_detail"] = [
-            _stream_detail(monitored, stream, options) for stream in account.streams.values()
+            _stream_detail(monitored, account, stream, options) for stream in account.streams.values()
         ]
     return detail
 
 
-def _stream_detail(monitored: Monitored, stream: Stream, options: JszOptions) -> JsonDict:
+def _stream_detail(
+    monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
+) -> JsonDict:
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -212,7 +214,7 @@ def _stream_detail(monitored: Monitored, stream: Stream, options: JszOptions) ->
             _consumer_detail(consumer, options, monitored.node.clock.now_ns())
             for consumer in stream.consumers.values()
         ]
-    return detail
+    return detail | inflow_report(account, stream)
 
 
 def _consumer_detail(consumer: StreamConsumer, options: JszOptions, now_ns: int) -> JsonDict:

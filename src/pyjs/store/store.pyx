@@ -53,6 +53,9 @@ from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
+
 
 cdef class StoreFilter:
     def __cinit__(self, subjects):
@@ -177,6 +180,36 @@ cdef class StreamStore:
         if s == NULL or self.add_gap(s) != 0:
             return 0
         return self.last_seq
+
+    cdef int skip_to(self, uint64_t seq) noexcept nogil:
+        if seq <= self.last_seq:
+            return 0
+        if self.msgs == 0:
+            self.drop_all(seq + 1)
+            return 0
+        if seq - self.last_seq > GAP_ENTRIES_MAX and self.jump_to(seq) != 0:
+            return -1
+        while self.last_seq < seq:
+            if self.skip() == 0:
+                return -1
+        return 0
+
+    cdef void take_back(self, uint64_t seq) noexcept nogil:
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef uint64_t last = index_prev_live(&self.index, self.last_seq) if self.msgs else 0
+        seq = max(seq, last)
+        if seq >= self.last_seq or (s != NULL and seq + 1 < s.base):
+            return
+        while s != NULL and s.base + s.n > seq + 1:
+            s.n -= 1
+            s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
+        self.last_seq = seq
+        if self.msgs == 0:
+            self.first_seq = seq + 1
+
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        self.last_seq = seq - 1
+        return 0
 
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil:
         cdef size_t at = index_at(&self.index, seq)
@@ -583,6 +616,14 @@ cdef class StreamStore:
     def skip_seq(self) -> int:
         """Use up one sequence without storing a message; return it, 0 if the store refused."""
         return self.skip()
+
+    def skip_seqs_to(self, uint64_t seq) -> bool:
+        """Use up every sequence up to `seq` without storing messages; False: the store refused."""
+        return self.skip_to(seq) == 0
+
+    def take_back_above(self, uint64_t seq) -> None:
+        """Use the sequences above `seq` again that hold no message."""
+        self.take_back(seq)
 
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, None if it is absent or damaged."""
