@@ -21,7 +21,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream cimport Stream
 from pyjs.store.index cimport index_prev_live
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -72,7 +72,6 @@ cdef class Cursor:
         self.current = False
         origin.add_follower(self)
         self.target.mark_dirty()
-        self.wake()
 
     def detach(self) -> None:
         """Copy nothing more; the origin or the target goes."""
@@ -115,7 +114,7 @@ cdef class Cursor:
     def lag(self) -> int:
         """Return how many messages the origin is ahead, as nats-server counts: without those at hand."""
         cdef int64_t pending
-        if self.origin is None:
+        if self.origin is None or self.active_ns == 0:
             return 0
         pending = <int64_t> self.origin.store.count_from(self.at, self.wanted)
         return max(0, pending - (2 if self.blocked else 1))
@@ -126,8 +125,7 @@ cdef class Cursor:
         self.queued = False
         if self.target.closed:
             return
-        if self.origin is None:
-            self.owner.origin_is_missing(self)
+        if self.origin is None and not self.owner.find_origin(self):
             return
         self.active_ns = self.target.turn.now
         if self.target.turn.copies_left <= 0:
@@ -136,6 +134,7 @@ cdef class Cursor:
             return
         more = self.copy_some()
         if self.blocked:
+            self.current = False
             self.owner.was_blocked(self)
         elif more:
             self.wake()
@@ -200,6 +199,8 @@ cdef class Cursor:
         cdef size_t n
         if r.seq <= self.target.store.last_seq:
             return SKIPPED
+        if (self.target.discard_new or self.target.discard_new_per_subject) and self.target.limits_refused(m, False):
+            return REFUSED      # before the gap is used up: the message may be gone when there is room
         if self.target.store.skip_to(r.seq - 1) != 0:
             return REFUSED
         if r.header_len:

@@ -172,7 +172,9 @@ def _check_consumer(source: StreamSource, error: ErrorCode) -> None:
         raise error.error()
 
 
-def _check_transform(given: SubjectTransformConfig, bad_source: ErrorCode, bad_destination: ErrorCode) -> None:
+def _check_transform(
+    given: SubjectTransformConfig, bad_source: ErrorCode, bad_destination: ErrorCode
+) -> None:
     if given.src and not is_valid_subject(given.src.encode()):
         raise bad_source.error(err=f"invalid subject {given.src}")
     try:

@@ -103,7 +103,7 @@ class Inflow:
             (lambda: js.files.open_positions(stream.name)) if kept else None, js.shared.log
         )
         self._loaded = False
-        self.is_mirrored = False  # a mirror has once had all that its origin has
+        self.is_mirrored = False  # a mirror has what its origin has, or nearly so
 
     def configure(self, config: StreamConfig) -> None:
         """Copy what `config` says from now on; what stays is not interrupted."""
@@ -118,8 +118,7 @@ class Inflow:
             self._lanes[key] = self._lane(key, wanted[key])
         self._lanes = {key: self._lanes[key] for key in wanted}
         for key in added:
-            if not self.connect(wanted[key].name):
-                self._lanes[key].cursor.wake()
+            self._lanes[key].cursor.wake()
 
     def _lane(self, key: bytes, source: StreamSource) -> Lane:
         rng = self._js.shared.rng
@@ -146,17 +145,23 @@ class Inflow:
 
     # -- origins -------------------------------------------------------------------------------------------
 
-    def connect(self, name: str) -> bool:
-        """Copy from the stream `name` if it is an origin and there; tells whether it is."""
-        origin = self._js.streams.get(name)
-        if origin is None:
-            return False
-        connected = False
+    def connect(self, name: str) -> None:
+        """Have the cursors look for their origin that want the stream `name`, which is there now."""
         for lane in self._lanes.values():
-            if lane.source.name == name and lane.cursor.origin is None and self._is_here(lane.source):
-                self._attach(lane, origin)
-                connected = True
-        return connected
+            if lane.source.name == name and lane.cursor.origin is None:
+                lane.cursor.wake()
+
+    def find_origin(self, cursor: Cursor) -> bool:
+        """Give a cursor its origin, if it is there; reports say so if not, and `connect` comes when it is."""
+        lane = next((each for each in self._lanes.values() if each.cursor is cursor), None)
+        if lane is None:
+            return False  # it was queued when it was given up
+        origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
+        if origin is not None:
+            self._attach(lane, origin)
+        elif lane.source.external is None:
+            cursor.error = errcodes.STREAM_NOT_FOUND.error()
+        return origin is not None
 
     def disconnect(self, origin: Stream) -> None:
         """Copy nothing more from a stream that is being closed."""
@@ -206,14 +211,9 @@ class Inflow:
 
     # -- what cursors and the stream tell ------------------------------------------------------------------
 
-    def origin_is_missing(self, cursor: Cursor) -> None:
-        """Say so in reports; `connect` comes when it is there."""
-        for lane in self._lanes.values():
-            if lane.cursor is cursor and lane.source.external is None:
-                cursor.error = errcodes.STREAM_NOT_FOUND.error()
-
     def was_blocked(self, cursor: Cursor) -> None:
         """Try again in a while, should nothing happen in the stream before."""
+        self._offer_direct_gets(False)
         if self._timer is None:
             shared = self._js.shared
             self._timer = shared.timers.at(shared.clock.now_ns() + RETRY_NS, self._retry)
@@ -226,9 +226,13 @@ class Inflow:
 
     def is_current(self, cursor: Cursor) -> None:
         """Let direct gets of the origin find a mirror that has caught up."""
-        self.is_mirrored = True
-        if self._stream.config.mirror_direct and self._js.observer is not None:
-            self._js.observer.stream_changed(self._stream, self._stream.config)
+        self._offer_direct_gets(True)
+
+    def _offer_direct_gets(self, offered: bool) -> None:
+        if self.is_mirrored != offered:
+            self.is_mirrored = offered
+            if self._stream.config.mirror_direct and self._js.observer is not None:
+                self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def committed(self) -> None:
         """Keep how far the sources are copied."""

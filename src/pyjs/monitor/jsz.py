@@ -198,9 +198,7 @@ def _account_detail(monitored: Monitored, account: JetStream, options: JszOption
     return detail
 
 
-def _stream_detail(
-    monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
-) -> JsonDict:
+def _stream_detail(monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions) -> JsonDict:
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 QUEUE = b"_zzz_"  # a stream and its mirrors share the requests
 
+
 class DirectSeat:
     """Where direct gets of one stream arrive."""
 

@@ -92,8 +92,8 @@ class ApiSeat:
         inflow = self._js.inflows.get(stream.name) if self._js else None
         if config.mirror and config.mirror_direct and inflow is not None and inflow.is_mirrored:
             self._offer(stream, config.mirror.name, True)
-        elif not config.mirror:
-            for key in [key for key in self._direct if key[0] == stream.name and key[1] != stream.name]:
+        else:
+            for key in [key for key in self._direct if key[0] == stream.name != key[1]]:
                 self._direct.pop(key).close()
 
     def _offer(self, stream: Stream, name: str, allowed: bool) -> None:
