@@ -275,7 +275,7 @@ class Inflow:
         out["active"] = self._active_ns(cursor)
         if cursor.error is not None:
             out["error"] = cursor.error.as_json()
-        if source.filter_subject:
+        if source.filter_subject and (cursor.active_ns or cursor.error or not cursor.mirrors):
             out["filter_subject"] = source.filter_subject
         if source.subject_transforms:
             out["subject_transforms"] = [each.to_json_dict() for each in source.subject_transforms]
