@@ -15,7 +15,8 @@ cdef class Cursor:
     cdef public int64_t active_ns           # when it last looked at its origin, 0: never
     cdef public object error                # errcodes.ApiError, None: all is well
     cdef public uint64_t stored             # sequence in the origin of what was stored last, 0: nothing
-    cdef readonly uint64_t kept             # everything up to here is safely copied, or not wanted
+    cdef readonly uint64_t written          # everything up to here is committed by the target, or not wanted
+    cdef readonly uint64_t kept             # the same, and as safe as `sync_interval` wants it
     cdef uint64_t at                        # where to look next
     cdef uint64_t copied                    # the last that was copied
     cdef StoreFilter wanted                 # `filters` over the origin

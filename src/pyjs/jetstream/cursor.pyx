@@ -20,11 +20,16 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream cimport Stream
-from pyjs.store.index cimport index_prev_live
+from pyjs.store.index cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
+from functools import partial
+
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef extern from "string.h" nogil:
+    const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
 
 cdef enum:
     MESSAGES_PER_PUMP = 1024
@@ -59,19 +64,24 @@ cdef class Cursor:
         self.head_len = len(head)
         self.tail_len = len(tail)
 
-    def attach(self, Stream origin not None, uint64_t position, bytes ident) -> None:
-        """Copy from `origin`, which is known by `ident`, what comes after `position`."""
+    def attach(self, Stream origin not None, uint64_t position, bytes ident, uint64_t copied_from=0) -> None:
+        """Copy from `origin`, which is known by `ident`, what comes after `position`.
+
+        What is between `copied_from`, unless that is 0, and `position` was copied before.
+        """
         self.origin = origin
         self.wanted = origin.store.make_filter(self.filters)
         self.ident = self.ident_text = ident
         self.ident_len = len(ident)
-        self.copied = self.kept = position
+        self.copied = self.written = self.kept = position
         self.at = position + 1
         self.error = None
         self.blocked = False
         self.current = False
         origin.add_follower(self)
         self.target.mark_dirty()
+        if copied_from:
+            origin.release(copied_from, position, self.wanted)
 
     def detach(self) -> None:
         """Copy nothing more; the origin or the target goes."""
@@ -92,23 +102,31 @@ cdef class Cursor:
             self.target.turn.consumers.append(self)
 
     def committed(self) -> bool:
-        """Take notice that the target has committed; tells whether that made something safe."""
-        cdef uint64_t before = self.kept
+        """Take notice that the target has committed; tells whether something was copied since."""
         if self.blocked:
             self.wake()
-        if self.copied == before:
+        if self.copied == self.written:
             return False
-        self.kept = self.copied
-        if self.origin is not None:
-            self.origin.release(before + 1, self.kept, self.wanted)
+        self.written = self.copied
+        if self.target.sync_always:
+            self.target.when_durable(partial(self.durable, self.origin, self.written))
+        else:
+            self.durable(self.origin, self.written, None)
         return True
+
+    def durable(self, Stream origin, uint64_t seq, error) -> None:
+        """Let the origin go of what was copied up to `seq`, unless an error says that it may be lost."""
+        cdef uint64_t before = self.kept
+        if error is None and origin is not None and origin is self.origin and seq > before:
+            self.kept = seq
+            origin.release(before + 1, seq, self.wanted)
 
     def lost(self) -> None:
         """Go back to what is safe: the target could not commit."""
         if self.mirrors:
-            self.target.store.take_back(self.kept)
-        self.copied = self.kept
-        self.at = self.kept + 1
+            self.target.store.take_back(self.written)
+        self.copied = self.written
+        self.at = self.written + 1
         self.blocked = True
 
     def lag(self) -> int:
@@ -362,7 +380,8 @@ def last_sources(StreamStore store not None, uint64_t above, set wanted not None
     cdef bytes headers
     found = {}
     while seq > above and len(found) < len(wanted):
-        if store.load(seq, &r) == 0 and r.header_len > 30:
+        if index_live(&store.index, seq).header_len > 30 and store.load(seq, &r) == 0 \
+                and memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) != NULL:
             headers = r.body[:r.header_len]
             fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
             if len(fields) >= 4:

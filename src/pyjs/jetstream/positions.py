@@ -37,22 +37,24 @@ class Positions:
         self.known: dict[bytes, Position] = {}
         self.true_at = 0  # the last message of the stream that `known` takes into account
 
-    def load(self) -> None:
-        """Read what is kept; what cannot be read is set aside, and the headers of messages have to do."""
+    def load(self) -> bool:
+        """Read what is kept; False: nothing is, or it cannot be read, and the headers of messages have to do."""
         if self._open_file is None:
-            return
+            return False
         try:
             self._file = self._open_file()
             snapshot, deltas, problems = self._file.load()
             for entry in (snapshot, *deltas):
                 self._apply(entry)
             self._whole = not problems
+            return True
         except FileNotFoundError:
-            return
+            return False
         except (PyjsError, OSError, ValueError, KeyError, TypeError) as error:
             self._log.warn(f"  Positions of sources are read from messages: {error}")
             if self._file is not None and isinstance(error, CorruptRecord):
                 self._file.set_aside()
+            return False
 
     def save(self, true_at: int, moved: dict[bytes, Position]) -> None:
         """Keep positions that have changed; a failure is logged, since the headers of messages tell them too."""

@@ -136,12 +136,10 @@ class Inflow:
         positions, store = self._positions, self._stream.store
         if not self._loaded:
             self._loaded = True
-            positions.load()
-        above = positions.true_at if positions.true_at <= store.last_seq else 0
-        if keys & positions.known.keys() == keys:
-            positions.known.update(last_sources(store, above, keys))
-        else:
-            positions.known.update(last_sources(store, 0, keys))
+            if not positions.load() or positions.true_at > store.last_seq:
+                positions.true_at = 0
+        positions.known.update(last_sources(store, positions.true_at, keys))
+        positions.true_at = store.last_seq
 
     # -- origins -------------------------------------------------------------------------------------------
 
@@ -177,15 +175,21 @@ class Inflow:
     def _attach(self, lane: Lane, origin: Stream) -> None:
         ident = identity(origin)
         if self._stream.config.mirror is not None:
-            lane.cursor.attach(origin, self._mirror_position(lane.source, origin), b"")
+            seq = self._mirror_position(lane.source, origin)
+            lane.cursor.attach(origin, seq, b"", self._begin_of(lane.source))
             return
         seq, known = self._positions.known.get(lane.key, (0, b""))
         anew = known not in (b"", ident)
+        begin = self._begin_of(lane.source)
         if seq == 0 or anew:
-            lane.cursor.stored = 0
+            begin = lane.cursor.stored = 0
             seq = self._first_position(lane.source, origin, anew)
         self._positions.known[lane.key] = (seq, ident)
-        lane.cursor.attach(origin, seq, b" " + ident)
+        lane.cursor.attach(origin, seq, b" " + ident, begin)
+
+    def _begin_of(self, source: StreamSource) -> int:
+        """Return from where on an origin was copied, so that it may let go of that; 0: nobody knows."""
+        return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""
@@ -239,7 +243,7 @@ class Inflow:
         moved: dict[bytes, Position] = {}
         for lane in self._lanes.values():
             if lane.cursor.committed() and not lane.cursor.mirrors:
-                moved[lane.key] = (lane.cursor.kept, self._positions.known[lane.key][1])
+                moved[lane.key] = (lane.cursor.written, self._positions.known[lane.key][1])
         if moved:
             self._positions.save(self._stream.store.last_seq, moved)
 

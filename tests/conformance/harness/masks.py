@@ -6,8 +6,8 @@ order of their first appearance, so that a server must still use the same id in 
 durations, ports and versions become their kind.
 
 Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
-names; identities of sourced streams; times; durations; ports; process ids; the version of the server. JSON in a text, the answers in an API
-audit, is looked into. A blank too many in place of a reply, as the peer has it there, is no reply.
+names; identities of sourced streams; times; durations; ports; process ids; the version of the server. JSON in
+a text, the answers in an API audit, is looked into. A blank too many in place of a reply, as the peer has it there, is no reply.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
 # parts of the version that a server may have or not, where it introduces itself (INFO, /varz): the commit
 # it was built from, and our own version beside the one we are compatible with
 BUILD_FIELDS = frozenset({"git_commit", "pyjs_version"})
-IDS = frozenset({"server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control", "stream identity"})
+IDS = frozenset(
+    ("server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control", "stream identity")
+)
 
 
 class Masker:
