@@ -14,7 +14,8 @@ from pyjs.wire.ops cimport Msg
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 
-def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint32_t batch=1000, uint32_t subjects=1) -> None:
+def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint32_t batch=1000,
+                uint32_t subjects=1) -> None:
     """Append `count` messages of `size` bytes with a commit after each `batch`. For benchmarks."""
     cdef bytes payload = b"x" * size
     names = [b"bench.%06d" % i for i in range(subjects)]

@@ -7,7 +7,8 @@ durations, ports and versions become their kind.
 
 Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
 names; identities of sourced streams; times; durations; ports; process ids; the version of the server. JSON in
-a text, the answers in an API audit, is looked into. A blank too many in place of a reply, as the peer has it there, is no reply.
+a text, the answers in an API audit, is looked into. A blank too many in place of a reply, as the peer has it
+there, is no reply.
 """
 
 from __future__ import annotations
