@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup peer-suite fuzz soak asan clean
+.PHONY: help serve test check build dev bench startup peer-suite cli-walk fuzz soak asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -52,6 +52,12 @@ startup: build ## exec to PONG beside bare Python and nats-server
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
 	$(PIP) aiofiles aiohttp nkeys
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
+
+cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## one walk with the nats command; Go builds it, or PYJS_NATS_CLI=<program>
+	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py $(ARGS)
+
+build/bin/nats:
+	$(TIMED) "the nats command" env GOBIN=$(CURDIR)/build/bin go install github.com/nats-io/natscli/nats@v0.4.0
 
 # -- the parts of check ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Everything that happens is either ingest (a session takes a read: parse, route, bounded appends) or a turn. A turn
 has one order of effects, which is the order of its lines: stores commit, then their PubAcks go out; requests of the
-API run; consumers deliver; deadlines fire; every connection with output writes once.
+API run; consumers deliver; work that is too long for one turn does a step; every connection with output writes
+once.
 
 Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
 """
@@ -30,6 +31,8 @@ from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request, Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
     from pyjs.jetstream.service import JetStreamServer
@@ -228,6 +231,8 @@ class Node(Host):
                     self._handle(request)
                 for consumer in state.take("consumers"):
                     consumer.pump()
+            for chore in state.take("chores"):
+                self._go_on(chore)
             for account in self.accounts.values():
                 account.subs.trim()
             for session in state.take("sessions"):
@@ -240,10 +245,21 @@ class Node(Host):
         try:
             request.handler(request)
         except Exception:
-            import traceback  # half a dozen modules, for what should not happen
-
             subject = request.subject.decode("utf-8", "replace")
-            self.log.error(f"unexpected failure in a request on {subject}: {traceback.format_exc()}")
+            self._report(f"unexpected failure in a request on {subject}")
+
+    def _go_on(self, chore: Iterator[None]) -> None:
+        """Do a step of work that is too long for one turn; it ends when it fails."""
+        try:
+            self.turn_state.go_on(chore)
+        except Exception:
+            self._report("unexpected failure in work that goes on over turns")
+
+    def _report(self, what: str) -> None:
+        """Log what should not happen, with the traceback."""
+        import traceback  # half a dozen modules
+
+        self.log.error(f"{what}: {traceback.format_exc()}")
 
     @property
     def has_work(self) -> bool:

@@ -49,7 +49,7 @@ MACHINE = re.compile(
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")  # to a file of this tree
 CONFLICT = re.compile(r"^(<{7}|>{7}) \S")
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
-TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json".split()}
+TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs".split()}
 TOP_LEVEL = {
     *"pyproject.toml README.md CHANGELOG.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
     *"src tests conf benchmarks docs".split(),

@@ -1,4 +1,4 @@
-"""The JSON library, loaded by its first use: `loads`, `dumps` and `JSONDecodeError` of orjson.
+"""The JSON library, loaded by its first use: `loads`, `dumps`, `Fragment` and `JSONDecodeError` of orjson.
 
 orjson brings along what it can also write (dataclasses, uuid, datetime, enum), 25 ms of which a start that recovers
 streams needs nothing. Use it as `fast_json.loads(...)`: from the first use on that is orjson's own function. Code
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 
-_NAMES = ("JSONDecodeError", "dumps", "loads")
+_NAMES = ("Fragment", "JSONDecodeError", "dumps", "loads")
 
 
 def is_loaded() -> bool:
@@ -21,6 +21,7 @@ def is_loaded() -> bool:
 
 
 if TYPE_CHECKING:
+    from orjson import Fragment as Fragment
     from orjson import JSONDecodeError as JSONDecodeError
     from orjson import dumps as dumps
     from orjson import loads as loads

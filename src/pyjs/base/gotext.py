@@ -9,6 +9,7 @@ NS_PER_S = 1_000_000_000
 DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
+ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
 _dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
@@ -16,8 +17,11 @@ _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 def time_text(ns: int) -> str:
     """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
-    if ns == 0:
-        return ZERO_TIME
+    return moment_text(ns) if ns else ZERO_TIME
+
+
+def moment_text(ns: int) -> str:
+    """Return the same for a time that is never unset; 0 is the beginning of 1970."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)

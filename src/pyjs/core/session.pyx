@@ -271,7 +271,11 @@ cdef class ClientSession(Sink):
     cdef void no_responder(self, Msg* m) noexcept:
         """Tell the publisher itself, if it listens for the reply, that nobody got the request."""
         cdef bytes reply = m.reply[:m.reply_len]
-        cdef bytes status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % m.subject[:m.subject_len]
+        cdef bytes subject = m.subject[:m.subject_len]
+        cdef bytes status
+        if self.account.jetstream is not None:
+            subject = self.account.jetstream.plain_subject(subject)
+        status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
         for sub in self.account.subs.match(reply):
             if (<Subscription> sub).sink is self and not (<Subscription> sub).queue \
                     and not (<Subscription> sub).state.closed:

@@ -16,6 +16,7 @@ cdef class Turn:
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
     cdef readonly list requests         # core.sink.Request, for PySinks
+    cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
     cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync
 
 cdef class Sink:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
 SOURCE_HASH: bytes
@@ -28,7 +28,9 @@ class Turn:
     streams: list[Sink]
     consumers: list[Sink]
     requests: list[Request]
+    chores: list[Iterator[None]]
     unsynced: list[Syncing]
+    def go_on(self, chore: Iterator[None]) -> None: ...
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
     @overload
@@ -39,6 +41,8 @@ class Turn:
     def take(self, name: Literal["requests"]) -> list[Request]: ...
     @overload
     def take(self, name: Literal["unsynced"]) -> list[Syncing]: ...
+    @overload
+    def take(self, name: Literal["chores"]) -> list[Iterator[None]]: ...
     @property
     def idle(self) -> bool: ...
 

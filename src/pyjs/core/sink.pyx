@@ -23,7 +23,14 @@ cdef class Turn:
         self.streams = []
         self.consumers = []
         self.requests = []
+        self.chores = []
         self.unsynced = []
+
+    def go_on(self, chore) -> None:
+        """Do one step of what is too long for one turn; the rest follows, a step in each of the next turns."""
+        for _ in chore:
+            self.chores.append(chore)
+            return
 
     def take(self, str name) -> list:
         """Return the work list called `name` and leave it empty."""
@@ -34,6 +41,8 @@ cdef class Turn:
             out, self.streams = self.streams, []
         elif name == "consumers":
             out, self.consumers = self.consumers, []
+        elif name == "chores":
+            out, self.chores = self.chores, []
         elif name == "unsynced":
             out, self.unsynced = self.unsynced, []
         else:
@@ -44,7 +53,7 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
-        return not (self.sessions or self.streams or self.consumers or self.requests)
+        return not (self.sessions or self.streams or self.consumers or self.requests or self.chores)
 
 
 cdef class Sink:

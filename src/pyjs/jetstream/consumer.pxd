@@ -4,11 +4,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.jetstream.consumer_core cimport ConsumerCore
 
 cdef class Consumer(ConsumerCore):
-    cdef readonly str stream_name, name
+    cdef readonly str stream_name
     cdef readonly object config         # consumer_config.ConsumerConfig
     cdef readonly int64_t created_ns
-    cdef readonly tuple filters         # bytes; empty: everything
-    cdef public object wait             # called when caught up: wake me when there are messages
     cdef public object expired          # called when inactive_threshold has passed: remove me
     cdef readonly object timers, events
     cdef public object file             # what keeps the state, None: nothing does
@@ -19,10 +17,10 @@ cdef class Consumer(ConsumerCore):
     cdef uint64_t pins                  # that were ever given
     cdef bint sync_always               # acks are confirmed after the sync, not after the write
     cdef bytes prefix2
+    cdef str domain
     cdef list subscriptions
     cdef int64_t threshold              # inactive_threshold with its jitter; 0: lives for ever
     cdef int64_t unbound_at             # push: since when nobody listens
-    cdef bint waits                     # `wait` was called and `wake` was not
     cdef object timer                   # base.timers.Timer
     cdef int64_t timer_at
 

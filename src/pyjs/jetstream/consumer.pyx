@@ -93,6 +93,7 @@ cdef class Consumer(ConsumerCore):
         self.flow_id = self.pin_id = b""
         self.pin_group = ""
         self.prefix2 = f"$JS.ACK.{seat.domain or '_'}.{account_hash}.{seat.stream_name}.{name}.".encode()
+        self.domain = seat.domain
         self.prefix2_len = <uint32_t> len(self.prefix2)
         self.prefix_len = <uint32_t> len(prefix)
         self.line = <char*> malloc(self.prefix_len + LINE_ROOM)
@@ -134,6 +135,7 @@ cdef class Consumer(ConsumerCore):
         if self.waiting is not None:
             self.waiting.by_priority = self.priority == PRIORITY_PRIORITIZED
         self.unread_stale = True
+        self.end_seq = 0
 
     def update(self, config) -> None:
         """Change the configuration of a consumer at work."""
@@ -194,6 +196,9 @@ cdef class Consumer(ConsumerCore):
         names = f"{self.stream_name}.{self.name}"
         account = self.account
         subscriptions = [account.subscribe_handler(f"$JS.API.CONSUMER.MSG.NEXT.{names}".encode(), self.on_next)]
+        if self.domain:
+            next_subject = f"$JS.{self.domain}.API.CONSUMER.MSG.NEXT.{names}".encode()
+            subscriptions.append(account.subscribe_handler(next_subject, self.on_next))
         if self.ack_policy != ACK_NONE:
             subscriptions.append(account.subscribe(f"$JS.ACK.{names}.>".encode(), self))
             subscriptions.append(account.subscribe(self.prefix2 + b">", self))
@@ -398,10 +403,16 @@ cdef class Consumer(ConsumerCore):
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
-    def wake(self) -> None:
-        """There are new messages."""
+    cpdef void wake(self, uint64_t seq) noexcept:
+        """There are new messages; from where the last search ended to `seq` (unless that is 0) none is a match."""
         self.waits = False
         self.mark_dirty()
+        if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips != NULL:
+            return
+        if seq > self.next_seq:
+            self.next_seq = seq
+            if self.unread == 0 and not self.unread_stale:
+                self.counted_to = max(self.counted_to, seq - 1)
 
     def pump(self) -> None:
         """Deliver, record, answer: everything this consumer has to do in a turn."""
@@ -596,29 +607,26 @@ cdef class Consumer(ConsumerCore):
         self.changes.acked(seq)
         self.note_terminated(seq, cseq, count, reason)
 
-    def on_drops(self, list dropped) -> None:
-        """Messages are gone; `dropped` holds (seq, subject)."""
-        cdef uint64_t seq
-        cdef uint32_t i
-        for seq, subject in dropped:
-            i = self.pending.find(seq)
-            if i:
-                self.lose(i, GONE)
-                self.mark_dirty()
-            elif self.n_spent and self.spent.pop(seq, None) is not None:
-                self.n_spent -= 1
-            elif seq >= self.next_seq and not self.unread_stale and seq <= self.counted_to:
-                if self.skips != NULL:
-                    self.unread_stale = True
-                elif self.unread and (self.filter.all or self.filter.match_subject(subject)):
-                    self.unread -= 1
+    cpdef void dropped(self, uint64_t seq) noexcept:
+        """A message that the filters match is gone."""
+        cdef uint32_t i = self.pending.find(seq)
+        if i:
+            self.lose(i, GONE)
+            self.mark_dirty()
+        elif self.n_spent and self.spent.pop(seq, None) is not None:
+            self.n_spent -= 1
+        elif seq >= self.next_seq and not self.unread_stale and seq <= self.counted_to:
+            if self.skips != NULL:
+                self.unread_stale = True
+            elif self.unread:
+                self.unread -= 1
 
     def on_purge(self, uint64_t first_seq) -> None:
         """Everything before `first_seq` is gone, and perhaps more."""
         cdef uint32_t i = self.pending.oldest, newer
+        cdef tuple before = (self.next_seq, self.floor_seq, self.pending.count, self.n_spent)
         self.unread_stale = True
-        if self.next_seq < first_seq:
-            self.next_seq = first_seq
+        self.next_seq = max(self.next_seq, first_seq)
         while i:
             newer = self.pending.entries[i].newer
             if self.store.get(self.pending.entries[i].seq) is None:
@@ -633,15 +641,15 @@ cdef class Consumer(ConsumerCore):
         elif self.floor_seq < first_seq - 1:
             self.floor_seq = first_seq - 1
             self.floor_cseq = max(self.floor_cseq, self.pending.entries[self.pending.oldest].cseq - 1)
-        if self.file is not None:
+        if self.file is not None and before != (self.next_seq, self.floor_seq, self.pending.count, self.n_spent):
             consumer_record.rewrite(self)
         self.mark_dirty()
 
-    def needs(self, uint64_t seq) -> bool:
+    cpdef bint needs(self, uint64_t seq) noexcept:
         """Tell whether the message is for this consumer and not settled yet."""
         if self.store.next_seq(seq, self.filter) != seq:
             return False
-        if seq >= self.next_seq or self.pending.find(seq) or seq in self.spent:
+        if seq >= self.next_seq or self.pending.find(seq) or (self.n_spent and seq in self.spent):
             return True
         return self.ack_policy != ACK_EXPLICIT and seq > self.floor_seq
 

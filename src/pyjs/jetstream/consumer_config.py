@@ -8,8 +8,10 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import moment_text
 from pyjs.base.record import field, record
 from pyjs.jetstream.json_strict import parse_time_ns
 
@@ -80,26 +82,27 @@ class ConsumerConfig:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of responses and of the disk, without the dynamic metadata."""
         out: dict[str, Any] = {}
-        for name, attribute, always in _FIELDS:
-            value = getattr(self, attribute)
-            if attribute.endswith("_time_ns") or attribute == "pause_until_ns":
-                if value is not None:
-                    out[name] = time_text(value)
-            elif always or value:
-                out[name] = list(value) if isinstance(value, tuple) else value
-        if out.get("priority_policy") == "none":
+        for name, always, value in zip(_NAMES, _ALWAYS, _values(self), strict=True):
+            if value or always:
+                out[name] = list(value) if type(value) is tuple else value
+        for name, time_ns in zip(_TIMES, _times(self), strict=True):
+            if time_ns is None:
+                del out[name]
+            else:
+                out[name] = moment_text(time_ns)
+        if out["priority_policy"] == "none":
             del out["priority_policy"]
         return out
 
 
-# Wire name, attribute, and whether it is shown when unset, in wire order.
+# Wire name, attribute, and whether it is shown when unset (a time: not even then), in wire order.
 _FIELDS: tuple[tuple[str, str, bool], ...] = (
     ("durable_name", "durable_name", False),
     ("name", "name", False),
     ("description", "description", False),
     ("deliver_policy", "deliver_policy", True),
     ("opt_start_seq", "opt_start_seq", False),
-    ("opt_start_time", "opt_start_time_ns", False),
+    ("opt_start_time", "opt_start_time_ns", True),
     ("ack_policy", "ack_policy", True),
     ("ack_wait", "ack_wait_ns", False),
     ("max_deliver", "max_deliver", False),
@@ -125,11 +128,15 @@ _FIELDS: tuple[tuple[str, str, bool], ...] = (
     ("direct", "direct", False),
     ("sourcing", "sourcing", False),
     ("metadata", "metadata", False),
-    ("pause_until", "pause_until_ns", False),
+    ("pause_until", "pause_until_ns", True),
     ("priority_groups", "priority_groups", False),
-    ("priority_policy", "priority_policy", False),
+    ("priority_policy", "priority_policy", True),
     ("priority_timeout", "priority_timeout_ns", False),
 )
+_NAMES, _ATTRIBUTES, _ALWAYS = zip(*_FIELDS, strict=True)
+_values = attrgetter(*_ATTRIBUTES)  # a listing of many consumers asks each for all of them
+_TIMES = ("opt_start_time", "pause_until")
+_times = attrgetter("opt_start_time_ns", "pause_until_ns")
 
 
 def from_json(fields: Mapping[str, Any]) -> ConsumerConfig:

@@ -2,12 +2,14 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
-from pyjs.core.sink cimport Sink, Turn
+from pyjs.core.sink cimport Turn
 from pyjs.jetstream.ack_token cimport AckToken, Verb
 from pyjs.jetstream.consumer_log cimport StateLog
 from pyjs.jetstream.pending cimport PendingAcks
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
@@ -29,7 +31,7 @@ cdef enum Priority:             # which of the waiting requests are served
     PRIORITY_PINNED
     PRIORITY_PRIORITIZED
 
-cdef class ConsumerCore(Sink):
+cdef class ConsumerCore(StreamConsumer):
     cdef readonly bint closed
     cdef readonly Account account
     cdef readonly Turn turn
@@ -41,8 +43,6 @@ cdef class ConsumerCore(Sink):
     cdef readonly WaitingQueue waiting  # None: push
     cdef readonly dict spent            # seq -> deliveries: reached max_deliver, not acked, not pending
     cdef uint32_t n_spent               # len(spent)
-    cdef readonly list settled          # sequences not needed any more; drained by the stream
-    cdef public object settle           # called after `settled` grew; None: the stream does not ask (limits)
 
     # copies of the configuration
     cdef readonly bint push
@@ -63,6 +63,7 @@ cdef class ConsumerCore(Sink):
     cdef uint64_t* skips                # last_per_subject: deliver only these up to `skips_end`; NULL: done
     cdef size_t n_skips, skips_at
     cdef uint64_t skips_end
+    cdef uint64_t end_seq               # the last search ended without a match here; 0: it found one
     cdef uint64_t unread                # live matches from next_seq to counted_to
     cdef uint64_t counted_to
     cdef bint unread_stale              # count anew

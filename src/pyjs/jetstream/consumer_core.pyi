@@ -1,17 +1,16 @@
-from collections.abc import Callable
-
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
-from pyjs.core.sink import Sink, Turn
+from pyjs.core.sink import Turn
 from pyjs.jetstream.consumer_log import StateLog
 from pyjs.jetstream.pending import PendingAcks
+from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.waiting import WaitingQueue
 from pyjs.store.store import StreamStore
 
 SOURCE_HASH: bytes
 
-class ConsumerCore(Sink):
+class ConsumerCore(StreamConsumer):
     closed: bool
     account: Account
     turn: Turn
@@ -23,8 +22,6 @@ class ConsumerCore(Sink):
     pending: PendingAcks
     waiting: WaitingQueue | None
     spent: dict[int, int]
-    settled: list[int]
-    settle: Callable[[], None] | None
     push: bool
     next_seq: int
     delivered_seq: int

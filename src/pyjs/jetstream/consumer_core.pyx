@@ -16,7 +16,6 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
-from pyjs.core.sink cimport Sink
 from pyjs.jetstream.ack_token cimport (
     VERB_ACK,
     VERB_NAK,
@@ -37,6 +36,7 @@ from pyjs.jetstream.consumer_log cimport (
     REDELIVERED,
 )
 from pyjs.jetstream.pending cimport IN_REDELIVER, Entry
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting
 from pyjs.store.store cimport Record
 from pyjs.subjects.sublist cimport Target
@@ -54,11 +54,10 @@ cdef enum:
     LATE_NS = 50000000              # later than this, the next distance counts from when it came
 
 
-cdef class ConsumerCore(Sink):
+cdef class ConsumerCore(StreamConsumer):
     """Deliveries and acks of one consumer."""
 
-    def __cinit__(self):
-        self.settled = []
+    def __cinit__(self, *arguments):
         self.orders = []
         self.advisories = []
         self.spent = {}
@@ -371,7 +370,9 @@ cdef class ConsumerCore(Sink):
         if self.skips != NULL:
             return self.skips[self.skips_at]
         seq = self.store.next_seq(self.next_seq, self.filter)
+        self.end_seq = 0
         if seq == 0:
+            self.end_seq = self.store.last_seq
             if self.next_seq <= self.store.last_seq:
                 self.next_seq = self.store.last_seq + 1
             self.unread = 0

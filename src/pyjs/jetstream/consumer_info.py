@@ -15,34 +15,42 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def consumer_info(consumer: Consumer, now_ns: int, listed: bool = False) -> dict[str, Any]:
-    """Return the ConsumerInfo object; `listed`: without the metadata of this server's version."""
+def consumer_info(
+    consumer: Consumer, now_ns: int, *, listed: bool = False, config: bool = True
+) -> dict[str, Any]:
+    """Return the ConsumerInfo object, perhaps without `config`; `listed`: without the version in its metadata."""
     if consumer.waiting is not None:
         consumer.sweep_waiting()
-    config = consumer.config
+    spent = consumer.pending.redelivered + len(consumer.spent)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
         "name": consumer.name,
         "created": time_text(consumer.created_ns),
-        "config": config.as_json() if listed else shown(config, PEER_VERSION, API_LEVEL),
+        "config": None,
         "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at),
         "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at),
         "num_ack_pending": consumer.pending.count,
-        "num_redelivered": 0
-        if config.max_deliver == 1
-        else consumer.pending.redelivered + len(consumer.spent),
+        "num_redelivered": 0 if consumer.config.max_deliver == 1 else spent,
         "num_waiting": 0 if consumer.waiting is None else consumer.waiting.count,
         "num_pending": consumer.num_pending(),
     }
+    if not config:
+        del out["config"]
+    else:
+        out["config"] = _config(consumer, listed)
     if consumer.bound:
         out["push_bound"] = True
     if consumer.paused_until > now_ns:
         out["paused"] = True
         out["pause_remaining"] = consumer.paused_until - now_ns
     out["ts"] = time_text(now_ns)
-    if config.priority_groups:
+    if consumer.config.priority_groups:
         out["priority_groups"] = [_group_state(consumer)]
     return out
+
+
+def _config(consumer: Consumer, listed: bool) -> dict[str, Any]:
+    return consumer.config.as_json() if listed else shown(consumer.config, PEER_VERSION, API_LEVEL)
 
 
 def _group_state(consumer: Consumer) -> dict[str, Any]:

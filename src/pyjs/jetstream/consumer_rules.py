@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.gotext import duration_text
+from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.base.record import record, replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import (
@@ -417,7 +417,8 @@ def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
 def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
     """Return `config` with the API level that it needs in its metadata, and no other managed key."""
     level = 0
-    if config.pause_until_ns is not None or config.priority_policy != "none" or config.priority_groups:
+    pauses = config.pause_until_ns not in (None, ZERO_TIME_NS)
+    if pauses or config.priority_policy != "none" or config.priority_groups:
         level = 1
     if config.ack_policy == "flow_control":
         level = 4

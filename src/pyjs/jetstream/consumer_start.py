@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
-from pyjs.store.store import StoreFilter, StreamStore
+from pyjs.store.filter import StoreFilter
+from pyjs.store.store import StreamStore
 
 
 @record(frozen=True)

@@ -127,6 +127,13 @@ def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
         js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
 
 
+def public(stream: Stream) -> list[Consumer]:
+    """Return the consumers that are listed, by name."""
+    everyone = stream.consumers
+    found = [everyone[name] for name in sorted(everyone)]
+    return [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+
+
 def traits_of(stream: Stream) -> StreamTraits:
     """Return what the rules for consumers need to know of `stream`."""
     config = stream.config
@@ -151,7 +158,7 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     consumer_rules.refuse_unsupported(config)
     most = js.max_consumers_of(stream)
-    if 0 < most <= sum(not consumer.config.direct for consumer in stream.consumers.values()):
+    if 0 < most <= len(stream.consumers) and most <= len(public(stream)):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
         consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])

@@ -2,14 +2,14 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.stream cimport Stream
-from pyjs.store.store cimport Record, StoreFilter
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.store cimport Record
 from pyjs.wire.ops cimport Msg
 
-cdef class Cursor:
+cdef class Cursor(StreamConsumer):
     cdef readonly Stream target
     cdef readonly Stream origin             # None: it is not there
-    cdef readonly str name                  # among the followers of the origin
-    cdef readonly tuple filters             # bytes; empty: everything
     cdef readonly bint mirrors              # keeps sequences and times, adds nothing
     cdef readonly bint blocked              # the target refuses the message at `at`
     cdef public int64_t active_ns           # when it last looked at its origin, 0: never

@@ -20,6 +20,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream cimport Stream
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.store.index cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
@@ -41,7 +42,7 @@ cdef enum:
     STATUS_LINE_SIZE = 10       # NATS/1.0 and the line's end
 
 
-cdef class Cursor:
+cdef class Cursor(StreamConsumer):
     """Copies from `origin` into `target`."""
 
     def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
@@ -90,12 +91,11 @@ cdef class Cursor:
             self.origin = None
         self.blocked = False
 
-    def needs(self, uint64_t seq) -> bool:
-        """Tell whether the message of the origin is wanted and not safely copied."""
-        return seq > self.kept and self.origin is not None \
-            and self.origin.store.next_seq(seq, self.wanted) == seq
+    cpdef bint needs(self, uint64_t seq) noexcept:
+        """Tell whether the message of the origin, which the filters match, is not safely copied yet."""
+        return seq > self.kept
 
-    def wake(self) -> None:
+    cpdef void wake(self, uint64_t seq) noexcept:
         """Look at the origin in this turn, or in the next one."""
         if not self.queued:
             self.queued = True
@@ -104,7 +104,7 @@ cdef class Cursor:
     def committed(self) -> bool:
         """Take notice that the target has committed; tells whether something was copied since."""
         if self.blocked:
-            self.wake()
+            self.wake(0)
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -155,9 +155,9 @@ cdef class Cursor:
             self.current = False
             self.owner.was_blocked(self)
         elif more:
-            self.wake()
+            self.wake(0)
         else:
-            self.origin.waiting_consumer(self)
+            self.wait()
             if not self.current:
                 self.current = True
                 self.owner.is_current(self)

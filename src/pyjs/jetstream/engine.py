@@ -108,6 +108,12 @@ class JetStream:
             raise errcodes.STREAM_NOT_FOUND.error()
         return stream
 
+    def plain_subject(self, subject: bytes) -> bytes:
+        """Return the subject that a request to the API would have without a domain; any other as it is."""
+        prefix = b"$JS.%b.API." % self.options.domain.encode()
+        is_alias = bool(self.options.domain) and subject.startswith(prefix)
+        return b"$JS.API." + subject[len(prefix) :] if is_alias else subject
+
     def num_consumers(self) -> int:
         """Return how many consumers all streams have."""
         return sum(len(stream.consumers) for stream in self.streams.values())

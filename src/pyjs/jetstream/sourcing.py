@@ -118,7 +118,7 @@ class Inflow:
             self._lanes[key] = self._lane(key, wanted[key])
         self._lanes = {key: self._lanes[key] for key in wanted}
         for key in added:
-            self._lanes[key].cursor.wake()
+            self._lanes[key].cursor.wake(0)
 
     def _lane(self, key: bytes, source: StreamSource) -> Lane:
         rng = self._js.shared.rng
@@ -147,7 +147,7 @@ class Inflow:
         """Have the cursors look for their origin that want the stream `name`, which is there now."""
         for lane in self._lanes.values():
             if lane.source.name == name and lane.cursor.origin is None:
-                lane.cursor.wake()
+                lane.cursor.wake(0)
 
     def find_origin(self, cursor: Cursor) -> bool:
         """Give a cursor its origin, if it is there; reports say so if not, and `connect` comes when it is."""
@@ -166,7 +166,7 @@ class Inflow:
         for lane in self._lanes.values():
             if lane.cursor.origin is origin:
                 lane.cursor.detach()
-                lane.cursor.wake()
+                lane.cursor.wake(0)
 
     def _is_here(self, source: StreamSource) -> bool:
         domain = self._js.options.domain
@@ -226,7 +226,7 @@ class Inflow:
         self._timer = None
         for lane in self._lanes.values():
             if lane.cursor.blocked:
-                lane.cursor.wake()
+                lane.cursor.wake(0)
 
     def is_current(self, cursor: Cursor) -> None:
         """Let direct gets of the origin find a mirror that has caught up."""

@@ -5,10 +5,11 @@ from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.jetstream.answers cimport Answers
 from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders
 from pyjs.jetstream.usage cimport Usage
 from pyjs.store.store cimport StreamStore
-from pyjs.subjects.sublist cimport Sublist, Target
+from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
 cdef class Stream(Sink):
@@ -21,7 +22,7 @@ cdef class Stream(Sink):
     cdef readonly Turn turn
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
-    cdef readonly dict consumers            # name -> consumer, see stream_consumer.py
+    cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
@@ -38,7 +39,7 @@ cdef class Stream(Sink):
     cdef bint settles                       # interest or workqueue retention
 
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
-    cdef readonly list followers            # cursors of streams that copy from this one, see cursor.pyx
+    cdef int n_followers                    # cursors of streams that copy from this one, see cursor.pyx
     cdef public object inflow               # sourcing.Inflow: what this stream copies from others, None: nothing
     cdef int64_t stamp                      # time of the message being taken, 0: now
     cdef public object republisher          # republish.Republisher, None: nothing is republished
@@ -46,11 +47,9 @@ cdef class Stream(Sink):
     cdef Usage account_usage, server_usage
     cdef int64_t counted_bytes              # what the usages hold of this stream
 
-    cdef list waiting                       # consumers to wake when messages come
-    cdef Sublist interest                   # filters of the consumers; only when keeps_interest
-    cdef uint64_t woken_seq                 # last_seq when consumers were last woken
+    cdef Interest interest                  # which consumers a message concerns
     cdef bint dirty                         # in Turn.streams
-    cdef bint purged                        # consumers are to be told
+    cdef list purges                        # filters of purges that consumers are to be told of; b"": everything
     cdef uint64_t staged_bytes              # appended since the last commit
     cdef Answers answers
     cdef Answers held                       # answers of the batch that is being synced; only when sync_always
@@ -85,7 +84,6 @@ cdef class Stream(Sink):
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil
-    cdef bint wanted(self, Msg* m) noexcept nogil
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
     cdef bint refuse_with(self, Msg* m, object error) noexcept
@@ -94,9 +92,6 @@ cdef class Stream(Sink):
     cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
     cdef tell_consumers(self)
     cdef ask_for_sync(self)
-    cdef add_interest(self, consumer)
-    cdef drop_interest(self, str name)
-    cdef bint needed(self, uint64_t seq) except *
     cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil

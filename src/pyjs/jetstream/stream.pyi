@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Protocol
 
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
@@ -7,12 +8,17 @@ from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
-from pyjs.jetstream.stream_consumer import Follower, Inflow, StreamConsumer
+from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
-from pyjs.store.store import StoreFilter, StreamStore
+from pyjs.store.filter import StoreFilter
+from pyjs.store.store import StreamStore
 from pyjs.subjects.transform import SubjectTransform
 
 SOURCE_HASH: bytes
+
+class Inflow(Protocol):
+    def committed(self) -> None: ...
+    def lost(self) -> None: ...
 
 class Stream(Sink):
     name: str
@@ -26,7 +32,6 @@ class Stream(Sink):
     closed: bool
     transform: SubjectTransform | None
     republisher: Republisher | None
-    followers: list[Follower]
     inflow: Inflow | None
     @property
     def last_msg_id(self) -> bytes: ...
@@ -58,8 +63,8 @@ class Stream(Sink):
     def remove_consumer(self, name: str) -> None: ...
     def waiting_consumer(self, consumer: StreamConsumer) -> None: ...
     def update_interest(self, consumer: StreamConsumer) -> None: ...
-    def add_follower(self, follower: Follower) -> None: ...
-    def remove_follower(self, follower: Follower) -> None: ...
+    def add_follower(self, follower: StreamConsumer) -> None: ...
+    def remove_follower(self, follower: StreamConsumer) -> None: ...
     def release(self, low: int, high: int, f: StoreFilter) -> None: ...
     def purge(self, subject_filter: bytes = b"", before_seq: int = 0, keep: int = 0) -> int: ...
     def delete_msg(self, seq: int, erase: bool) -> bool: ...

@@ -7,7 +7,7 @@ append, since it needs the subject.
 
 Long because the ingest of a message, the commit and what follows from it change one state.
 Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
-stream_consumer.py. Compiled because every published message passes here (benchmarks/: JetStream async publish).
+stream_consumer.pyx. Compiled because every published message passes here (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -18,10 +18,12 @@ from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
 from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.usage cimport Usage
-from pyjs.store.store cimport Record, StoreFilter, StreamStore
-from pyjs.subjects.sublist cimport Route, Sublist, Subscription, Target
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
@@ -66,13 +68,13 @@ cdef class Stream(Sink):
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.dedupe = Dedupe(config.duplicate_window_ns)
-        self.interest = Sublist()
+        self.interest = Interest(store)
         self.consumers = {}
-        self.waiting = []
-        self.followers = []
+        self.n_followers = 0
         self.calls = []
         self.held_calls = []
-        self.woken_seq = self.kept_seq = store.last_seq
+        self.kept_seq = store.last_seq
+        self.purges = []
         self.probe = probe
         self.configure(config)
         self.count_bytes()
@@ -98,7 +100,7 @@ cdef class Stream(Sink):
         self.settles = config.retention != "limits"
         self.dedupe.window_ns = config.duplicate_window_ns
         for consumer in self.consumers.values():
-            consumer.settle = self.settle if self.settles else None
+            consumer.settle = partial(self.settle, consumer) if self.settles else None
         self.mark_dirty()
 
     # -- ingest --------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ cdef class Stream(Sink):
         if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
             self.refuse(m, 10023, 0)
             return 0
-        if self.keeps_interest and not self.wanted(m):
+        if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
             self.store.last_ts = self.turn.now
             return self.store.skip()
         if self.over_usage(m):
@@ -252,10 +254,6 @@ cdef class Stream(Sink):
             return self.keep(m)
         with gil:
             return self.keep_and_republish(m)
-
-    cdef bint wanted(self, Msg* m) noexcept nogil:
-        cdef Route* r = self.interest.find(m.subject, m.subject_len)
-        return r.n > 0
 
     cdef bint over_usage(self, Msg* m) noexcept nogil:
         cdef int64_t after
@@ -395,7 +393,7 @@ cdef class Stream(Sink):
         """Drop what the message `seq` replaces: everything older, on its subject or in the stream."""
         subjects = () if scope.lower() == b"all" else (subject,)
         self.store.purge(self.store.make_filter(subjects), seq)
-        self.purged = True
+        self.purges.append(subject if subjects else b"")
 
     # -- the turn ------------------------------------------------------------------------------------------
 
@@ -502,20 +500,12 @@ cdef class Stream(Sink):
 
     cdef tell_consumers(self):
         """Report drops, and wake who waits when there are new messages."""
-        if self.purged:
-            self.purged = False
-            for consumer in list(self.consumers.values()):
+        if self.purges:
+            purges, self.purges = self.purges, []
+            for consumer in self.interest.concerned(purges):
                 consumer.on_purge(self.store.first_seq)
-        if self.store.track_drops:
-            drops = self.store.take_drops()
-            if drops:
-                for consumer in list(self.consumers.values()):
-                    consumer.on_drops(drops)
-        if self.store.last_seq > self.woken_seq:
-            self.woken_seq = self.store.last_seq
-            waiting, self.waiting = self.waiting, []
-            for consumer in waiting:
-                consumer.wake()
+        self.interest.tell_drops()
+        self.interest.wake(self.store.last_seq)
 
     def commit_now(self) -> None:
         """Commit before an API reply that says so; the turn may do it again.
@@ -592,19 +582,18 @@ cdef class Stream(Sink):
     # -- consumers -----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer) -> None:
-        """Register `consumer` and give it the hooks that stream_consumer.py describes."""
+        """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
-        self.add_interest(consumer)
+        self.interest.add(consumer)
         self.store.track_drops = True
-        consumer.settle = self.settle if self.settles else None
-        consumer.wait = partial(self.waiting_consumer, consumer)
+        consumer.settle = partial(self.settle, consumer) if self.settles else None
+        consumer.wait = partial(self.interest.wait, consumer)
 
     def remove_consumer(self, str name) -> None:
         """Forget a consumer; what only it needed is dropped from an interest stream."""
         consumer = self.consumers.pop(name)
-        self.drop_interest(name)
-        self.waiting = [other for other in self.waiting if other is not consumer]
+        self.interest.remove(consumer)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)
         if self.keeps_interest and not self.closed:
@@ -612,57 +601,26 @@ cdef class Stream(Sink):
 
     def update_interest(self, consumer) -> None:
         """Take over changed filters of `consumer`."""
-        self.drop_interest(consumer.name)
-        self.add_interest(consumer)
+        self.interest.change(consumer)
         if self.keeps_interest:
             self.sweep()
 
-    cdef add_interest(self, consumer):
-        """Let publishes find that `consumer` wants them."""
-        for subject in consumer.filters or (b">",):
-            self.interest.insert(Subscription(self, subject, b"", consumer.name.encode()))
-
-    cdef drop_interest(self, str name):
-        """Undo add_interest."""
-        sid = name.encode()
-        for sub in self.interest.subscriptions():
-            if (<Subscription> sub).sid == sid:
-                self.interest.remove(sub)
-
-    def waiting_consumer(self, consumer) -> None:
-        """Wake `consumer` once when there are new messages."""
-        if consumer not in self.waiting:
-            self.waiting.append(consumer)
-
-    def settle(self) -> None:
-        """Drop what consumers have settled and nobody else needs."""
+    def settle(self, consumer) -> None:
+        """Drop what `consumer` has settled and nobody else needs."""
         cdef uint64_t seq
-        cdef Record r
-        for consumer in list(self.consumers.values()):
-            settled = list(consumer.settled)
-            consumer.settled.clear()
-            for seq in settled:
-                if not (self.keeps_interest or self.followers) \
-                        or (self.store.load(seq, &r) == 0 and not self.needed(seq)):
-                    self.store.drop(seq, False)
+        cdef list settled = consumer.settled[:]
+        consumer.settled.clear()
+        for seq in settled:
+            if not (self.keeps_interest or self.n_followers) or not self.interest.needed(seq):
+                self.store.drop(seq, False)
         self.mark_dirty()
-
-    cdef bint needed(self, uint64_t seq) except *:
-        """Tell whether a consumer, or a stream that copies from this one, still wants the message."""
-        for consumer in self.consumers.values():
-            if consumer.needs(seq):
-                return True
-        for follower in self.followers:
-            if follower.needs(seq):
-                return True
-        return False
 
     def sweep(self) -> None:
         """Drop from an interest stream every message that no consumer needs."""
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.next_seq(0, everything)
         while seq:
-            if not self.needed(seq):
+            if not self.interest.needed(seq):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, everything)
         self.mark_dirty()
@@ -671,14 +629,15 @@ cdef class Stream(Sink):
 
     def add_follower(self, follower) -> None:
         """Register a cursor: what it needs is taken and stays, until it says `release`."""
-        self.followers.append(follower)
-        self.add_interest(follower)
+        self.n_followers += 1
+        self.interest.add(follower)
+        follower.wait = partial(self.interest.wait, follower)
 
     def remove_follower(self, follower) -> None:
         """Forget a cursor; what only it needed is dropped from an interest stream."""
-        self.followers.remove(follower)
-        self.drop_interest(follower.name)
-        self.waiting = [other for other in self.waiting if other is not follower]
+        self.n_followers -= 1
+        self.interest.remove(follower)
+        follower.wait = None
         if self.keeps_interest and not self.closed:
             self.sweep()
 
@@ -686,7 +645,7 @@ cdef class Stream(Sink):
         """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
         cdef uint64_t seq = self.store.next_seq(low, f) if self.settles else 0
         while seq and seq <= high:
-            if not self.needed(seq):
+            if not self.interest.needed(seq):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, f)
         if self.settles:
@@ -698,7 +657,7 @@ cdef class Stream(Sink):
         """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
         subjects = (subject_filter,) if subject_filter else ()
         purged = self.store.purge(self.store.make_filter(subjects), before_seq, keep)
-        self.purged = True
+        self.purges.append(subject_filter)
         self.commit_now()
         return purged
 

@@ -5,21 +5,29 @@ Shared by the API and monitoring. Source: nats.docs "JetStream wire API Referenc
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
+from pyjs.store.subject_walk import SubjectWalk
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
+    from pyjs.base.fast_json import Fragment
+    from pyjs.store.filter import StoreFilter
+    from pyjs.store.store import StreamStore
+
 SUBJECTS_PAGE = 100_000
+SUBJECTS_STEP = 2_000  # subjects, and deleted sequences, looked at between two yields: about a millisecond
+DELETED_STEP = 20_000
 
 
 def stream_state(
-    stream: Stream, subjects: dict[str, int] | None = None, deleted: bool = False
+    stream: Stream, subjects: Fragment | None = None, deleted: Fragment | None = None
 ) -> dict[str, Any]:
-    """Return the `state` of a stream; with `subjects` (name to count) and the deleted sequences when asked."""
+    """Return the `state` of a stream; with the JSON of `subjects` and `deleted` when asked."""
     store = stream.store
     out: dict[str, Any] = {
         "messages": store.msgs,
@@ -32,13 +40,13 @@ def stream_state(
     num_subjects = store.num_subjects()
     if num_subjects:
         out["num_subjects"] = num_subjects
-    if subjects:
+    if subjects is not None:
         out["subjects"] = subjects
     num_deleted = store.num_deleted()
     if num_deleted:
         out["num_deleted"] = num_deleted
-        if deleted:
-            out["deleted"] = store.deleted()
+        if deleted is not None:
+            out["deleted"] = deleted
     out["consumer_count"] = len(stream.consumers)
     return out
 
@@ -77,10 +85,41 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
     return {"mirror": rows[0]} if stream.config.mirror else {"sources": rows}
 
 
-def subjects_page(stream: Stream, subject_filter: str, offset: int) -> tuple[dict[str, int], int, int]:
-    """Return one page of subjects with their message counts, the total, and the offset in effect."""
-    counts = stream.store.subject_counts(stream.store.make_filter((subject_filter.encode(),)))
-    names = sorted(counts)
-    offset = min(max(offset, 0), len(names))
-    page = names[offset : offset + SUBJECTS_PAGE]
-    return {name.decode("utf-8", "replace"): counts[name] for name in page}, len(names), offset
+def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
+    """Do what a search among very many subjects needs, once per stream; yield between its steps."""
+    while not store.learn_subjects(subjects, SUBJECTS_STEP):
+        yield
+
+
+def subjects_page(
+    stream: Stream, subject_filter: str, offset: int
+) -> Generator[None, None, tuple[Fragment | None, int, int]]:
+    """Return one page of subjects with their message counts as JSON, the total, and the offset in effect."""
+    store = stream.store
+    wanted = store.make_filter((subject_filter.encode(),))
+    yield from know_subjects(store, wanted)
+    walk = SubjectWalk(store, wanted)
+    offset = min(max(offset, 0), walk.total)
+    walk.skip(offset)
+    parts: list[bytes] = []
+    for _ in range(0, SUBJECTS_PAGE, SUBJECTS_STEP):
+        counts = walk.take(SUBJECTS_STEP)
+        if counts:
+            named = {name.decode("utf-8", "replace"): count for name, count in counts.items()}
+            parts.append(fast_json.dumps(named)[1:-1])
+        if walk.done:
+            break
+        yield
+    page = fast_json.Fragment(b"{" + b",".join(parts) + b"}") if parts else None
+    return page, walk.total, offset
+
+
+def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
+    """Return every deleted sequence as JSON."""
+    store, after = stream.store, 0
+    parts: list[bytes] = []
+    while found := store.deleted(DELETED_STEP, after):
+        parts.append(fast_json.dumps(found)[1:-1])
+        after = found[-1]
+        yield
+    return fast_json.Fragment(b"[" + b",".join(parts) + b"]")

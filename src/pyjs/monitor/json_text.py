@@ -13,6 +13,14 @@ def pretty_json(value: object) -> bytes:
     return _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
+def pretty_piece(value: object, depth: int) -> object:
+    """Return what pretty_json takes in place of `value` where it stands `depth` levels deep: its text, made now."""
+    import orjson
+
+    text = _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    return orjson.Fragment(text.replace(b"\n", b"\n" + b"  " * depth))
+
+
 def compact_json(value: object) -> bytes:
     """Return `value` in one line without spaces."""
     import orjson

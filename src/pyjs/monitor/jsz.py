@@ -13,16 +13,20 @@ from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
 from pyjs.jetstream.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
-from pyjs.monitor.json_text import JsonDict
+from pyjs.monitor.json_text import JsonDict, pretty_piece
 from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
-    from pyjs.jetstream.stream_consumer import StreamConsumer
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
+STREAMS_STEP = 16  # streams, and consumers, reported between two yields: half a millisecond
+CONSUMERS_STEP = 32
+CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account, stream_detail and so on
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
@@ -60,8 +64,8 @@ def jsz_options(arguments: Arguments) -> JszOptions:
     return JszOptions(account, accounts, streams, consumers, config, raft, offset, limit or LIMIT)
 
 
-def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> JsonDict:
-    """Return the totals, and the accounts that `options` ask for."""
+def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
+    """Return the totals, and the accounts that `options` ask for; yield now and then on the way."""
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     if jetstream is None:
@@ -77,7 +81,9 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> JsonDict:
     accounts = jetstream.accounts
     answer |= _totals(accounts, options)
     if chosen := _chosen(accounts, options):
-        answer["account_details"] = [_account_detail(monitored, accounts[name], options) for name in chosen]
+        answer["account_details"] = details = []
+        for name in chosen:
+            details.append((yield from _account_detail(monitored, accounts[name], options)))
     answer["total"] = len(accounts)
     return answer
 
@@ -179,7 +185,9 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
     return names[options.offset : options.offset + options.limit] if options.limit > 0 else names
 
 
-def _account_detail(monitored: Monitored, account: JetStream, options: JszOptions) -> JsonDict:
+def _account_detail(
+    monitored: Monitored, account: JetStream, options: JszOptions
+) -> Generator[None, None, JsonDict]:
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,
@@ -192,13 +200,17 @@ def _account_detail(monitored: Monitored, account: JetStream, options: JszOption
         "api": _api(0, account.api_total, account.api_errors),
     }
     if options.streams and account.streams:
-        detail["stream_detail"] = [
-            _stream_detail(monitored, account, stream, options) for stream in account.streams.values()
-        ]
+        detail["stream_detail"] = streams = []
+        for stream in list(account.streams.values()):
+            streams.append((yield from _stream_detail(monitored, account, stream, options)))
+            if len(streams) % STREAMS_STEP == 0:
+                yield
     return detail
 
 
-def _stream_detail(monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions) -> JsonDict:
+def _stream_detail(
+    monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
+) -> Generator[None, None, JsonDict]:
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -208,16 +220,11 @@ def _stream_detail(monitored: Monitored, account: JetStream, stream: Stream, opt
         detail["config"] = stream.config.to_json_dict()
     detail["state"] = stream_state(stream)
     if options.consumers and stream.consumers:
-        detail["consumer_detail"] = [
-            _consumer_detail(consumer, options, monitored.node.clock.now_ns())
-            for consumer in stream.consumers.values()
-        ]
+        detail["consumer_detail"] = consumers = []
+        for consumer in list(stream.consumers.values()):
+            assert isinstance(consumer, Consumer)
+            shown = consumer_info(consumer, monitored.node.clock.now_ns(), listed=True, config=options.config)
+            consumers.append(pretty_piece(shown, CONSUMER_DEPTH))
+            if len(consumers) % CONSUMERS_STEP == 0:
+                yield
     return detail | inflow_report(account, stream)
-
-
-def _consumer_detail(consumer: StreamConsumer, options: JszOptions, now_ns: int) -> JsonDict:
-    assert isinstance(consumer, Consumer)
-    detail = consumer_info(consumer, now_ns, listed=True)
-    if not options.config:
-        del detail["config"]
-    return detail

@@ -20,7 +20,7 @@ from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.base.clock import Clock
     from pyjs.base.log import Log
@@ -39,12 +39,12 @@ class Router:
         self._log = log
         base = monitored.options.http_base_path.strip("/")
         self._base = f"/{base}" if base else ""
-        self._views: dict[str, Callable[[Arguments], Response]] = {
+        self._views: dict[str, Callable[[Arguments], Response | Generator[None, None, Response]]] = {
             "/": self._root,
             "/varz": self._varz,
             "/connz": lambda arguments: _json(connz(monitored, connz_options(arguments), clock.now_ns())),
             "/subsz": lambda arguments: _json(subsz(monitored, arguments, clock.now_ns())),
-            "/jsz": lambda arguments: _json(jsz(monitored, jsz_options(arguments), clock.now_ns())),
+            "/jsz": self._jsz,
             "/healthz": self._healthz,
             "/accountz": lambda arguments: _json(accountz(monitored, arguments, clock.now_ns())),
             "/accstatz": lambda arguments: _json(accstatz(monitored, arguments, clock.now_ns())),
@@ -58,8 +58,8 @@ class Router:
         }
         self._views["/subscriptionsz"] = self._views["/subsz"]
 
-    def answer(self, target: str) -> Response:
-        """Return the answer to a request for `target`."""
+    def answer(self, target: str) -> Generator[None, None, Response]:
+        """Return the answer to a request for `target`; yield now and then when that takes long."""
         path, _, query = target.partition("?")
         if "//" in path:
             return _redirect(path)
@@ -73,7 +73,8 @@ class Router:
         if path not in UNCOUNTED:
             self._monitored.count_request("/subsz" if path == "/subscriptionsz" else path)
         try:
-            return view(Arguments(query))
+            found = view(Arguments(query))
+            return found if isinstance(found, Response) else (yield from found)
         except BadArgument as error:
             return text_response(400, str(error))
 
@@ -85,6 +86,9 @@ class Router:
         if arguments.text("config") in TRUE:  # anything is let through, as nats-server does with any argument
             answer["config"] = settings(self._monitored.options)
         return _json(answer)
+
+    def _jsz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))
 
     def _healthz(self, arguments: Arguments) -> Response:
         status, body = healthz(self._monitored, arguments)

@@ -17,12 +17,13 @@ from pyjs.server.transport import Transport
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.base.log import Log
     from pyjs.server.loop import Loop
 
-    Handler = Callable[[str], Response]  # takes the request target, path and query
+    Work = Generator[None, None, Response]  # yields when others should get their time
+    Handler = Callable[[str], Work]  # takes the request target, path and query
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line and headers
 REASONS = {
@@ -52,6 +53,7 @@ class HttpConnection(Transport):
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
+        self._work: Work | None = None  # on the answer to the first of them
         self._unanswered_size = 0  # bytes received since the last whole request
         connections.add(self)
         self.start()
@@ -88,8 +90,31 @@ class HttpConnection(Transport):
 
     def _answer_waiting(self) -> None:
         """Answer what was asked for, as long as the peer takes the answers."""
-        while self._requests and not self.closing and not self.is_full:
-            self._answer(*self._requests.popleft())
+        while self._requests and not self.closing and not self.is_full and self._work is None:
+            self._go_on(self._handle(self._requests[0][0]))
+
+    def _go_on(self, work: Work) -> None:
+        """Do a step of the answer to the first request; between two steps others get their time."""
+        target, head_only, keep_alive, version = self._requests[0]
+        try:
+            next(work)
+        except StopIteration as done:
+            response: Response = done.value
+        except Exception as error:
+            self._log.error(f"Error answering {target}: {error!r}")
+            response = text_response(500, "Internal Server Error")
+        else:
+            self._work = work
+            self._loop.call_soon(self._resume)
+            return
+        del self._requests[0]
+        self._answer(response, head_only, keep_alive, version)
+
+    def _resume(self) -> None:
+        work, self._work = self._work, None
+        if work is not None and not self.closing:
+            self._go_on(work)
+            self._answer_waiting()
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
@@ -108,12 +133,7 @@ class HttpConnection(Transport):
         target = self._target.decode("latin-1")
         self._requests.append((target, head_only, parser.should_keep_alive(), parser.get_http_version()))
 
-    def _answer(self, target: str, head_only: bool, keep_alive: bool, version: str) -> None:
-        try:
-            response = self._handle(target)
-        except Exception as error:
-            self._log.error(f"Error answering {target}: {error!r}")
-            response = text_response(500, "Internal Server Error")
+    def _answer(self, response: Response, head_only: bool, keep_alive: bool, version: str) -> None:
         lines = [f"HTTP/{version} {response.status} {REASONS[response.status]}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
         lines.append(time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()))

@@ -24,7 +24,7 @@ from pyjs.server.machine import effective_options
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
@@ -185,7 +185,7 @@ class Server:
     def _take_client(self, sock: socket.socket, address: tuple[str, int]) -> None:
         Connection(self.driver, self.connections, sock, address)
 
-    def _answer(self, target: str) -> Response:
+    def _answer(self, target: str) -> Generator[None, None, Response]:
         """Answer a monitoring request; the views are loaded with the first, long after the first PONG."""
         if self._router is None:
             from pyjs.monitor.router import Router

@@ -1,8 +1,9 @@
 """What the engine asks of a store, file or memory: messages by sequence."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.store.index cimport Entry, Segment, SeqIndex
-from pyjs.store.subjects cimport Subject, SubjectTable
+from pyjs.store.catalogue cimport Catalogue
+from pyjs.store.index cimport Entry, Segment
+from pyjs.store.subjects cimport Subject
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit
@@ -14,23 +15,6 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t header_len
     uint32_t size               # header_len + payload length
 
-cdef class StoreFilter:
-    """A set of subject filters bound to one store; no filters match everything. Made by StreamStore.make_filter.
-
-    Decides per subject once and remembers the answer by subject id.
-    """
-    cdef readonly tuple subjects        # bytes, wildcards allowed
-    cdef readonly bint all
-    cdef bint literal                   # one subject without wildcards
-    cdef const char** patterns          # borrowed from `subjects`
-    cdef size_t* lengths
-    cdef size_t n
-    cdef uint32_t* verdicts             # per subject id: generation * 2 + yes; 0: not asked yet
-    cdef uint32_t n_verdicts
-
-    cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil
-    cdef bint decide(self, Subject* s) noexcept nogil
-
 cdef class StoredMessage:
     """One message copied out of a store."""
     cdef readonly uint64_t seq
@@ -39,13 +23,8 @@ cdef class StoredMessage:
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
     cdef readonly bytes payload
 
-cdef class StreamStore:
+cdef class StreamStore(Catalogue):
     """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
-    cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
-    cdef readonly uint64_t last_seq
-    cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes        # nats-server's arithmetic, see reference storage-notes section 2
-    cdef readonly int64_t first_ts, last_ts     # 0: none
     cdef readonly bint failed           # a write or sync failed: appends are refused (StoreFailed in `error`)
     cdef readonly object error
     cdef public bint track_drops        # someone drains `take_drops`
@@ -57,16 +36,8 @@ cdef class StreamStore:
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
-    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
-    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
-    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil     # first live one >= from_seq; 0
-    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
-    cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
-    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
 
-    # -- for the stores below, and for the searches of this class ------------------------------------------------
-    cdef SeqIndex index
-    cdef SubjectTable subject_table
+    # -- for the stores below ---------------------------------------------------------------------------------------
     cdef uint32_t overhead              # counted per message in `bytes`
     cdef uint32_t header_overhead       # counted per message with headers
     cdef char* drop_log                 # (seq, length, subject) of each drop since take_drops
@@ -89,14 +60,4 @@ cdef class StreamStore:
     cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
-    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
-    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
-    cdef uint64_t next_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
-    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
-    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
-    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
-    cdef void settle_first(self, Subject* s) noexcept nogil
-    cdef void settle_last(self, Subject* s) noexcept nogil
-    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil
-    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)

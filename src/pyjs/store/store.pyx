@@ -1,126 +1,42 @@
-"""The store seen by the engine: appends, drops, and searches by sequence, subject and time.
+"""The store seen by the engine: appends, drops and purges; what is found by a search is in catalogue.pyx.
 
 Knows nothing of streams' limits, consumers or the protocol, and nothing of where bodies live: that is the
 business of memstore and filestore, which fill the hooks. All state here is rebuilt by them at a start.
 
-Searches: sequences are dense in segments (store/index), each segment knows by a 4096-bit set which subject ids it
-may hold, each entry knows the distance to the message before of the same subject, and each subject its count,
-first and last. A search with one literal subject uses these; one with wildcards asks the filter, which decides
-once per subject. First and last of a subject are searched only when the known ones were dropped.
-
-Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV).
-Long because every search of both stores is here.
+Compiled because every published message is appended here (benchmarks/: JetStream rows).
 Source: state and purge rules as seen on nats-server, tests/conformance.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
     ENTRY_MSG,
     PRESENCE_MASK,
     Entry,
     Segment,
     index_at,
-    index_count_from,
     index_find,
     index_free,
-    index_live,
     index_next_live,
     index_prev_live,
     index_remove,
-    index_seq_at,
     is_dead,
-    may_hold,
     segment_add,
     segment_free,
     segment_mark,
 )
-from pyjs.store.subjects cimport (
-    Subject,
-    SubjectTable,
-    subject_matches,
-    subjects_add,
-    subjects_clear,
-    subjects_find,
-    subjects_free,
-    subjects_init,
-    subjects_remove,
-)
+from pyjs.store.subject_index cimport branch_remove
+from pyjs.store.subjects cimport Subject, subjects_add, subjects_clear, subjects_find, subjects_remove
 from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
-
-
-cdef class StoreFilter:
-    def __cinit__(self, subjects):
-        cdef size_t i
-        self.subjects = tuple(subjects)
-        self.n = len(self.subjects)
-        self.all = self.n == 0 or b">" in self.subjects
-        self.patterns = <const char**> malloc(self.n * sizeof(char*) + 1)
-        self.lengths = <size_t*> malloc(self.n * sizeof(size_t) + 1)
-        if self.patterns == NULL or self.lengths == NULL:
-            raise MemoryError
-        for i in range(self.n):
-            self.patterns[i] = PyBytes_AS_STRING(self.subjects[i])
-            self.lengths[i] = len(self.subjects[i])
-        self.literal = self.n == 1 and not is_wildcard(self.subjects[0])
-
-    def __dealloc__(self):
-        free(self.patterns)
-        free(self.lengths)
-        free(self.verdicts)
-
-    def match_subject(self, bytes subject) -> bool:
-        """Tell whether `subject` (literal) matches one of the filters."""
-        cdef size_t i
-        for i in range(self.n):
-            if subject_matches(self.patterns[i], self.lengths[i], subject, len(subject)):
-                return True
-        return self.all
-
-    cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil:
-        cdef Subject* s
-        cdef uint32_t verdict
-        if self.all:
-            return 1
-        s = t.by_id[id]
-        if id < self.n_verdicts:
-            verdict = self.verdicts[id]
-            if verdict >> 1 == s.gen:
-                return verdict & 1
-        return self.decide(s)
-
-    cdef bint decide(self, Subject* s) noexcept nogil:
-        cdef size_t i
-        cdef uint32_t n
-        cdef bint yes = 0
-        cdef void* verdicts
-        for i in range(self.n):
-            if subject_matches(self.patterns[i], self.lengths[i], s.name, s.len):
-                yes = 1
-                break
-        if s.id >= self.n_verdicts:
-            n = s.id * 2 + 8
-            verdicts = realloc(self.verdicts, n * sizeof(uint32_t))
-            if verdicts == NULL:
-                return yes
-            self.verdicts = <uint32_t*> verdicts
-            memset(self.verdicts + self.n_verdicts, 0, (n - self.n_verdicts) * sizeof(uint32_t))
-            self.n_verdicts = n
-        self.verdicts[s.id] = s.gen * 2 + yes
-        return yes
-
-
-def is_wildcard(bytes subject) -> bool:
-    """Tell whether `subject` has a `*` or `>` token."""
-    return b"*" in subject.split(b".") or subject == b">" or subject.endswith(b".>")
 
 
 cdef class StoredMessage:
@@ -156,13 +72,8 @@ class SyncJob:
         return None
 
 
-cdef class StreamStore:
-    def __cinit__(self):
-        subjects_init(&self.subject_table)
-
+cdef class StreamStore(Catalogue):
     def __dealloc__(self):
-        index_free(&self.index, 1)
-        subjects_free(&self.subject_table)
         free(self.drop_log)
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -227,65 +138,6 @@ cdef class StreamStore:
             self.retire(at)
         return 0
 
-    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
-        cdef Subject* s
-        if self.msgs == 0 or from_seq > self.last_seq:
-            return 0
-        if f.all:
-            return index_next_live(&self.index, from_seq)
-        if not f.literal:
-            return self.next_of_filter(from_seq, f)
-        s = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
-        if s == NULL or s.last < from_seq:
-            return 0
-        if not s.first_stale and s.first >= from_seq:
-            return s.first
-        if s.last == from_seq and not s.last_stale:
-            return s.last
-        return self.next_of_id(from_seq, s.id)
-
-    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
-        cdef Subject* s
-        if self.msgs == 0 or from_seq > self.last_seq:
-            return 0
-        if f.all:
-            return self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
-        if f.literal:
-            s = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
-            if s == NULL or s.last < from_seq:
-                return 0
-            if from_seq <= s.first:
-                return s.count
-        if from_seq <= self.first_seq:
-            return self.count_all_of(f)
-        if from_seq - self.first_seq < self.last_seq - from_seq:
-            return self.count_all_of(f) - self.count_range(self.first_seq, from_seq, f)
-        return self.count_range(from_seq, self.last_seq + 1, f)
-
-    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil:
-        cdef uint64_t seq = index_next_live(&self.index, from_seq)
-        while seq and index_live(&self.index, seq).header_len == 0:
-            seq = index_next_live(&self.index, seq + 1)
-        return seq
-
-    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
-        if s == NULL:
-            return 0
-        self.settle_last(s)
-        return s.last
-
-    cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
-        if s == NULL:
-            return 0
-        self.settle_first(s)
-        return s.first
-
-    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
-        return 0 if s == NULL else s.count
-
     # -- hooks -------------------------------------------------------------------------------------------------
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
         pass
@@ -329,6 +181,8 @@ cdef class StreamStore:
         # A stale last is the sequence of a dropped message of this subject: the chain may lead through it.
         e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
         if sub.count == 0:
+            if self.by_token != NULL and self.add_tokens(sub) != 0:
+                self.forget_tokens()
             sub.first = seq
             sub.first_stale = 0
         sub.count += 1
@@ -379,6 +233,8 @@ cdef class StreamStore:
             self.log_drop(seq, sub)
         sub.count -= 1
         if sub.count == 0:
+            if self.by_token != NULL:
+                branch_remove(self.by_token, sub)
             subjects_remove(&self.subject_table, sub)
         else:
             sub.first_stale |= seq == sub.first
@@ -426,6 +282,7 @@ cdef class StreamStore:
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
         """Drop everything; the next message gets `first_seq`, or last_seq + 1 if that is more."""
         cdef uint64_t dropped = self.msgs
+        self.forget_tokens()
         subjects_clear(&self.subject_table)
         self.msgs = 0
         self.bytes = 0
@@ -435,160 +292,6 @@ cdef class StreamStore:
         self.first_seq = self.last_seq + 1
         self.clear_segments()
         return dropped
-
-    # -- searches ----------------------------------------------------------------------------------------------
-    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil:
-        cdef size_t at = index_at(&self.index, seq)
-        cdef Segment* s
-        cdef uint32_t i
-        while at < self.index.n:
-            s = self.index.segments[at]
-            if s.live and may_hold(s, id):
-                i = <uint32_t> (seq - s.base) if seq > s.base else 0
-                while i < s.n:
-                    if s.entries[i].subject_id == id and not is_dead(s, i):
-                        return s.base + i
-                    i += 1
-            at += 1
-        return 0
-
-    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil:
-        cdef size_t at = index_at(&self.index, seq)
-        cdef Segment* s
-        cdef uint32_t i
-        if at < self.index.n and self.index.segments[at].base <= seq:
-            at += 1
-        while at > 0:
-            at -= 1
-            s = self.index.segments[at]
-            if s.live and may_hold(s, id):
-                i = s.n if seq - s.base >= s.n else <uint32_t> (seq - s.base + 1)
-                while i > 0:
-                    i -= 1
-                    if s.entries[i].subject_id == id and not is_dead(s, i):
-                        return s.base + i
-        return 0
-
-    cdef uint64_t next_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        cdef size_t at = index_at(&self.index, seq)
-        cdef Segment* s
-        cdef uint32_t i
-        while at < self.index.n:
-            s = self.index.segments[at]
-            if s.live:
-                i = <uint32_t> (seq - s.base) if seq > s.base else 0
-                while i < s.n:
-                    if not is_dead(s, i) and f.matches(&self.subject_table, s.entries[i].subject_id):
-                        return s.base + i
-                    i += 1
-            at += 1
-        return 0
-
-    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        cdef Segment* s
-        while True:
-            seq = index_prev_live(&self.index, seq)
-            if seq == 0:
-                return 0
-            s = index_find(&self.index, seq)
-            if f.matches(&self.subject_table, s.entries[seq - s.base].subject_id):
-                return seq
-            seq -= 1
-
-    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil:
-        """Return the number of live matches in low .. high - 1."""
-        cdef size_t at = index_at(&self.index, low)
-        cdef Segment* s
-        cdef uint32_t i, end, id = 0
-        cdef uint64_t count = 0
-        if f.literal:
-            id = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0]).id
-        while at < self.index.n and self.index.segments[at].base < high:
-            s = self.index.segments[at]
-            if s.live and not (f.literal and not may_hold(s, id)):
-                i = <uint32_t> (low - s.base) if low > s.base else 0
-                end = s.n if high - s.base > s.n else <uint32_t> (high - s.base)
-                while i < end:
-                    if not is_dead(s, i) and f.matches(&self.subject_table, s.entries[i].subject_id):
-                        count += 1
-                    i += 1
-            at += 1
-        return count
-
-    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil:
-        cdef uint32_t id
-        cdef uint64_t count = 0
-        cdef Subject* s
-        if f.literal:
-            return self.count_of(f.patterns[0], f.lengths[0])
-        for id in range(self.subject_table.n_ids):
-            s = self.subject_table.by_id[id]
-            if s != NULL and f.matches(&self.subject_table, id):
-                count += s.count
-        return count
-
-    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
-        """Follow the subject's chain from s.last over at most `live` live messages; return where it stopped.
-
-        What was not found of `live` is left in it: 0 when all were.
-        """
-        cdef uint64_t seq = s.last, found = 0
-        cdef Segment* segment
-        cdef Entry* e
-        while True:
-            segment = index_find(&self.index, seq)
-            if segment == NULL:
-                return found
-            e = &segment.entries[seq - segment.base]
-            if not is_dead(segment, <uint32_t> (seq - segment.base)):
-                found = seq
-                live[0] -= 1
-                if live[0] == 0:
-                    return found
-            if e.prev == 0:
-                return found
-            seq -= e.prev
-
-    cdef void settle_first(self, Subject* s) noexcept nogil:
-        cdef uint64_t left, found
-        if not s.first_stale:
-            return
-        # The chain costs a jump per message of the subject, the scan a step per message of the stream.
-        if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
-            left = s.count
-            found = self.walk_back(s, &left)
-            if left == 0:
-                s.first = found
-                s.first_stale = 0
-                return
-        s.first = self.next_of_id(s.first, s.id)
-        s.first_stale = 0
-
-    cdef void settle_last(self, Subject* s) noexcept nogil:
-        cdef uint64_t left = 1, found
-        if not s.last_stale:
-            return
-        found = self.walk_back(s, &left)
-        s.last = found if left == 0 else self.prev_of_id(s.last, s.id)
-        s.last_stale = 0
-
-    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil:
-        """Return the subject's last live sequence <= up_to, 0: none."""
-        cdef uint64_t seq
-        cdef Segment* segment
-        self.settle_last(s)
-        seq = s.last
-        while seq > up_to:
-            segment = index_find(&self.index, seq)
-            if segment == NULL:
-                return self.prev_of_id(up_to, s.id)
-            if segment.entries[seq - segment.base].prev == 0:
-                return 0
-            seq -= segment.entries[seq - segment.base].prev
-        # The chain may end at a dropped message, or in a segment that is gone.
-        if index_live(&self.index, seq) == NULL:
-            return self.prev_of_id(seq, s.id)
-        return seq
 
     # -- Python ------------------------------------------------------------------------------------------------
     cdef StoredMessage copy_out(self, uint64_t seq):
@@ -646,64 +349,6 @@ cdef class StreamStore:
     def make_filter(self, subjects) -> StoreFilter:
         """Return a filter over this store that matches any of `subjects`; no subjects match everything."""
         return StoreFilter(subjects)
-
-    def next_match(self, uint64_t from_seq, StoreFilter f not None) -> int:
-        """Return the sequence of the first live match >= `from_seq`, 0: none."""
-        return self.next_seq(from_seq, f)
-
-    def count_matching(self, uint64_t from_seq, StoreFilter f not None) -> int:
-        """Return the number of live matches with a sequence >= `from_seq`."""
-        return self.count_from(from_seq, f)
-
-    def last_seqs(self, StoreFilter f not None, uint64_t up_to_seq=0) -> list:
-        """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending."""
-        cdef uint32_t id
-        cdef uint64_t seq, up_to = up_to_seq or self.last_seq
-        cdef Subject* s
-        found = []
-        for id in range(self.subject_table.n_ids):
-            s = self.subject_table.by_id[id]
-            if s != NULL and f.matches(&self.subject_table, id):
-                seq = self.last_up_to(s, up_to)
-                if seq:
-                    found.append(seq)
-        found.sort()
-        return found
-
-    def seq_at(self, int64_t ts) -> int:
-        """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
-        return index_seq_at(&self.index, ts) or self.last_seq + 1
-
-    def subject_counts(self, StoreFilter f not None) -> dict:
-        """Return the live messages per matching subject."""
-        cdef uint32_t id
-        cdef Subject* s
-        counts = {}
-        for id in range(self.subject_table.n_ids):
-            s = self.subject_table.by_id[id]
-            if s != NULL and f.matches(&self.subject_table, id):
-                counts[PyBytes_FromStringAndSize(s.name, s.len)] = s.count
-        return counts
-
-    def num_subjects(self) -> int:
-        """Return the number of subjects with live messages."""
-        return self.subject_table.table.used
-
-    def num_deleted(self) -> int:
-        """Return the number of sequences between first and last that hold no message."""
-        return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
-
-    def deleted(self, uint64_t limit=0) -> list:
-        """Return the sequences between first and last that hold no message, at most `limit` unless that is 0."""
-        cdef uint64_t seq = self.first_seq, found
-        gaps = []
-        if self.msgs == 0:
-            return gaps
-        while seq <= self.last_seq and not (limit and len(gaps) >= limit):
-            found = index_next_live(&self.index, seq) or self.last_seq + 1
-            gaps.extend(range(seq, min(found, seq + limit - len(gaps)) if limit else found))
-            seq = found + 1
-        return gaps
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
         """Remove one message; with `erase` its bytes too. False: there was none."""

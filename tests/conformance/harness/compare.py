@@ -19,6 +19,13 @@ def differences(left: dict[str, Any], right: dict[str, Any], script_text: str) -
     return found
 
 
+def value_differences(left: Any, right: Any, script_text: str) -> list[str]:
+    """Return one line per difference of two JSON values that clients of the two servers printed."""
+    found: list[str] = []
+    _compare("", Masker(script_text).value(left), Masker(script_text).value(right), found)
+    return found
+
+
 def _compare(path: str, left: Any, right: Any, found: list[str]) -> None:
     if type(left) is not type(right):
         found.append(f"{path}: {_shown(left)} | {_shown(right)}")

@@ -43,6 +43,7 @@ _TIMES = (
     "start",
     "now",
     "stop",
+    "mtime",
 )
 _MORE_TIMES = ("last_activity", "config_load_time", "leader_since", "Nats-Time-Stamp")
 _DURATIONS = ("uptime", "idle", "rtt")
@@ -53,6 +54,7 @@ FIELDS: dict[str, tuple[str, re.Pattern[str]]] = {
     "xkey": ("server key", _XKEY),
     "nonce": ("nonce", _NONCE),
     "id": ("nuid", _NUID),
+    "nuid": ("nuid", _NUID),
     "Nats-Pin-Id": ("nuid", _NUID),
     "pinned_id": ("nuid", _NUID),
     "pinned_client_id": ("nuid", _NUID),
@@ -99,6 +101,10 @@ class Masker:
             self._run = recording["runs"][name]
             connections[name] = [self._frame(frame) for frame in frames]
         return {"connections": connections, "http": [self._answer(answer) for answer in recording["http"]]}
+
+    def value(self, value: Any) -> Any:
+        """Return a masked copy of any JSON value."""
+        return self._value("", value)
 
     def _answer(self, answer: dict[str, Any]) -> Any:
         self._run = answer["run"]
@@ -164,7 +170,8 @@ class Masker:
         return ".".join(tokens)
 
     def _consumer(self, name: str) -> str:
-        return name if name in self._script_words else self._matched("consumer", _CONSUMER, name)
+        form = _NUID if len(name) == 22 else _CONSUMER  # clients that name their ephemerals take a nuid
+        return name if name in self._script_words else self._matched("consumer", form, name)
 
     def _matched(self, kind: str, form: re.Pattern[str], value: str) -> str:
         return self._placeholder(kind, value) if form.match(value) else value

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pyjs.base.gotext import duration_text, quoted, size_text, time_text, uptime_text
+from pyjs.base.gotext import duration_text, moment_text, quoted, size_text, time_text, uptime_text
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -21,6 +21,11 @@ HOUR = 60 * MINUTE
 )
 def test_a_time_has_only_the_digits_that_are_not_zero(ns: int, text: str) -> None:
     assert time_text(ns) == text
+
+
+def test_a_time_that_is_never_unset_begins_in_1970() -> None:
+    assert moment_text(0) == "1970-01-01T00:00:00Z"
+    assert moment_text(1_500_000_000) == time_text(1_500_000_000)
 
 
 def test_times_of_every_day_of_many_years_are_those_of_the_calendar() -> None:

@@ -5,6 +5,8 @@ Expected answers are those of nats-server 2.15.1.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -360,3 +362,34 @@ def test_deliver_policies(
     # then
     assert info["num_pending"] == pending
     assert [message.seq for message in got] == ([] if first is None else [first])
+
+
+def test_a_long_listing_takes_several_turns_and_others_are_served_between_them(js: ConsumerFixture) -> None:
+    # given
+    for i in range(100):
+        create(js, f"c{i:02d}", config=EXPLICIT)
+    asker, other = js.client(), js.client()
+    asker.send(b"SUB _I.a 1\r\n")
+    # when
+    asker.session.receive_data(b"PUB $JS.API.CONSUMER.LIST.S _I.a 0\r\n\r\n")
+    js.node.turn(js.clock.now_ns())
+    # then
+    assert asker.take() == b""
+    assert js.node.has_work
+    other.session.receive_data(b"PING\r\n")
+    js.node.turn(js.clock.now_ns())
+    assert other.take() == b"PONG\r\n"
+    js.turn()
+    listed = json.loads(asker.frames()[0].payload)
+    assert [each["name"] for each in listed["consumers"]] == [f"c{i:02d}" for i in range(100)]
+
+
+def test_a_listing_that_fails_midway_is_reported_and_ends(js: ConsumerFixture) -> None:
+    def broken() -> Iterator[None]:
+        yield
+        raise ZeroDivisionError("halfway")
+
+    js.node.turn_state.go_on(broken())
+    js.turn()
+    assert not js.node.has_work
+    assert "ZeroDivisionError: halfway" in js.log.lines[-1][1]

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.subjects.tokens import subject_matches
 
 
-class NotingConsumer:
+class NotingConsumer(StreamConsumer):
     """Acknowledges when told to, and notes what the stream says."""
 
     def __init__(self, stream: Stream, name: str, filters: tuple[bytes, ...] = ()) -> None:
+        super().__init__(name, filters)
         self.stream = stream
-        self.name = name
-        self.filters = filters
-        self.config = ConsumerConfig()
-        self.settled: list[int] = []
-        self.settle: Callable[[], None] | None = None
-        self.wait: Callable[[], None] | None = None
+        self.limits = ConsumerConfig()
         self.done: set[int] = set()
         self.notes: list[object] = []
 
@@ -32,8 +27,12 @@ class NotingConsumer:
         if self.settle is not None:
             self.settle()
 
-    def wake(self) -> None:
-        self.notes.append("wake")
+    @property
+    def config(self) -> ConsumerConfig:
+        return self.limits
+
+    def wake(self, seq: int) -> None:
+        self.notes.append(f"wake {seq}")
 
     def needs(self, seq: int) -> bool:
         message = self.stream.store.get(seq)
@@ -41,8 +40,8 @@ class NotingConsumer:
         matches = not self.filters or any(subject_matches(message.subject, f) for f in self.filters)
         return matches and seq not in self.done
 
-    def on_drops(self, dropped: list[tuple[int, bytes]]) -> None:
-        self.notes.append(dropped)
+    def dropped(self, seq: int) -> None:
+        self.notes.append(seq)
 
     def on_purge(self, first_seq: int) -> None:
         self.notes.append(f"purge {first_seq}")
@@ -154,8 +153,46 @@ def test_consumers_that_wait_are_woken_once_by_a_commit(js: JetStreamFixture) ->
     js.user.send(b"PUB s 1\r\nx\r\nPUB s 1\r\nx\r\n")
     js.user.send(b"PUB s 1\r\nx\r\n")
 
-    assert a.notes == ["wake"]
+    assert a.notes == ["wake 0"]
     assert b.notes == []
+
+
+def test_of_many_that_wait_those_are_woken_whose_filter_matches(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"])
+    waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
+    for each in waiting:
+        assert each.wait
+        each.wait()
+
+    js.user.send(b"PUB s.x 1\r\nx\r\nPUB s.3 1\r\nx\r\nPUB s.7 1\r\nx\r\nPUB s.3 1\r\nx\r\n")
+
+    assert [each.notes for each in waiting] == [[]] * 3 + [["wake 2"]] + [[]] * 3 + [["wake 3"]] + [[]] * 2
+
+
+def test_who_waits_with_changed_filters_goes_on_waiting(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"])
+    waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
+    for each in waiting:
+        assert each.wait
+        each.wait()
+    waiting[0].filters = (b"s.x",)
+
+    js.stream("S").update_interest(waiting[0])
+    js.user.send(b"PUB s.x 1\r\nx\r\n")
+
+    assert waiting[0].notes == ["wake 1"]
+
+
+def test_a_purge_of_a_subject_is_told_to_those_who_want_it(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"])
+    a, b = consumer(js, "S", "a", b"s.a"), consumer(js, "S", "b", b"s.b")
+    js.publish("s.a")
+
+    js.api("STREAM.PURGE.S", {"filter": "s.a"})
+    assert (a.notes, b.notes) == (["purge 2"], [])
+
+    js.api("STREAM.PURGE.S", {"filter": "s.*"})
+    assert (a.notes, b.notes) == (["purge 2", "purge 2"], ["purge 2"])
 
 
 def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
@@ -166,12 +203,12 @@ def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
     js.api("STREAM.MSG.DELETE.S", {"seq": 3})
     js.api("STREAM.PURGE.S", {"filter": "s.b"})
     js.api("STREAM.DELETE.S")
-    assert a.notes == [[(1, b"s.a")], [(3, b"s.c")], "purge 4", "deleted"]
+    assert a.notes == [1, 3, "purge 4", "deleted"]
 
 
 def test_a_lower_consumer_limit_names_those_above_it(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"])
     a = consumer(js, "S", "a")
-    a.config = ConsumerConfig(max_ack_pending=10)
+    a.limits = ConsumerConfig(max_ack_pending=10)
     update = {"name": "S", "subjects": ["s"], "storage": "memory", "consumer_limits": {"max_ack_pending": 5}}
     assert js.error("STREAM.UPDATE.S", update) == (500, 10069, "change to limits violates consumers: a")

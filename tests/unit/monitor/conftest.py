@@ -38,7 +38,13 @@ class Site:
         self.router = Router(self.monitored, self.fixture.clock, self.log)
 
     def ask(self, target: str) -> Response:
-        return self.router.answer(target)
+        steps = self.router.answer(target)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                answer: Response = done.value
+                return answer
 
     def json(self, target: str, status: int = 200) -> Any:
         answer = self.ask(target)

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ UNLIMITED = 18446744073709551615
 def api(client: Client, endpoint: str, **body: Any) -> dict[str, Any]:
     """Call $JS.API.<endpoint> and return the answer."""
     answer = client.request(f"$JS.API.{endpoint}".encode(), orjson.dumps(body) if body else b"")
-    loaded: dict[str, Any] = orjson.loads(answer.payload)
+    loaded: dict[str, Any] = json.loads(answer.payload)
     return loaded
 
 
@@ -161,3 +162,17 @@ def test_health_names_a_missing_account_stream_or_consumer(js: Site) -> None:
         "M",
         "C",
     )
+
+
+def test_details_are_indented_as_everything_around_them(js: Site) -> None:
+    client = js.client()
+    api(client, "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory")
+    for i in range(40):
+        config = {"durable_name": f"c{i}", "ack_policy": "explicit", "description": "a\n<b> & \u00e9"}
+        api(client, f"CONSUMER.DURABLE.CREATE.M.c{i}", stream_name="M", config=config)
+
+    body = js.ask("/jsz?consumers=1&config=1").body
+
+    whole = orjson.dumps(json.loads(body), option=orjson.OPT_INDENT_2)
+    assert body == whole.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    assert body.count(b'"durable_name"') == 40

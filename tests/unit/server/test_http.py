@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 
@@ -18,6 +18,7 @@ class Site:
     def __init__(self) -> None:
         self.log = ListLog()
         self.connections: set[HttpConnection] = set()
+        self.steps: list[tuple[int, int]] = []  # of /long: number, connections open then
         self.loop = asyncio.get_running_loop()
         self.listener = Listener(self.loop, listen("127.0.0.1", -1), self.take, "Monitor", self.log)
         self.listener.start()
@@ -25,7 +26,10 @@ class Site:
     def take(self, sock: socket.socket, address: tuple[str, int]) -> None:
         HttpConnection(self.loop, self.answer, self.connections, self.log, sock)
 
-    def answer(self, target: str) -> Response:
+    def answer(self, target: str) -> Generator[None, None, Response]:
+        for step in range(3 if target == "/long" else 0):
+            self.steps.append((step, len(self.connections)))
+            yield
         if target == "/broken":
             raise ZeroDivisionError("broken view")
         if target == "/big":
@@ -181,3 +185,27 @@ async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(sit
 
         assert len(connection._requests) < 60
         connection.abort()
+
+
+async def test_an_answer_that_takes_long_leaves_time_for_others_and_keeps_its_place(site: Site) -> None:
+    requests = (
+        b"GET /long HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    both = asyncio.create_task(site.ask(requests))
+    other = await site.ask(b"GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    answer = await both
+
+    assert body(other) == b"/other"
+    assert [step for step, _ in site.steps] == [0, 1, 2]
+    assert answer.index(b"\r\n/long") < answer.index(b"\r\n/next")
+
+
+async def test_an_answer_that_nobody_waits_for_ends(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n" + b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+    await reader.readline()
+    writer.transport.abort()
+    while site.connections:
+        await asyncio.sleep(0)
+    assert body(await site.ask(b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == b"/ok"

@@ -8,10 +8,10 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base.gotext import ZERO_TIME, time_text
+from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.base.record import replace
 from pyjs.jetstream import consumers, errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
 from pyjs.jetstream.consumer_models import (
@@ -22,12 +22,14 @@ from pyjs.jetstream.consumer_models import (
     read_create,
 )
 from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
+from pyjs.jetstream.stream_info import know_subjects
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
+LIST_STEP = 32  # consumers reported in one turn: half a millisecond
 
 
-def create(call: ApiCall) -> JsonDict:
+def create(call: ApiCall) -> Steps:
     """Make or change a consumer: CREATE.<stream>[.<consumer>[.<filter>]]."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1] if len(call.args) > 1 else request.config.name
@@ -36,7 +38,7 @@ def create(call: ApiCall) -> JsonDict:
     if len(call.args) == 1:
         if config.durable_name:
             raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.error()
-        return _answer(call, request)
+        return (yield from _answer(call, request))
     if config.durable_name and config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
     subject_filter = ".".join(call.args[2:])
@@ -44,10 +46,10 @@ def create(call: ApiCall) -> JsonDict:
         raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
     if subject_filter and config.filter_subject != subject_filter:
         raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
-    return _answer(call, replace(request, config=replace(config, name=name)))
+    return (yield from _answer(call, replace(request, config=replace(config, name=name))))
 
 
-def create_durable(call: ApiCall) -> JsonDict:
+def create_durable(call: ApiCall) -> Steps:
     """Make or change a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1]
@@ -56,7 +58,7 @@ def create_durable(call: ApiCall) -> JsonDict:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET.error()
     if request.config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
-    return _answer(call, replace(request, config=replace(request.config, name=name)))
+    return (yield from _answer(call, replace(request, config=replace(request.config, name=name))))
 
 
 def info(call: ApiCall) -> JsonDict:
@@ -72,11 +74,15 @@ def names(call: ApiCall) -> JsonDict:
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
 
 
-def list_consumers(call: ApiCall) -> JsonDict:
+def list_consumers(call: ApiCall) -> Steps:
     """Report a stream's consumers."""
     found, offset = _page(call)
     now_ns = call.js.shared.clock.now_ns()
-    page = [consumer_info(consumer, now_ns, listed=True) for consumer in found[offset : offset + LIST_PAGE]]
+    page: list[JsonDict] = []
+    for consumer in found[offset : offset + LIST_PAGE]:
+        page.append(consumer_info(consumer, now_ns, listed=True))
+        if len(page) % LIST_STEP == 0:
+            yield
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "consumers": page}
 
 
@@ -97,7 +103,7 @@ def pause(call: ApiCall) -> JsonDict:
     now_ns = call.js.shared.clock.now_ns()
     if until_ns is None:
         return dict(_NOT_PAUSED)
-    out: JsonDict = {"paused": until_ns > now_ns, "pause_until": time_text(until_ns)}
+    out: JsonDict = {"paused": until_ns > now_ns, "pause_until": moment_text(until_ns)}
     if until_ns > now_ns:
         out["pause_remaining"] = until_ns - now_ns
     return out
@@ -142,7 +148,11 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
         raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
 
 
-def _answer(call: ApiCall, request: CreateRequest) -> JsonDict:
+def _answer(call: ApiCall, request: CreateRequest) -> Steps:
+    stream = call.js.streams.get(call.args[0])
+    if stream is not None:
+        subjects = [subject.encode() for subject in request.config.filters]
+        yield from know_subjects(stream.store, stream.store.make_filter(subjects))
     if request.config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
     consumer = consumers.create_or_update(call.js, call.stream(), request)
@@ -159,9 +169,7 @@ def _consumer(call: ApiCall) -> Consumer:
 
 def _page(call: ApiCall) -> tuple[list[Consumer], int]:
     offset = _read(call, OFFSET_REQUEST).get("offset", 0)
-    everyone = call.stream().consumers
-    found = [everyone[name] for name in sorted(everyone)]
-    public = [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    public = consumers.public(call.stream())
     return public, min(max(offset, 0), len(public))
 
 

@@ -18,7 +18,8 @@ from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.models import GET_MSG_REQUEST
 from pyjs.jetstream.stream import Stream
-from pyjs.store.store import StoredMessage, StoreFilter
+from pyjs.store.filter import StoreFilter
+from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
     from typing import Any

@@ -2,7 +2,8 @@
 
 Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and wraps answers
 into envelopes. A handler returns the fields of the response behind `type`, raises ApiError to refuse, or returns
-None to stay silent.
+None to stay silent. One that may have to do more than fits between two reads of the connections is a generator: it
+yields each time it did enough for one turn, and returns the same.
 
 Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nats-server 2.15.1.
 """
@@ -16,13 +17,14 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from typing import Any, TypeAlias
 
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
 
 JsonDict: TypeAlias = "dict[str, Any]"
+Steps: TypeAlias = "Generator[None, None, JsonDict]"
 
 
 @record(eq=False, repr=False)
@@ -75,7 +77,7 @@ class Endpoint:
 
     words: str  # of the subject, behind "$JS.API."
     response: str  # "stream_info_response": behind io.nats.jetstream.api.v1.
-    handle: Callable[[ApiCall], JsonDict | None]
+    handle: Callable[[ApiCall], JsonDict | Steps | None]
     min_args: int = 1  # tokens behind the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
@@ -97,4 +99,4 @@ def looks_like_json(body: bytes) -> bool:
 ANY_ARGS = 1 << 10
 
 
-__all__ = ["ANY_ARGS", "ApiCall", "Endpoint", "JsonDict", "is_empty", "looks_like_json"]
+__all__ = ["ANY_ARGS", "ApiCall", "Endpoint", "JsonDict", "Steps", "is_empty", "looks_like_json"]

@@ -9,17 +9,22 @@ Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from functools import partial
+from types import GeneratorType
 
+from pyjs.base import TYPE_CHECKING
 from pyjs.base.fast_json import dumps  # this loads the library: nothing here can do without
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.level import needs_higher_level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
@@ -47,12 +52,18 @@ class Router:
         found = self.find(tokens)
         if found is None:
             return
-        endpoint, args = found
+        self._account.turn.go_on(self._work(request, *found))
+
+    def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[None]:
+        """Answer a request, in steps where its handler takes more than one."""
         try:
             fields = self._answer(endpoint, args, request)
+            if isinstance(fields, GeneratorType):
+                fields = yield from fields
         except ApiError as error:
             self._refuse(request, endpoint, error)
             return
+        assert fields is None or isinstance(fields, dict)
         if endpoint.unsynced is not None and self._js is not None:
             self._js.streams[args[0]].when_durable(partial(self._done, request, endpoint, fields))
         else:
@@ -73,7 +84,7 @@ class Router:
         self._count(failed=True)
         self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
 
-    def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | None:
+    def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | Steps | None:
         if needs_higher_level(request.headers):
             raise errcodes.REQUIRED_API_LEVEL.error()
         if self._js is None:

@@ -8,10 +8,17 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes, models, streams
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
-from pyjs.jetstream.stream_info import SUBJECTS_PAGE, stream_info, stream_state, subjects_page
+from pyjs.jetstream.stream_info import (
+    SUBJECTS_PAGE,
+    deleted_details,
+    know_subjects,
+    stream_info,
+    stream_state,
+    subjects_page,
+)
 from pyjs.subjects.tokens import subjects_overlap
 
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
+LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> JsonDict:
@@ -46,14 +54,17 @@ def update(call: ApiCall) -> JsonDict:
     return stream_info(call.js, stream)
 
 
-def info(call: ApiCall) -> JsonDict:
+def info(call: ApiCall) -> Steps:
     """Report one stream; its subjects and deleted sequences on demand."""
     given = models.read(call.optional_body(), models.INFO_REQUEST, call.js.options.strict)
     stream = call.stream()
-    subjects, total, offset = None, 0, 0
+    subjects, deleted, total, offset = None, None, 0, 0
     if given.get("subjects_filter"):
-        subjects, total, offset = subjects_page(stream, given["subjects_filter"], given.get("offset", 0))
-    state = stream_state(stream, subjects, given.get("deleted_details", False))
+        page = subjects_page(stream, given["subjects_filter"], given.get("offset", 0))
+        subjects, total, offset = yield from page
+    if given.get("deleted_details"):
+        deleted = yield from deleted_details(stream)
+    state = stream_state(stream, subjects, deleted)
     out: JsonDict = {"total": total, "offset": offset, "limit": SUBJECTS_PAGE if total else 0}
     return out | stream_info(call.js, stream, state=state, cluster=True)
 
@@ -66,12 +77,16 @@ def names(call: ApiCall) -> JsonDict:
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
 
-def list_streams(call: ApiCall) -> JsonDict:
+def list_streams(call: ApiCall) -> Steps:
     """Report streams, by subject on demand."""
     given = models.read(call.optional_body(), models.LIST_REQUEST, call.js.options.strict)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
-    infos = [stream_info(call.js, stream, listed=True) for stream in page]
+    infos: list[JsonDict] = []
+    for stream in page:
+        infos.append(stream_info(call.js, stream, listed=True))
+        if len(infos) % LIST_STEP == 0:
+            yield
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
 
 
@@ -85,7 +100,7 @@ def delete(call: ApiCall) -> JsonDict:
     return {"success": True}
 
 
-def purge(call: ApiCall) -> JsonDict:
+def purge(call: ApiCall) -> Steps:
     """Remove messages of a stream."""
     given = models.read(call.optional_body(), models.PURGE_REQUEST, call.js.options.strict)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
@@ -96,8 +111,12 @@ def purge(call: ApiCall) -> JsonDict:
         raise errcodes.STREAM_SEALED.error()
     if stream.config.deny_purge:
         raise errcodes.STREAM_PURGE_FAILED.error(err="stream purge not permitted")
+    subjects = given.get("filter", "").encode()
+    if subjects:
+        yield from know_subjects(stream.store, stream.store.make_filter((subjects,)))
+        stream = call.stream()  # it may have been deleted between the steps
     try:
-        purged = stream.purge(given.get("filter", "").encode(), before_seq, keep)
+        purged = stream.purge(subjects, before_seq, keep)
     except StoreFailed as error:
         raise errcodes.STREAM_PURGE_FAILED.error(err=error) from error
     return {"success": True, "purged": purged}

@@ -1,0 +1,19 @@
+"""The consumers of one stream, found by subject."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.sublist cimport Route, Sublist
+
+cdef class Interest:
+    cdef StreamStore store
+    cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
+    cdef dict subs_by_name              # consumer's name -> its subscriptions
+    cdef dict waiting                   # StreamConsumer -> None: to be woken when messages come
+    cdef readonly uint64_t woken_seq    # messages up to here have been looked at for those who wait
+
+    cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
+    cdef bint needed(self, uint64_t seq) noexcept       # some consumer that wants the message has not settled it
+    cdef void tell_drops(self) noexcept
+    cdef void wake(self, uint64_t last_seq) noexcept
+    cdef void wake_route(self, Route* r, uint64_t seq) noexcept
+    cdef void wake_all(self) noexcept

@@ -1,0 +1,132 @@
+"""Which consumers of a stream a message concerns: to wake them, to ask whether they are done, to tell of drops.
+
+Every consumer is a subscription to its filters in a list of the stream's own, so that the cost of a message depends
+on the consumers that want it and not on those that do not. Knows nothing of what consumers and streams do.
+
+Compiled because it is asked per message (benchmarks/: scaling, consumers).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.sublist cimport Route, Sublist, Subscription
+
+from pyjs.store.filter import is_wildcard
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FEW = 4                     # that many who wait are woken without a look at the messages
+    ROUTES_MAX = 16384          # subjects whose consumers are remembered
+
+
+cdef class Interest:
+    """The consumers of one stream, found by subject."""
+
+    def __cinit__(self, StreamStore store):
+        self.store = store
+        self.subs = Sublist()
+        self.subs.cache_max = ROUTES_MAX
+        self.subs_by_name = {}
+        self.waiting = {}
+        self.woken_seq = store.last_seq
+
+    def add(self, StreamConsumer consumer) -> None:
+        """Let messages find `consumer`."""
+        subs = [Subscription(consumer, subject) for subject in consumer.filters or (b">",)]
+        self.subs_by_name[consumer.name] = subs
+        for sub in subs:
+            self.subs.insert(sub)
+
+    def remove(self, StreamConsumer consumer) -> None:
+        """Undo `add`."""
+        for sub in self.subs_by_name.pop(consumer.name):
+            self.subs.remove(sub)
+        self.waiting.pop(consumer, None)
+
+    def change(self, StreamConsumer consumer) -> None:
+        """Take over changed filters; who waits goes on waiting."""
+        waits = consumer in self.waiting
+        self.remove(consumer)
+        self.add(consumer)
+        if waits:
+            self.wait(consumer)
+
+    def concerned(self, list filters) -> list:
+        """Return the consumers whose messages may be among those that the subjects of `filters` name; b"": all."""
+        names = {}
+        for subject in filters:
+            if not subject or is_wildcard(subject):
+                return [subs[0].sink for subs in self.subs_by_name.values()]
+            names.update({sub.sink: None for sub in self.subs.match(subject)})
+        return list(names)
+
+    def wait(self, StreamConsumer consumer) -> None:
+        """Wake `consumer` once when there are new messages for it."""
+        self.waiting[consumer] = None
+
+    cdef bint wanted(self, const char* subject, size_t n) noexcept nogil:
+        return self.subs.find(subject, n).n > 0
+
+    cdef bint needed(self, uint64_t seq) noexcept:
+        cdef uint32_t i, n = 0
+        cdef const char* subject = self.store.subject_at(seq, &n)
+        cdef Route* r
+        if subject == NULL:
+            return False
+        r = self.subs.find(subject, n)
+        for i in range(r.n):
+            if (<StreamConsumer> r.targets[i].sink).needs(seq):
+                return True
+        return False
+
+    cdef void tell_drops(self) noexcept:
+        """Report what was dropped since the last call to the consumers that wanted it."""
+        cdef StreamStore store = self.store
+        cdef size_t at = 0
+        cdef uint64_t seq = 0
+        cdef uint32_t i, n = 0
+        cdef Route* r
+        while at < store.drop_log_len:
+            memcpy(&seq, store.drop_log + at, 8)
+            memcpy(&n, store.drop_log + at + 8, 4)
+            r = self.subs.find(store.drop_log + at + 12, n)
+            for i in range(r.n):
+                (<StreamConsumer> r.targets[i].sink).dropped(seq)
+            at += 12 + n
+        store.drop_log_len = 0
+        self.subs.trim()
+
+    cdef void wake(self, uint64_t last_seq) noexcept:
+        """Wake who waits for one of the messages since the last call."""
+        cdef uint64_t seq = self.woken_seq
+        cdef uint32_t n = 0
+        cdef const char* subject
+        cdef const char* before = NULL
+        if last_seq <= seq:
+            return
+        self.woken_seq = last_seq
+        if len(self.waiting) <= FEW:
+            self.wake_all()
+        while self.waiting and seq < last_seq:
+            seq += 1
+            subject = self.store.subject_at(seq, &n)
+            if subject != NULL and subject != before:   # one place per subject: a burst is looked up once
+                before = subject
+                self.wake_route(self.subs.find(subject, n), seq)
+        self.subs.trim()
+
+    cdef void wake_route(self, Route* r, uint64_t seq) noexcept:
+        cdef StreamConsumer consumer
+        cdef uint32_t i
+        for i in range(r.n):
+            consumer = <StreamConsumer> r.targets[i].sink
+            if self.waiting.pop(consumer, self) is None:
+                consumer.wake(seq)
+
+    cdef void wake_all(self) noexcept:
+        waiting, self.waiting = self.waiting, {}
+        for consumer in waiting:
+            (<StreamConsumer> consumer).wake(0)

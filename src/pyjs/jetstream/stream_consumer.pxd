@@ -1,0 +1,16 @@
+"""A consumer, as its stream sees it."""
+from libc.stdint cimport uint64_t
+
+from pyjs.core.sink cimport Sink
+
+cdef class StreamConsumer(Sink):
+    cdef readonly str name              # its key in Stream.consumers
+    cdef public tuple filters           # bytes: what it wants; empty: everything
+    cdef readonly list settled          # sequences not needed any more; drained by the stream
+    cdef public object settle           # called after `settled` grew; None: the stream does not ask (limits)
+    cdef public object wait             # called when caught up: wake me when there are messages
+    cdef bint waits                     # `wait` was called, and no wake since
+
+    cpdef void wake(self, uint64_t seq) noexcept
+    cpdef bint needs(self, uint64_t seq) noexcept
+    cpdef void dropped(self, uint64_t seq) noexcept

@@ -1,0 +1,52 @@
+"""What a store holds, by sequence and by subject."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.filter cimport StoreFilter
+from pyjs.store.index cimport SeqIndex
+from pyjs.store.subject_index cimport Branch, Matches
+from pyjs.store.subjects cimport Subject, SubjectTable
+
+cdef class Catalogue:
+    """Which sequences are there, of which subjects; kept by the StreamStore that derives from it."""
+    cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
+    cdef readonly uint64_t last_seq
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t bytes        # nats-server's arithmetic, see reference storage-notes section 2
+    cdef readonly int64_t first_ts, last_ts     # 0: none
+
+    cdef SeqIndex index
+    cdef SubjectTable subject_table
+    cdef Branch* by_token               # the subjects by their tokens; NULL: nobody has asked
+    cdef uint32_t known_tokens          # ids below this are in by_token
+
+    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
+    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
+    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil     # first live one >= from_seq; 0
+    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
+    cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil     # of a live message; NULL
+    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
+
+    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil
+    cdef uint64_t scan_back(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil
+    cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
+    cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
+    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
+    cdef int know_tokens(self, uint32_t more) noexcept nogil
+    cdef int add_tokens(self, Subject* s) noexcept nogil
+    cdef void forget_tokens(self) noexcept nogil
+    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
+    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
+    cdef void settle_first(self, Subject* s) noexcept nogil
+    cdef void settle_last(self, Subject* s) noexcept nogil
+    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil

@@ -1,0 +1,8 @@
+SOURCE_HASH: bytes
+
+def is_wildcard(subject: bytes) -> bool: ...
+
+class StoreFilter:
+    subjects: tuple[bytes, ...]
+    all: bool
+    def match_subject(self, subject: bytes) -> bool: ...

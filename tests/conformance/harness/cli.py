@@ -1,0 +1,209 @@
+"""The `nats` command line tool, walked through one script (cli/walk.txt) against one server of each kind.
+
+One statement a line:
+
+    nats ARGUMENTS          run a command: its exit code and what it printed are recorded
+    unordered ARGUMENTS     the same; the tool prints headers in the order of chance, so lines are sorted
+    start NAME ARGUMENTS    run one in the background
+    shows NAME TEXT         wait until it printed the text
+    end NAME                wait until it ended by itself; stop NAME: interrupt it. Both record what it printed.
+    listening SUBJECT       wait until somebody subscribed to the subject (by the monitoring port)
+    text NAME CONTENT       write a file; file NAME SIZE: one of so many bytes; same NAME NAME: are they equal?
+
+Every command runs in a directory of the walk's own, without the user's contexts. What differs from one run to the
+next on the same server is masked (times, durations, ids, ports, sizes of the disk), and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conformance.harness.process import ServerProcess
+
+WALK = Path(__file__).resolve().parent.parent / "cli" / "walk.txt"
+VERSION = "v0.4.0"
+COMMAND_SECONDS = 30.0
+WAIT_SECONDS = 10.0
+POLL_SECONDS = 0.01
+CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }'
+
+_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( [+-]\d{4} \w+|Z|[+-]\d\d:\d\d)?"
+_SINCE = r"(\d+h)?(\d+m)?\d+(\.\d+)?s"
+# Each place that two runs cannot agree on, and what stands there instead.
+MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.MULTILINE), mask)
+    for pattern, mask in (
+        (r"\x1b\[[0-9;]*[A-Za-z]|[\r\u2500]+", ""),
+        (rf"(?!0001-01-01){_TIME}", "<time>"),
+        (r"\b\d\d:\d\d:\d\d\b", "<time>"),
+        (r"\bN[A-Z2-7]{55}\b", "<server id>"),
+        (r"_INBOX\.[A-Za-z0-9]{22}\.\w{8}\b", "_INBOX.<nuid>.<token>"),
+        (r"\b(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{22}\b", "<nuid>"),
+        (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
+        (r"(?<![\d.])\d+(\.\d+)?(µs|ms|ns)\b", "<duration>"),
+        (rf"(?<=\(){_SINCE}(?=\))|{_SINCE}(?= ago)|(?<==){_SINCE}|(?<=took ){_SINCE}", "<duration>"),
+        (
+            rf"{_SINCE}(?=\s*│\s*$)|{_SINCE}(?= remaining)",
+            "<duration>",
+        ),  # the last column: since the last message
+        (r"(?<=Client ID: )\d+", "<client id>"),
+        (r'(?<="rtt": )\d+', "<duration>"),
+        (r"[ \t\u00a0]+", " "),
+    )
+)
+
+
+def program() -> str | None:
+    """Return the `nats` program: PYJS_NATS_CLI, or the one in PATH, or None."""
+    return os.environ.get("PYJS_NATS_CLI") or shutil.which("nats")
+
+
+class Walk:
+    """One walk over the script; `lines` are what was seen, per statement."""
+
+    def __init__(self, nats: str, server: ServerProcess, directory: Path) -> None:
+        self.seen: dict[str, list[str]] = {}
+        self._nats = nats
+        self._server = server
+        self._directory = directory
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        kept = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+        self._environment = {**kept, "HOME": str(directory), "TZ": "UTC", "COLUMNS": "200", "NO_COLOR": "1"}
+
+    def run(self, text: str) -> None:
+        """Play every statement of the script."""
+        try:
+            for number, line in enumerate(text.splitlines(), 1):
+                if line.strip() and not line.startswith("#"):
+                    verb, _, rest = line.partition(" ")
+                    self.seen[f"{number}: {line}"] = self._statement(verb, rest)
+        finally:
+            for process in self._running.values():
+                process.kill()
+                process.wait()
+
+    def _statement(self, verb: str, rest: str) -> list[str]:
+        first, _, more = rest.partition(" ")
+        path = self._directory / first
+        if verb == "nats":
+            return self._command(shlex.split(rest))
+        if verb == "unordered":
+            return sorted(self._command(shlex.split(rest)))
+        if verb == "start":
+            self._start(first, shlex.split(more))
+        elif verb == "shows":
+            return self._until(lambda: more in self._output(first), f"{first} does not show it")
+        elif verb in ("end", "stop"):
+            return self._end(first, interrupt=verb == "stop")
+        elif verb == "listening":
+            return self._until(lambda: self._is_listened_to(first), f"nobody listens to {first}")
+        elif verb == "text":
+            path.write_text(more, "utf-8")
+        elif verb == "file":
+            path.write_bytes(bytes(n % 251 for n in range(int(more))))
+        elif verb == "same":
+            other = self._directory / more
+            return [str(other.exists() and path.read_bytes() == other.read_bytes())]
+        else:
+            raise ValueError(f"{WALK}: no statement {verb}")
+        return []
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        done = subprocess.run(
+            self._line(arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self._directory,
+            env=self._environment,
+            timeout=COMMAND_SECONDS,
+        )
+        output = done.stdout.decode("utf-8", "replace").replace(f"{self._directory}/", "")
+        return [f"exit {done.returncode}", *masked(output)]
+
+    def _line(self, arguments: list[str]) -> list[str]:
+        return [self._nats, "--server", f"nats://127.0.0.1:{self._server.port}", *arguments]
+
+    def _start(self, name: str, arguments: list[str]) -> None:
+        with (self._directory / f"{name}.out").open("wb") as output:
+            self._running[name] = subprocess.Popen(
+                self._line(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._directory,
+                env=self._environment,
+            )
+
+    def _output(self, name: str) -> str:
+        return (self._directory / f"{name}.out").read_text("utf-8", "replace")
+
+    def _end(self, name: str, interrupt: bool) -> list[str]:
+        process = self._running.pop(name)
+        if interrupt:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        code = "interrupted" if interrupt else f"exit {process.returncode}"
+        return [code, *masked(self._output(name))]
+
+    def _is_listened_to(self, subject: str) -> bool:
+        url = f"http://127.0.0.1:{self._server.http_port}/subsz?subs=1&test={subject}"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(json.load(answer).get("subscriptions_list"))
+
+    def _until(self, reached: Callable[[], bool], problem: str) -> list[str]:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not reached():
+            if time.monotonic() > deadline:
+                return [problem]
+            time.sleep(POLL_SECONDS)  # between two looks at what another process does
+        return []
+
+
+def masked(output: str) -> list[str]:
+    """Return the lines of an output without what differs from run to run, and without blank ones."""
+    for pattern, mask in MASKS:
+        output = pattern.sub(mask, output)
+    return [line.strip() for line in output.splitlines() if line.strip()]
+
+
+def walk(nats: str, command: list[str], directory: Path) -> dict[str, list[str]]:
+    """Return what a walk with a fresh server of `command` saw, by statement."""
+    directory.mkdir(parents=True)
+    server = ServerProcess(command, CONFIG, directory, with_http=True)
+    server.start()
+    work = directory / "work"
+    work.mkdir()
+    steps = Walk(nats, server, work)
+    try:
+        steps.run(WALK.read_text("utf-8"))
+    finally:
+        server.kill()
+    return steps.seen
+
+
+def differences(peer: dict[str, list[str]], ours: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the statements with another outcome, each with the lines that only one server has."""
+    found = {}
+    for statement, theirs in peer.items():
+        own = ours.get(statement, [])
+        if theirs != own:
+            found[statement.partition(": ")[2]] = [
+                *(f"peer: {line}" for line in theirs if line not in own),
+                *(f"ours: {line}" for line in own if line not in theirs),
+            ]
+    return found
