@@ -15,6 +15,7 @@ cdef class Turn:
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
+    cdef readonly list held             # what had no share of `copies_left`: first among consumers in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
     cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync

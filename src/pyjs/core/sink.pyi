@@ -27,9 +27,11 @@ class Turn:
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
+    held: list[Sink]
     requests: list[Request]
     chores: list[Iterator[None]]
     unsynced: list[Syncing]
+    def begin(self, now: int, copies: int) -> None: ...
     def go_on(self, chore: Iterator[None]) -> None: ...
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...

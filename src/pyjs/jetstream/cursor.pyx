@@ -102,9 +102,7 @@ cdef class Cursor(StreamConsumer):
             self.target.turn.consumers.append(self)
 
     def committed(self) -> bool:
-        """Take notice that the target has committed; tells whether something was copied since."""
-        if self.blocked:
-            self.wake(0)
+        """Take notice that the target has committed; tells whether this had copied something."""
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -148,7 +146,7 @@ cdef class Cursor(StreamConsumer):
         self.active_ns = self.target.turn.now
         if self.target.turn.copies_left <= 0:
             self.queued = True
-            self.target.turn.consumers.insert(0, self)
+            self.target.turn.held.append(self)
             return
         more = self.copy_some()
         if self.blocked:
@@ -193,6 +191,7 @@ cdef class Cursor(StreamConsumer):
                 size += r.size + r.subject_len
         if taken:
             self.target.mark_dirty()
+            self.owner.has_copied(self)
             self.target.turn.copies_left -= 1
         return not self.blocked and (taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)
 

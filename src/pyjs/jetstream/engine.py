@@ -79,6 +79,7 @@ class JetStream:
         self.api_errors = 0
         self.observer: StreamObserver | None = None
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
+        self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
         self._open_files = open_files
         self._files: AccountFiles | None = None

@@ -62,7 +62,7 @@ def changed(js: JetStream, stream: Stream) -> None:
 def closing(js: JetStream, stream: Stream) -> None:
     """Copy nothing more into the stream, nor out of it."""
     _close(js, stream)
-    for inflow in js.inflows.values():
+    for inflow in js.copied_by.get(stream.name, ()):
         inflow.disconnect(stream)
 
 
@@ -74,7 +74,7 @@ def _close(js: JetStream, stream: Stream) -> None:
 
 
 def _connect(js: JetStream, name: str) -> None:
-    for inflow in js.inflows.values():
+    for inflow in js.copied_by.get(name, ()):
         inflow.connect(name)
 
 
@@ -97,6 +97,10 @@ class Inflow:
         self._js = js
         self._stream = stream
         self._lanes: dict[bytes, Lane] = {}
+        self._lane_of: dict[Cursor, Lane] = {}
+        self._moved: list[Cursor] = []  # what has copied since the last commit
+        self._blocked: list[Cursor] = []  # what the stream has refused a message since
+        self._origins: set[str] = set()
         self._timer: Timer | None = None
         kept = stream.config.storage == FILE
         self._positions = Positions(
@@ -110,15 +114,30 @@ class Inflow:
         sources = (config.mirror,) if config.mirror else config.sources
         wanted = {key_of(source): source for source in sources}
         for key in [key for key in self._lanes if key not in wanted]:
-            self._lanes.pop(key).cursor.detach()
+            lane = self._lanes.pop(key)
+            del self._lane_of[lane.cursor]
+            lane.cursor.detach()
         added = [key for key in wanted if key not in self._lanes]
         if added and not config.mirror:
             self._learn_positions(set(added))
         for key in added:
-            self._lanes[key] = self._lane(key, wanted[key])
+            lane = self._lanes[key] = self._lane(key, wanted[key])
+            self._lane_of[lane.cursor] = lane
         self._lanes = {key: self._lanes[key] for key in wanted}
+        self._register({source.name for source in sources})
         for key in added:
             self._lanes[key].cursor.wake(0)
+
+    def _register(self, origins: set[str]) -> None:
+        """Have the account know from which streams this one copies."""
+        copied_by = self._js.copied_by
+        for name in self._origins - origins:
+            copied_by[name].discard(self)
+            if not copied_by[name]:
+                del copied_by[name]
+        for name in origins - self._origins:
+            copied_by.setdefault(name, set()).add(self)
+        self._origins = origins
 
     def _lane(self, key: bytes, source: StreamSource) -> Lane:
         rng = self._js.shared.rng
@@ -151,7 +170,7 @@ class Inflow:
 
     def find_origin(self, cursor: Cursor) -> bool:
         """Give a cursor its origin, if it is there; reports say so if not, and `connect` comes when it is."""
-        lane = next((each for each in self._lanes.values() if each.cursor is cursor), None)
+        lane = self._lane_of.get(cursor)
         if lane is None:
             return False  # it was queued when it was given up
         origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
@@ -215,8 +234,13 @@ class Inflow:
 
     # -- what cursors and the stream tell ------------------------------------------------------------------
 
+    def has_copied(self, cursor: Cursor) -> None:
+        """Remember that its position has changed."""
+        self._moved.append(cursor)
+
     def was_blocked(self, cursor: Cursor) -> None:
-        """Try again in a while, should nothing happen in the stream before."""
+        """Try again with the next commit, or in a while, should nothing happen in the stream before."""
+        self._blocked.append(cursor)
         self._offer_direct_gets(False)
         if self._timer is None:
             shared = self._js.shared
@@ -224,9 +248,12 @@ class Inflow:
 
     def _retry(self) -> None:
         self._timer = None
-        for lane in self._lanes.values():
-            if lane.cursor.blocked:
-                lane.cursor.wake(0)
+        self._wake_blocked()
+
+    def _wake_blocked(self) -> None:
+        blocked, self._blocked = self._blocked, []
+        for cursor in blocked:
+            cursor.wake(0)
 
     def is_current(self, cursor: Cursor) -> None:
         """Let direct gets of the origin find a mirror that has caught up."""
@@ -239,11 +266,14 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def committed(self) -> None:
-        """Keep how far the sources are copied."""
+        """Keep how far the sources are copied, and try again what the stream had no room for."""
+        self._wake_blocked()
+        cursors, self._moved = self._moved, []
         moved: dict[bytes, Position] = {}
-        for lane in self._lanes.values():
-            if lane.cursor.committed() and not lane.cursor.mirrors:
-                moved[lane.key] = (lane.cursor.written, self._positions.known[lane.key][1])
+        for cursor in cursors:
+            lane = self._lane_of.get(cursor)
+            if cursor.committed() and not cursor.mirrors and lane is not None:
+                moved[lane.key] = (cursor.written, self._positions.known[lane.key][1])
         if moved:
             self._positions.save(self._stream.store.last_seq, moved)
 
@@ -252,12 +282,14 @@ class Inflow:
         for lane in self._lanes.values():
             lane.cursor.lost()
             self.was_blocked(lane.cursor)
+        self._moved = []
 
     def close(self) -> None:
         """Copy nothing more."""
         for lane in self._lanes.values():
             lane.cursor.detach()
-        self._lanes = {}
+        self._lanes, self._lane_of = {}, {}
+        self._register(set())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

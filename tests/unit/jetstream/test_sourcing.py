@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -141,6 +143,31 @@ def test_many_messages_are_copied_in_order() -> None:
     # then
     assert numbers(js, "A") == numbers(js, "B") == list(range(1, 20_001))
     assert numbers(js, "D") == list(range(10_001, 20_001))
+
+
+def test_many_sources_share_a_turn_and_all_get_their_turn() -> None:
+    # given
+    js = JetStreamFixture()
+    names = [f"O{number}" for number in range(20)]
+    for name in names:
+        js.add(name, subjects=[name])
+        js.user.send(b"PUB %b 1\r\n1\r\n" % name.encode() * 2000)
+    js.add("C", subjects=["c"])
+    stream = js.stream("C")
+
+    # when
+    body = json.dumps({"name": "C", "storage": "memory", "sources": [{"name": name} for name in names]})
+    request = b"PUB $JS.API.STREAM.UPDATE.C %d\r\n%b\r\n" % (len(body), body.encode())
+    js.user.session.receive_data(request)
+    counts = [0]
+    while js.node.has_work:
+        js.node.turn(js.clock.now_ns())
+        counts.append(stream.store.msgs)
+
+    # then
+    assert max(after - before for before, after in pairwise(counts)) <= 5000
+    assert counts[-1] == 40_000
+    assert [row["seq"] for row in js.api("STREAM.INFO.C")["sources"]] == [2000] * 20
 
 
 # -- limits and refusals -----------------------------------------------------------------------------------
