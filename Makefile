@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup peer-suite cli-walk fuzz soak asan clean
+.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk fuzz soak asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -48,6 +48,9 @@ bench: build ## this server and nats-server, interleaved, under the native load 
 
 startup: build ## exec to PONG beside bare Python and nats-server
 	$(PY) benchmarks/startup.py $(ARGS)
+
+scaling: build ## 10,000 consumers, a million subjects, ten million deletes: both servers (docs/scaling.md)
+	$(PY) benchmarks/scaling.py $(ARGS)
 
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
 	$(PIP) aiofiles aiohttp nkeys

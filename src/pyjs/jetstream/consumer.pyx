@@ -219,6 +219,7 @@ cdef class Consumer(ConsumerCore):
         if self.closed:
             return
         self.closed = True
+        self.expired = None                     # it holds this consumer
         for subscription in self.subscriptions:
             self.account.unsubscribe(subscription)
         self.subscriptions = []

@@ -69,8 +69,12 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
     js.files.remove_consumer(stream.name, consumer.name)
 
 
-def recover(js: JetStream, stream: Stream) -> None:
-    """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone."""
+def recover(js: JetStream, stream: Stream) -> bool:
+    """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone.
+
+    A kill may have come between an ack in a consumer's log and the end of the message in the stream. Returns whether
+    that may be made good, by `stream.sweep`: not while a consumer is missing that may need the message.
+    """
     for stored in js.files.recover_consumers(stream.name):
         try:
             consumer = _restored(js, stream, stored)
@@ -80,6 +84,7 @@ def recover(js: JetStream, stream: Stream) -> None:
             )
             continue
         _open(js, stream, consumer)
+    return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
@@ -128,10 +133,11 @@ def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
 
 
 def public(stream: Stream) -> list[Consumer]:
-    """Return the consumers that are listed, by name."""
-    everyone = stream.consumers
-    found = [everyone[name] for name in sorted(everyone)]
-    return [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    """Return the consumers that are listed, by name; not the caller's to change."""
+    if stream.listing is None:
+        found = [stream.consumers[name] for name in sorted(stream.consumers)]
+        stream.listing = [each for each in found if isinstance(each, Consumer) and not each.config.direct]
+    return stream.listing
 
 
 def traits_of(stream: Stream) -> StreamTraits:

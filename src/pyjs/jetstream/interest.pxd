@@ -12,6 +12,7 @@ cdef class Interest:
     cdef readonly uint64_t woken_seq    # messages up to here have been looked at for those who wait
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
+    cdef bint wants(self, uint64_t seq) noexcept nogil                          # the same of a stored message
     cdef bint needed(self, uint64_t seq) noexcept       # some consumer that wants the message has not settled it
     cdef void tell_drops(self) noexcept
     cdef void wake(self, uint64_t last_seq) noexcept

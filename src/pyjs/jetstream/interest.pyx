@@ -70,6 +70,11 @@ cdef class Interest:
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil:
         return self.subs.find(subject, n).n > 0
 
+    cdef bint wants(self, uint64_t seq) noexcept nogil:
+        cdef uint32_t n = 0
+        cdef const char* subject = self.store.subject_at(seq, &n)
+        return subject != NULL and self.wanted(subject, n)
+
     cdef bint needed(self, uint64_t seq) noexcept:
         cdef uint32_t i, n = 0
         cdef const char* subject = self.store.subject_at(seq, &n)

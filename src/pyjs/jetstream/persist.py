@@ -16,6 +16,7 @@ from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
 from pyjs.store.layout import (
+    DAMAGED,
     file_name,
     finish_removals,
     hide_directory,
@@ -222,6 +223,11 @@ class AccountFiles:
             self.remove(self._hide(directory))
         except OSError as error:
             self._log.error(f"  Consumer in {directory} is deleted and may come back: {error}")
+
+    def num_consumers(self, stream: str) -> int:
+        """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
+        names = self._disk.list_dir(f"{self._stream_dir(stream)}/consumers")
+        return sum(name.startswith(DAMAGED) or not name.startswith(".") for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
         """Yield every kept consumer of a stream."""

@@ -168,6 +168,12 @@ class Inflow:
             if lane.source.name == name and lane.cursor.origin is None:
                 lane.cursor.wake(0)
 
+    def attach_all(self) -> None:
+        """Look for every origin now, and not with the first look at its messages."""
+        for lane in self._lanes.values():
+            if lane.cursor.origin is None:
+                self.find_origin(lane.cursor)
+
     def find_origin(self, cursor: Cursor) -> bool:
         """Give a cursor its origin, if it is there; reports say so if not, and `connect` comes when it is."""
         lane = self._lane_of.get(cursor)

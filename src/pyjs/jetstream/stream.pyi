@@ -1,9 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
@@ -28,6 +29,7 @@ class Stream(Sink):
     store: StreamStore
     dedupe: Dedupe
     consumers: dict[str, StreamConsumer]
+    listing: list[Consumer] | None
     created_ns: int
     closed: bool
     transform: SubjectTransform | None
@@ -62,6 +64,8 @@ class Stream(Sink):
     def add_consumer(self, consumer: StreamConsumer) -> None: ...
     def remove_consumer(self, name: str) -> None: ...
     def waiting_consumer(self, consumer: StreamConsumer) -> None: ...
+    def sweep(self) -> None: ...
+    def sweeping(self) -> Iterator[None]: ...
     def update_interest(self, consumer: StreamConsumer) -> None: ...
     def add_follower(self, follower: StreamConsumer) -> None: ...
     def remove_follower(self, follower: StreamConsumer) -> None: ...

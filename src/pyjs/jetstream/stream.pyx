@@ -39,6 +39,7 @@ cdef enum:
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     EXPIRED_PER_TURN = 50000
+    SWEPT_PER_TURN = 5000
     AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
@@ -585,6 +586,7 @@ cdef class Stream(Sink):
         """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
+        self.listing = None
         self.interest.add(consumer)
         self.store.track_drops = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
@@ -593,6 +595,7 @@ cdef class Stream(Sink):
     def remove_consumer(self, str name) -> None:
         """Forget a consumer; what only it needed is dropped from an interest stream."""
         consumer = self.consumers.pop(name)
+        self.listing = None
         self.interest.remove(consumer)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)
@@ -616,14 +619,26 @@ cdef class Stream(Sink):
         self.mark_dirty()
 
     def sweep(self) -> None:
-        """Drop from an interest stream every message that no consumer needs."""
+        """Drop what consumers have settled and none needs, in steps over the next turns."""
+        if self.settles:
+            self.turn.go_on(self.sweeping())
+
+    def sweeping(self):
+        """Look at every message once; an interest stream also drops what no consumer ever wanted."""
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.next_seq(0, everything)
-        while seq:
-            if not self.interest.needed(seq):
+        cdef int left = SWEPT_PER_TURN
+        while seq and not self.closed:
+            if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, everything)
-        self.mark_dirty()
+            left -= 1
+            if left == 0:
+                left = SWEPT_PER_TURN
+                self.mark_dirty()
+                yield
+        if not self.closed:
+            self.mark_dirty()
 
     # -- streams that copy from this one -------------------------------------------------------------------
 

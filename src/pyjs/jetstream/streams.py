@@ -121,13 +121,19 @@ def delete(js: JetStream, name: str) -> None:
 
 def recover(js: JetStream) -> None:
     """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
+    whole = []
     for config, created_ns, store in js.files.recover():
         stream = _open(js, config, store, created_ns)
         stream.relearn(js.shared.clock.now_ns())
-        consumers.recover(js, stream)
+        if consumers.recover(js, stream):
+            whole.append(stream)
         _join(js, stream)
         if js.observer is not None:
             js.observer.stream_opened(stream, recovered=True)
+    for inflow in js.inflows.values():
+        inflow.attach_all()  # what is not copied yet stays in its origin
+    for stream in whole:
+        stream.sweep()
 
 
 def _join(js: JetStream, stream: Stream) -> None:

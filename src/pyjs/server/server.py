@@ -70,9 +70,11 @@ class Server:
     def run(self) -> int:
         """Serve until a signal ends it; return the exit code of the command."""
         from pyjs.server.allocator import keep_buffers
+        from pyjs.server.collector import keep_survivors
         from pyjs.server.loop import EventLoop
 
         keep_buffers()
+        keep_survivors()
         loop = EventLoop()
         self._after_stop.append(loop.stop)
         self._install_signals(loop)

@@ -184,3 +184,52 @@ def test_a_delivery_reads_back(js: Restarting) -> None:
     frame = Frame(b"s.a", b"1", b"$JS.ACK.S.c.1.2.3.4.5", b"", b"x")
     # then
     assert delivery(frame) == Delivery("s.a", b"x", frame.reply, 1, 2, 3, 5)
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_message_that_was_acked_before_a_kill_and_not_dropped_yet_goes_at_the_start(
+    tmp_path: Path, retention: str
+) -> None:
+    # given
+    js = Restarting(tmp_path)
+    js.api("STREAM.DELETE.S")
+    js.add("S", subjects=["s.>"], storage="file", retention=retention)
+    js.consumer(filter_subject="s.a")
+    for subject in ("s.a", "s.b", "s.a", "s.a"):
+        js.publish(subject)
+    got = js.pull(batch=3)
+    js.stream("S").consumers["c"].settle = None  # the kill comes before the stream hears of it
+    js.ack(got[0])
+    js.ack(got[1])
+    # when
+    again = js.restart()
+    again.turn()
+    # then
+    store = again.stream("S").store
+    kept = [seq for seq in range(1, 5) if store.get(seq) is not None]
+    assert kept == (
+        [2, 4] if retention == "workqueue" else [4]
+    )  # s.b was never wanted: interest did not take it
+
+
+def test_nothing_is_dropped_at_the_start_while_a_consumer_is_missing(tmp_path: Path) -> None:
+    # given
+    js = Restarting(tmp_path)
+    js.api("STREAM.DELETE.S")
+    js.add("S", subjects=["s.>"], storage="file", retention="interest")
+    js.consumer("c")
+    js.consumer("d")
+    js.fill(3)
+    for delivered in js.pull("c", batch=3):
+        js.ack(delivered)
+    js.node.stop()
+    for kind in ("a", "b"):
+        next(tmp_path.rglob(f"consumers/d/meta.{kind}")).write_bytes(b"damaged")
+    for _ in range(2):
+        # when
+        js = Restarting(tmp_path, js.clock)
+        js.turn()
+        # then
+        assert set(js.stream("S").consumers) == {"c"}
+        assert js.stream("S").store.msgs == 3
+        js.node.stop()

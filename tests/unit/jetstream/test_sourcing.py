@@ -381,6 +381,32 @@ def test_a_work_queue_keeps_what_its_own_consumer_or_a_full_copy_still_needs() -
     assert numbers(js, "O") == []
 
 
+def test_what_is_not_copied_yet_stays_in_a_work_queue_over_a_restart() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", storage="file", subjects=["o.>"], retention="workqueue")
+    config = {"name": "c", "durable_name": "c", "ack_policy": "explicit"}
+    js.api("CONSUMER.CREATE.O.c", {"stream_name": "O", "config": config})
+    js.add("C", storage="file", max_msgs=1, discard="new", **source())
+    fill(js, 1, 3)
+    js.user.send(b"SUB pulled 7\r\nPUB $JS.API.CONSUMER.MSG.NEXT.O.c pulled 11\r\n" + b'{"batch":3}\r\n')
+    for frame in [each for each in js.user.frames() if each.sid == b"7"]:
+        js.user.send(b"PUB %b 4\r\n+ACK\r\n" % frame.reply)
+    js.turn()
+
+    # when
+    again = js.restart()
+    again.turn()
+    kept = numbers(again, "O")
+    again.api("STREAM.PURGE.C")
+    again.turn()
+
+    # then
+    assert kept == [2, 3]
+    assert numbers(again, "O") == [3]
+    assert numbers(again) == [2]
+
+
 def test_a_stream_with_interest_retention_has_interest_by_those_that_copy() -> None:
     # given
     js = JetStreamFixture()

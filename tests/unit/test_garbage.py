@@ -1,0 +1,70 @@
+"""What ends leaves nothing for the collector of cycles, which looks at long-lived objects only once."""
+
+from __future__ import annotations
+
+import gc
+
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.server import collector
+
+NS = 1_000_000_000
+
+
+def use_everything(js: JetStreamFixture) -> None:
+    """Make streams, consumers and connections of all kinds, use them, and end them."""
+    js.add("B", subjects=["load.>"], storage="file", max_age=5 * NS)
+    for i in range(5):
+        make_consumer(js, f"c{i}", filter_subject=f"load.{i}")
+    make_consumer(js, "pushed", deliver_subject="x", flow_control=True, idle_heartbeat=NS)
+    make_consumer(js, "abandoned", inactive_threshold=NS)
+    client = js.client()
+    client.send(b"SUB x 1\r\nSUB x.> 2 \r\nPUB $JS.API.CONSUMER.MSG.NEXT.B.c1 x 1\r\n5\r\n")
+    for i in range(5):
+        js.publish(f"load.{i}")
+    js.api("STREAM.INFO.NOPE")
+    js.api("CONSUMER.LIST.B")
+    client.session.close("Client Closed")
+    js.turn()
+    for i in range(5):
+        js.api(f"CONSUMER.DELETE.B.c{i}")
+    js.advance(seconds=20)
+    js.api("STREAM.DELETE.B")
+
+
+def make_consumer(js: JetStreamFixture, name: str, **config: object) -> None:
+    fields = {"name": name, "ack_policy": "explicit", **config}
+    answer = js.api(f"CONSUMER.CREATE.B.{name}", {"stream_name": "B", "config": fields})
+    assert "error" not in answer, answer
+
+
+def test_streams_consumers_and_sessions_that_end_leave_no_cycles() -> None:
+    # given
+    js = JetStreamFixture()
+    use_everything(js)
+    gc.collect()
+    gc.disable()
+    try:
+        # when
+        use_everything(js)
+        # then
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:
+    # given
+    collector.keep_survivors()
+    collector.keep_survivors()
+    kept = [[] for _ in range(1000)]
+    try:
+        # when
+        gc.collect()
+        # then
+        assert gc.get_freeze_count() > len(kept)
+        assert not any(each is kept[0] for each in gc.get_objects())
+    finally:
+        gc.callbacks.remove(collector._freeze)
+        gc.unfreeze()
+    assert collector._freeze not in gc.callbacks
