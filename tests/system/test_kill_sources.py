@@ -19,6 +19,7 @@ COPIES = {"MIRROR": {"mirror": {"name": "ORIGIN"}}, "COPY": {"sources": [{"name"
 
 
 def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> None:
+    """Publish MESSAGES numbered from `first`; the server is killed after that many acknowledgements."""
     client = RawClient(server.port)
 
     def send() -> None:
@@ -28,14 +29,13 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
                 client.send(b"".join(b"PUB burst _INBOX.raw.1 16\r\n%016d\r\n" % n for n in numbers))
             except OSError:
                 return  # the server is gone, as intended
-            if start - first == kill_after:
-                server.kill()
 
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        for _ in client.frames():
-            pass
+        for acknowledged, _ in enumerate(client.frames(), 1):
+            if acknowledged == kill_after:
+                server.kill()
     except OSError:
         sender.join()
     client.close()
@@ -87,6 +87,6 @@ def test_copies_lose_and_double_nothing_after_kill_9(start_server: StartServer) 
 
         # then
         origin = stored(server, "ORIGIN")
+        assert len(origin) > cycle
         assert stored(server, "MIRROR") == origin
         assert [number for _, number in stored(server, "COPY")] == [number for _, number in origin]
-    assert origin
