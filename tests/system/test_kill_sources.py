@@ -15,6 +15,7 @@ StartServer = Callable[..., ServerProcess]
 MESSAGES = 20_000
 CYCLES = int(os.environ.get("PYJS_KILL_CYCLES", "20")) // 5
 CHUNK = 500
+PAGE = 10_000
 COPIES = {"MIRROR": {"mirror": {"name": "ORIGIN"}}, "COPY": {"sources": [{"name": "ORIGIN"}]}}
 
 
@@ -44,17 +45,18 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
 def stored(server: ServerProcess, stream: str) -> list[tuple[int, int]]:
     """Return (seq, number) of every message of a stream."""
     client = RawClient(server.port)
-    count = client.api(f"STREAM.INFO.{stream}")["state"]["messages"]
+    state = client.api(f"STREAM.INFO.{stream}")["state"]
     found: list[tuple[int, int]] = []
     frames = client.frames()
-    if count:
-        body = json.dumps({"batch": count, "seq": 1}).encode()
+    while len(found) < state["messages"]:
+        body = json.dumps({"batch": PAGE, "seq": found[-1][0] + 1 if found else 1}).encode()
         client.send(
             b"PUB $JS.API.DIRECT.GET.%b _INBOX.raw.n %d\r\n%b\r\n" % (stream.encode(), len(body), body)
         )
-    while len(found) < count:
-        _, _, headers, payload = next(frames)
-        found.append((int(headers.split(b"Nats-Sequence: ")[1].split(b"\r\n")[0]), int(payload)))
+        for _, _, headers, payload in frames:
+            if headers.startswith(b"NATS/1.0 204"):
+                break
+            found.append((int(headers.split(b"Nats-Sequence: ")[1].split(b"\r\n")[0]), int(payload)))
     client.close()
     return found
 
