@@ -54,6 +54,8 @@ ROWS = (
     _row("jssync-16", "JetStream sync, 16 connections", "jssync --connections 16", msgs=4_000, latency=True),
     _row("pull-ack", "pull 500, explicit ack", "pull", msgs_max=3_000_000),
     _row("pull-none", "pull 500, ack none", "pull --ack none", msgs_max=5_000_000),
+    _row("mirror", "a mirror catching up, 128 B", "mirror --subjects 1000", msgs=50_000, msgs_max=3_000_000),
+    _row("source", "a source catching up, 128 B", "source --subjects 1000", msgs=50_000, msgs_max=3_000_000),
     _row("direct-1", "direct get, 1 connection", "direct --subjects 1000", msgs=2_000, latency=True),
     _row(
         "direct-16",

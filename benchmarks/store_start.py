@@ -22,6 +22,7 @@ from statistics import median
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
+from pyjs.store.store_bench import append_many, load_many
 
 SEGMENT_SIZE = 8 << 20
 PARTS = 20  # a sync after each, as in a server that runs for a while
@@ -35,7 +36,7 @@ def fill(directory: str, how: str, messages: int, size: int, subjects: int) -> N
     """Write the messages; then end as `how` says, without the destructors of Python in any case."""
     store = open_store(directory)
     for _ in range(PARTS):
-        store.bench_append(messages // PARTS, size, 1000, subjects)
+        append_many(store, messages // PARTS, size, 1000, subjects)
         store.sync_now()
     if how == "stop":
         store.close()
@@ -49,7 +50,7 @@ def start(directory: str) -> None:
     took = [(time.perf_counter() - began) * 1e3]
     for _ in range(2):
         began = time.perf_counter()
-        store.bench_load(1, store.last_seq + 1)
+        load_many(store, 1, store.last_seq + 1)
         took.append((time.perf_counter() - began) * 1e9 / store.msgs)
     print(json.dumps(took), flush=True)
     os._exit(0)

@@ -10,6 +10,8 @@ int cmd_reqrep(const struct options *options);
 int cmd_jspub(const struct options *options);
 int cmd_jssync(const struct options *options);
 int cmd_pull(const struct options *options);
+int cmd_mirror(const struct options *options);
+int cmd_source(const struct options *options);
 int cmd_direct(const struct options *options);
 int cmd_spawn(const struct options *options);
 

@@ -45,11 +45,15 @@ static void must(const char *what) {
         fail("%s: %.300s", what, answer);
 }
 
-void js_stream_delete(const struct options *o) {
-    request(o, "STREAM.DELETE." STREAM, "");
+static void stream_delete(const struct options *o, const char *subject) {
+    request(o, subject, "");
     if (!strstr(answer, "10059")) /* not found */
         must("stream delete");
 }
+
+void js_stream_delete(const struct options *o) { stream_delete(o, "STREAM.DELETE." STREAM); }
+
+void js_copy_delete(const struct options *o) { stream_delete(o, "STREAM.DELETE." COPY); }
 
 void js_stream_create(const struct options *o) {
     char body[512];
@@ -65,17 +69,34 @@ void js_stream_create(const struct options *o) {
         fail("stream create: the stream is not empty: %.300s", answer);
 }
 
-void js_stream_check(const struct options *o, uint64_t count) {
-    request(o, "STREAM.INFO." STREAM, "");
+void js_copy_create(const struct options *o, const char *how) {
+    char body[256];
+    snprintf(body, sizeof body, "{\"name\":\"" COPY "\",\"storage\":\"%s\",%s}", o->storage, how);
+    request(o, "STREAM.CREATE." COPY, body);
+    must("copy create");
+}
+
+uint64_t js_copy_count(const struct options *o) {
+    request(o, "STREAM.INFO." COPY, "");
+    must("copy info");
+    return (uint64_t)json_number(strstr(answer, "\"state\":"), "messages");
+}
+
+static void stream_check(const struct options *o, const char *subject, uint64_t count) {
+    request(o, subject, "");
     must("stream info");
     const char *state = strstr(answer, "\"state\":");
     int64_t msgs = json_number(state, "messages");
     int64_t first = json_number(state, "first_seq");
     int64_t last = json_number(state, "last_seq");
     if (msgs != (int64_t)count || first != 1 || last != (int64_t)count)
-        fail("the stream holds %lld messages, %lld..%lld, of %llu acknowledged", (long long)msgs, (long long)first,
+        fail("the stream holds %lld messages, %lld..%lld, of %llu", (long long)msgs, (long long)first,
              (long long)last, (unsigned long long)count);
 }
+
+void js_stream_check(const struct options *o, uint64_t count) { stream_check(o, "STREAM.INFO." STREAM, count); }
+
+void js_copy_check(const struct options *o, uint64_t count) { stream_check(o, "STREAM.INFO." COPY, count); }
 
 void js_consumer_create(const struct options *o, bool ack) {
     char body[512];

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
+COPIES_PER_TURN = 4  # batches that all mirrors and sources copy in one turn
 TURN_ROUNDS = 16  # work that begets work within one turn, before other connections get their time
 
 
@@ -217,8 +218,7 @@ class Node(Host):
         self._in_turn = True
         try:
             state = self.turn_state
-            state.now = now_ns
-            state.pressure = False
+            state.begin(now_ns, COPIES_PER_TURN)
             self.timers.fire(now_ns)
             for _ in range(TURN_ROUNDS):
                 if not (state.streams or state.requests or state.consumers):

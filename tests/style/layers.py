@@ -25,7 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # fmt: off
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict"),
-    ("config", "models", "options", "stream_rules", "consumer_config", "consumer_models", "consumer_rules", "level"),
+    ("config", "models", "options", "stream_rules", "source_rules",
+     "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("stream_consumer",),
     ("ack_token", "advisories", "answers", "dedupe", "expiry", "interest", "message_ttl", "pending", "pub_headers",
      "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
@@ -33,8 +34,9 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
      "republish", "store_probe"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
-    ("persist",),
-    ("engine", "consumers", "streams"),
+    ("cursor",),
+    ("persist", "positions"),
+    ("engine", "consumers", "sourcing", "streams"),
     ("stream_info", "api"),
     ("service",),
 )

@@ -11,9 +11,11 @@ cdef class Turn:
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public bint pressure           # a forced turn is due: buffers are full, acks pile up
+    cdef public int copies_left         # how often streams may copy from others in this turn; set by the node
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
+    cdef readonly list held             # what had no share of `copies_left`: first among consumers in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
     cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync

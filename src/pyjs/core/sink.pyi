@@ -23,12 +23,15 @@ class Syncing(Protocol):
 class Turn:
     now: int
     pressure: bool
+    copies_left: int
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
+    held: list[Sink]
     requests: list[Request]
     chores: list[Iterator[None]]
     unsynced: list[Syncing]
+    def begin(self, now: int, copies: int) -> None: ...
     def go_on(self, chore: Iterator[None]) -> None: ...
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...

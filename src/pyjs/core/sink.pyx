@@ -7,6 +7,7 @@ work or does a bounded append; it never changes the subscription list and never 
 Compiled: the virtual call is made once per receiver (benchmarks/: 1-1, 1-10, JetStream publish).
 """
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.subjects.sublist cimport Target
@@ -22,6 +23,7 @@ cdef class Turn:
         self.sessions = []
         self.streams = []
         self.consumers = []
+        self.held = []
         self.requests = []
         self.chores = []
         self.unsynced = []
@@ -53,7 +55,16 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
-        return not (self.sessions or self.streams or self.consumers or self.requests or self.chores)
+        return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores)
+
+    def begin(self, int64_t now, int copies) -> None:
+        """Begin a turn in which streams may copy from others `copies` times."""
+        self.now = now
+        self.pressure = False
+        self.copies_left = copies
+        if self.held:
+            self.consumers = self.held + self.consumers
+            self.held = []
 
 
 cdef class Sink:

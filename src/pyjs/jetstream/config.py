@@ -10,6 +10,7 @@ Source: nats.docs "Streams"; field order, names and what is left out when empty 
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.gotext import time_text
 from pyjs.base.record import field, field_names, record, replace
 
 if TYPE_CHECKING:
@@ -85,6 +86,79 @@ class RepublishConfig:
 
 
 @record(repr=False)
+class ExternalStream:
+    """Where the API of another account or domain is found, and where it delivers to."""
+
+    api: str = ""
+    deliver: str = ""
+
+    def to_json_dict(self) -> dict[str, str]:
+        """Return the fields in the order of the wire."""
+        return {"api": self.api, "deliver": self.deliver}
+
+
+@record(repr=False)
+class SourceConsumer:
+    """A consumer of the origin that is there already; read for its checks, and then refused."""
+
+    name: str = ""
+    deliver_subject: str = ""
+
+
+@record(repr=False)
+class StreamSource:
+    """A stream that another one takes its messages from: its mirror, or one of its sources."""
+
+    name: str = ""
+    opt_start_seq: int = 0
+    opt_start_time_ns: int | None = None
+    filter_subject: str = ""
+    subject_transforms: tuple[SubjectTransformConfig, ...] = ()
+    external: ExternalStream | None = None
+    consumer: SourceConsumer | None = None
+
+    @property
+    def filters(self) -> tuple[bytes, ...]:
+        """The subjects to take; empty: every subject."""
+        if self.subject_transforms:
+            return tuple((each.src or ">").encode() for each in self.subject_transforms)
+        return (self.filter_subject.encode(),) if self.filter_subject else ()
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, in the order of the wire."""
+        out: dict[str, Any] = {"name": self.name}
+        if self.opt_start_seq:
+            out["opt_start_seq"] = self.opt_start_seq
+        if self.opt_start_time_ns is not None:
+            out["opt_start_time"] = time_text(self.opt_start_time_ns)
+        if self.filter_subject:
+            out["filter_subject"] = self.filter_subject
+        if self.subject_transforms:
+            out["subject_transforms"] = [each.to_json_dict() for each in self.subject_transforms]
+        if self.external:
+            out["external"] = self.external.to_json_dict()
+        return out
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return plain values to be stored."""
+        values = _plain(self)
+        values["subject_transforms"] = [_plain(each) for each in self.subject_transforms]
+        values["external"] = self.external and _plain(self.external)
+        del values["consumer"]
+        return values
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> StreamSource:
+        """Return what `to_meta` wrote."""
+        values = dict(meta)
+        transforms = values.get("subject_transforms", ())
+        values["subject_transforms"] = tuple(SubjectTransformConfig(**each) for each in transforms)
+        if values.get("external"):
+            values["external"] = ExternalStream(**values["external"])
+        return cls(**values)
+
+
+@record(repr=False)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -104,6 +178,8 @@ class StreamConfig:
     no_ack: bool = False
     duplicate_window_ns: int = 0
     placement: Placement | None = None
+    mirror: StreamSource | None = None  # all messages come from it, with its sequences
+    sources: tuple[StreamSource, ...] = ()
     first_seq: int = 0
     subject_transform: SubjectTransformConfig | None = None
     republish: RepublishConfig | None = None
@@ -158,6 +234,10 @@ class StreamConfig:
             out["duplicate_window"] = self.duplicate_window_ns
         if self.placement:
             out["placement"] = self.placement.to_json_dict()
+        if self.mirror:
+            out["mirror"] = self.mirror.to_json_dict()
+        if self.sources:
+            out["sources"] = [each.to_json_dict() for each in self.sources]
         out["compression"] = "none"
         if self.first_seq:
             out["first_seq"] = self.first_seq
@@ -190,6 +270,8 @@ class StreamConfig:
         """Return plain values to be stored."""
         values = _plain(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
         values["placement"] = self.placement and _plain(self.placement)
+        values["mirror"] = self.mirror and self.mirror.to_meta()
+        values["sources"] = [each.to_meta() for each in self.sources]
         values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
         values["republish"] = self.republish and _plain(self.republish)
         values["consumer_limits"] = _plain(self.consumer_limits)
@@ -210,6 +292,9 @@ class StreamConfig:
         if values.get("placement"):
             placement = dict(values["placement"])
             values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
+        if values.get("mirror"):
+            values["mirror"] = StreamSource.from_meta(values["mirror"])
+        values["sources"] = tuple(StreamSource.from_meta(each) for each in values.get("sources", ()))
         if values.get("subject_transform"):
             values["subject_transform"] = SubjectTransformConfig(**values["subject_transform"])
         if values.get("republish"):

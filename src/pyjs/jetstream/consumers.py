@@ -69,11 +69,11 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
     js.files.remove_consumer(stream.name, consumer.name)
 
 
-def recover(js: JetStream, stream: Stream) -> None:
+def recover(js: JetStream, stream: Stream) -> bool:
     """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone.
 
-    A kill may have come between an ack in a consumer's log and the end of the message in the stream. That is made
-    good, but not while a consumer is missing that may need the message.
+    A kill may have come between an ack in a consumer's log and the end of the message in the stream. Returns whether
+    that may be made good, by `stream.sweep`: not while a consumer is missing that may need the message.
     """
     for stored in js.files.recover_consumers(stream.name):
         try:
@@ -84,8 +84,7 @@ def recover(js: JetStream, stream: Stream) -> None:
             )
             continue
         _open(js, stream, consumer)
-    if stream.consumers and len(stream.consumers) == js.files.num_consumers(stream.name):
-        stream.sweep()
+    return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.config import StreamConfig
     from pyjs.jetstream.persist import AccountFiles
+    from pyjs.jetstream.sourcing import Inflow
     from pyjs.jetstream.stream import Stream
     from pyjs.subjects.sublist import Subscription
 
@@ -77,6 +78,8 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.observer: StreamObserver | None = None
+        self.inflows: dict[str, Inflow] = {}  # by the stream that copies
+        self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
         self._open_files = open_files
         self._files: AccountFiles | None = None

@@ -13,9 +13,12 @@ from pyjs.base.record import record
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import (
     ConsumerLimits,
+    ExternalStream,
     Placement,
     RepublishConfig,
+    SourceConsumer,
     StreamConfig,
+    StreamSource,
     SubjectTransformConfig,
 )
 from pyjs.jetstream.json_strict import (
@@ -34,6 +37,7 @@ from pyjs.jetstream.json_strict import (
     Struct,
     decode,
     enum,
+    parse_time_ns,
     struct,
     structs,
 )
@@ -168,13 +172,13 @@ _PLAIN = (
     "allow_rollup_hdrs",
     "allow_msg_ttl",
 )
+COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
+BATCHED, SCHEDULES = "batch publish is", "message schedules are"
 _LATER = {
-    "mirror": "mirrors are",
-    "sources": "sources are",
-    "allow_msg_counter": "message counters are",
-    "allow_atomic": "atomic batch publish is",
-    "allow_msg_schedules": "message schedules are",
-    "allow_batched": "batch publish is",
+    "allow_msg_counter": COUNTERS,
+    "allow_atomic": ATOMIC,
+    "allow_batched": BATCHED,
+    "allow_msg_schedules": SCHEDULES,
 }
 
 
@@ -232,6 +236,9 @@ def _config(given: dict[str, Any]) -> StreamConfig:
         place = given["placement"]
         tags = tuple(place.get("tags", ()))
         values["placement"] = Placement(place.get("cluster", ""), tags, place.get("preferred", ""))
+    if "mirror" in given:
+        values["mirror"] = _source(given["mirror"])
+    values["sources"] = tuple(_source(each) for each in given.get("sources", ()))
     if "subject_transform" in given:
         values["subject_transform"] = SubjectTransformConfig(**given["subject_transform"])
     if "republish" in given:
@@ -239,8 +246,24 @@ def _config(given: dict[str, Any]) -> StreamConfig:
     return StreamConfig(**values)
 
 
+def _source(given: dict[str, Any] | None) -> StreamSource:
+    """Return one mirror or source; null in the list of sources is one without a name."""
+    values = dict(given or {})
+    if "consumer" in values:
+        values["consumer"] = SourceConsumer(**values["consumer"])
+    if "opt_start_time" in values:
+        values["opt_start_time_ns"] = parse_time_ns(values.pop("opt_start_time"))
+    transforms = values.get("subject_transforms", ())
+    values["subject_transforms"] = tuple(SubjectTransformConfig(**each) for each in transforms)
+    if "external" in values:
+        values["external"] = ExternalStream(**values["external"])
+    return StreamSource(**values)
+
+
 def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
     out = [text for name, text in _LATER.items() if given.get(name)]
+    if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
+        out.append("consumers of mirrors and sources are")
     if given.get("compression") == "s2":
         out.append("compression s2 is")
     if given.get("persist_mode") == "async":

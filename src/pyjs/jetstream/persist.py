@@ -170,6 +170,20 @@ class AccountFiles:
     def _open_store(self, directory: str, config: StreamConfig, created_ns: int) -> StreamStore:
         return FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
 
+    def open_positions(self, stream: str) -> ConsumerStateFile:
+        """Return where it is kept how far a stream has copied its sources.
+
+        Raises:
+            StoreFailed: there is no place for it.
+        """
+        directory = f"{self._stream_dir(stream)}/sources"
+        try:
+            if not self._disk.exists(directory):
+                make_directory(self._disk, directory)
+        except OSError as error:
+            raise _failed(directory, error) from error
+        return ConsumerStateFile(self._disk, directory, self._logs)
+
     # -- consumers -----------------------------------------------------------------------------------------
 
     def create_consumer(

@@ -40,6 +40,9 @@ cdef class Stream(Sink):
     cdef bint settles                       # interest or workqueue retention
 
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
+    cdef int n_followers                    # cursors of streams that copy from this one, see cursor.pyx
+    cdef public object inflow               # sourcing.Inflow: what this stream copies from others, None: nothing
+    cdef int64_t stamp                      # time of the message being taken, 0: now
     cdef public object republisher          # republish.Republisher, None: nothing is republished
 
     cdef Usage account_usage, server_usage

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from typing import Protocol, type_check_only
 
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
@@ -10,10 +11,16 @@ from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
+from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
 from pyjs.subjects.transform import SubjectTransform
 
 SOURCE_HASH: bytes
+
+@type_check_only
+class Inflow(Protocol):
+    def committed(self) -> None: ...
+    def lost(self) -> None: ...
 
 class Stream(Sink):
     name: str
@@ -28,6 +35,7 @@ class Stream(Sink):
     closed: bool
     transform: SubjectTransform | None
     republisher: Republisher | None
+    inflow: Inflow | None
     @property
     def last_msg_id(self) -> bytes: ...
     def __init__(
@@ -58,6 +66,9 @@ class Stream(Sink):
     def add_consumer(self, consumer: StreamConsumer) -> None: ...
     def remove_consumer(self, name: str) -> None: ...
     def update_interest(self, consumer: StreamConsumer) -> None: ...
+    def add_follower(self, follower: StreamConsumer) -> None: ...
+    def remove_follower(self, follower: StreamConsumer) -> None: ...
+    def release(self, low: int, high: int, f: StoreFilter) -> None: ...
     def purge(self, subject_filter: bytes = b"", before_seq: int = 0, keep: int = 0) -> int: ...
     def delete_msg(self, seq: int, erase: bool) -> bool: ...
     def relearn(self, now_ns: int) -> None: ...

@@ -71,6 +71,7 @@ cdef class Stream(Sink):
         self.dedupe = Dedupe(config.duplicate_window_ns)
         self.interest = Interest(store)
         self.consumers = {}
+        self.n_followers = 0
         self.calls = []
         self.held_calls = []
         self.kept_seq = store.last_seq
@@ -306,7 +307,9 @@ cdef class Stream(Sink):
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
         cdef int64_t ts = self.turn.now
         cdef uint64_t seq
-        if ts <= self.store.last_ts:
+        if self.stamp:
+            ts = self.stamp
+        elif ts <= self.store.last_ts:
             ts = self.store.last_ts + 1     # times tell messages apart and never go backwards
         seq = self.store.append(m, ts)
         if seq == 0:
@@ -331,7 +334,8 @@ cdef class Stream(Sink):
             return
         memcpy(self.last_id, h.msg_id.p, self.last_id_len)
         # Without memory a repeat of this message would be stored again.
-        self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
+        if self.dedupe.window_ns:
+            self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
 
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
         if m.reply_len and not self.no_ack:
@@ -419,6 +423,8 @@ cdef class Stream(Sink):
         if self.max_age_ns or self.allow_ttl:
             self.arm_expiry()
         self.tell_consumers()
+        if self.inflow is not None:
+            self.inflow.committed()
 
     cdef ask_for_sync(self):
         """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
@@ -490,6 +496,8 @@ cdef class Stream(Sink):
         self.last_id_len = 0
         self.answers.send(self.account, self.kept_seq + 1, failure, len(failure))
         self.count_bytes()
+        if self.inflow is not None:
+            self.inflow.lost()
         if self.probe is not None:
             self.probe.failed(self.turn.now)
 
@@ -616,7 +624,7 @@ cdef class Stream(Sink):
         cdef list settled = consumer.settled[:]
         consumer.settled.clear()
         for seq in settled:
-            if not self.keeps_interest or not self.interest.needed(seq):
+            if not (self.keeps_interest or self.n_followers) or not self.interest.needed(seq):
                 self.store.drop(seq, False)
         self.mark_dirty()
 
@@ -640,6 +648,32 @@ cdef class Stream(Sink):
                 self.mark_dirty()
                 yield
         if not self.closed:
+            self.mark_dirty()
+
+    # -- streams that copy from this one -------------------------------------------------------------------
+
+    def add_follower(self, follower) -> None:
+        """Register a cursor: what it needs is taken and stays, until it says `release`."""
+        self.n_followers += 1
+        self.interest.add(follower)
+        follower.wait = partial(self.interest.wait, follower)
+
+    def remove_follower(self, follower) -> None:
+        """Forget a cursor; what only it needed is dropped from an interest stream."""
+        self.n_followers -= 1
+        self.interest.remove(follower)
+        follower.wait = None
+        if self.keeps_interest and not self.closed:
+            self.sweep()
+
+    def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
+        """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
+        cdef uint64_t seq = self.store.next_seq(low, f) if self.settles else 0
+        while seq and seq <= high:
+            if not self.interest.needed(seq):
+                self.store.drop(seq, False)
+            seq = self.store.next_seq(seq + 1, f)
+        if self.settles:
             self.mark_dirty()
 
     # -- the API's business --------------------------------------------------------------------------------

@@ -69,10 +69,20 @@ def stream_info(
     }
     if domain and js.options.domain:
         out["domain"] = js.options.domain
+    out |= inflow_report(js, stream)
     if cluster:
         out["cluster"] = {"leader": js.shared.server_name}
     out["ts"] = time_text(js.shared.clock.now_ns())
     return out
+
+
+def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
+    """Return the `mirror` or `sources` of a stream's report, nothing for a stream that copies nothing."""
+    inflow = js.inflows.get(stream.name)
+    if inflow is None:
+        return {}
+    rows = inflow.report()
+    return {"mirror": rows[0]} if stream.config.mirror else {"sources": rows}
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:

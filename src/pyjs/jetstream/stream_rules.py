@@ -19,7 +19,10 @@ from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from pyjs.subjects.transform import TransformError, check_mapping, check_transform
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    Find: TypeAlias = Callable[[str], StreamConfig | None]
 
 NAME_SIZE_MAX = 255
 DESCRIPTION_SIZE_MAX = 4096
@@ -52,7 +55,7 @@ def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> Non
         raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
     if config.sealed:
         raise invalid("stream configuration for create can not be sealed")
-    if config.mirror_direct and not unsupported:
+    if config.mirror_direct and config.mirror is None:
         raise invalid("stream has no mirror but does have mirror direct")
 
 
@@ -62,8 +65,11 @@ def check(
     limits: AccountLimits,
     pedantic: bool = False,
     unsupported: tuple[str, ...] = (),
+    find: Find = lambda name: None,
 ) -> StreamConfig:
     """Return `config` with defaults filled in; `pedantic` refuses what would be corrected silently.
+
+    `find` returns the configuration of a stream of the account by its name, None: there is no such stream.
 
     Raises:
         ApiError: says what is wrong.
@@ -75,6 +81,10 @@ def check(
         raise invalid("roll-ups require the purge permission")
     _check_discard_new_per_subject(config)
     config = _with_delete_markers(config, pedantic)
+    if config.mirror or config.sources:
+        from pyjs.jetstream import source_rules
+
+        config = source_rules.check(config, find, pedantic, unsupported)
     if unsupported:
         raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config)
@@ -115,6 +125,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise invalid("stream configuration update can not cancel deny purge")
+    if new.mirror and new.mirror != old.mirror:
+        raise errcodes.STREAM_MIRROR_NOT_UPDATABLE.error()
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise invalid("message TTL status can not be disabled")
     if not new.sealed:
@@ -155,7 +167,7 @@ def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool)
         raise invalid("max age needs to be >= 100ms")
     longest = options.max_duplicate_window_ns
     window = config.duplicate_window_ns
-    if window == 0:
+    if window == 0 and not (config.mirror or config.sources):
         window = _default_window(config.max_age_ns, longest, pedantic)
     if window < 0:
         raise invalid("duplicates window can not be negative")
@@ -210,7 +222,7 @@ def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
 
 def _with_subjects(config: StreamConfig) -> StreamConfig:
     if not config.subjects:
-        return replace(config, subjects=(config.name,))
+        return config if config.mirror or config.sources else replace(config, subjects=(config.name,))
     for at, subject in enumerate(config.subjects):
         raw = subject.encode()
         if not is_valid_subject(raw):

@@ -33,7 +33,11 @@ def check(js: JetStream, config: StreamConfig, pedantic: bool, unsupported: tupl
     Raises:
         ApiError: says what is wrong.
     """
-    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported)
+
+    def find(name: str) -> StreamConfig | None:
+        return js.streams[name].config if name in js.streams else None
+
+    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, find)
 
 
 def create(
@@ -58,8 +62,13 @@ def create(
         raise errcodes.STREAM_NAME_EXIST.error()
     _check_room(js, config, max(config.max_bytes, 0))
     _check_overlap(js, config)
+    if config.mirror or config.sources:
+        from pyjs.jetstream import source_rules
+
+        source_rules.check_filters(config)
     created_ns = js.shared.clock.now_ns()
     stream = _open(js, config, _new_store(js, config, created_ns), created_ns)
+    _join(js, stream)
     if js.observer is not None:
         js.observer.stream_opened(stream, recovered=False)
     _tell(js, stream.name, "create")
@@ -86,6 +95,10 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     stream.configure(config)
     _set_subjects(js, stream)
     _drop_excess(stream, old)
+    if js.inflows or config.mirror or config.sources:
+        from pyjs.jetstream import sourcing
+
+        sourcing.changed(js, stream)
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
@@ -140,12 +153,27 @@ def delete(js: JetStream, name: str) -> None:
 
 def recover(js: JetStream) -> None:
     """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
+    whole = []
     for config, created_ns, store in js.files.recover():
         stream = _open(js, config, store, created_ns)
         stream.relearn(js.shared.clock.now_ns())
-        consumers.recover(js, stream)
+        if consumers.recover(js, stream):
+            whole.append(stream)
+        _join(js, stream)
         if js.observer is not None:
             js.observer.stream_opened(stream, recovered=True)
+    for inflow in js.inflows.values():
+        inflow.attach_all()  # what is not copied yet stays in its origin
+    for stream in whole:
+        stream.sweep()
+
+
+def _join(js: JetStream, stream: Stream) -> None:
+    """Have a new stream copy from others, and others from it."""
+    if js.inflows or stream.config.mirror or stream.config.sources:
+        from pyjs.jetstream import sourcing
+
+        sourcing.opened(js, stream)
 
 
 def close_all(js: JetStream) -> None:
@@ -194,6 +222,10 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)
+    if js.inflows:
+        from pyjs.jetstream import sourcing
+
+        sourcing.closing(js, stream)
     for consumer in list(stream.consumers.values()):
         consumer.stop("deleted" if deleted else "shutdown")
     _subscribe(js, stream, ())

@@ -11,7 +11,7 @@ from pyjs.base.record import record
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
-from pyjs.jetstream.stream_info import stream_state
+from pyjs.jetstream.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict, pretty_piece
 from pyjs.node import API_LEVEL
@@ -204,14 +204,14 @@ def _account_detail(
     if options.streams and account.streams:
         detail["stream_detail"] = streams = []
         for stream in list(account.streams.values()):
-            streams.append((yield from _stream_detail(monitored, stream, options)))
+            streams.append((yield from _stream_detail(monitored, account, stream, options)))
             if len(streams) % STREAMS_STEP == 0:
                 yield
     return detail
 
 
 def _stream_detail(
-    monitored: Monitored, stream: Stream, options: JszOptions
+    monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
     detail: JsonDict = {
         "name": stream.name,
@@ -229,4 +229,4 @@ def _stream_detail(
             consumers.append(pretty_piece(shown, CONSUMER_DEPTH))
             if len(consumers) % CONSUMERS_STEP == 0:
                 yield
-    return detail
+    return detail | inflow_report(account, stream)

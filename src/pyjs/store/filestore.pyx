@@ -120,6 +120,13 @@ cdef class FileStore(StreamStore):
         self.state_due = True
         return seq
 
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        if self.failed or self.seal() != 0:
+            return -1
+        self.last_seq = seq - 1
+        self.state_due = True
+        return 0
+
     cdef int commit(self) noexcept nogil:
         if self.failed:
             return -1

@@ -32,6 +32,7 @@ cdef class StreamStore(Catalogue):
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # its sequence; 0: refused (failed store)
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing
+    cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
@@ -50,6 +51,8 @@ cdef class StreamStore(Catalogue):
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
+    cdef void take_back(self, uint64_t seq) noexcept nogil          # use again what is above `seq` and holds nothing
+    cdef int jump_to(self, uint64_t seq) noexcept nogil             # the next sequence is `seq`, in a new segment
     cdef int add_gap(self, Segment* s) noexcept nogil
     cdef uint64_t stored_size(self, Entry* e) noexcept nogil
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil

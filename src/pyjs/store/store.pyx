@@ -6,9 +6,9 @@ business of memstore and filestore, which fill the hooks. All state here is rebu
 Compiled because every published message is appended here (benchmarks/: JetStream rows).
 Source: state and purge rules as seen on nats-server, tests/conformance.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
@@ -22,6 +22,7 @@ from pyjs.store.index cimport (
     index_find,
     index_free,
     index_next_live,
+    index_prev_live,
     index_remove,
     is_dead,
     segment_add,
@@ -33,6 +34,9 @@ from pyjs.store.subjects cimport Subject, subjects_add, subjects_clear, subjects
 from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
 
 
 cdef class StoredMessage:
@@ -87,6 +91,36 @@ cdef class StreamStore(Catalogue):
         if s == NULL or self.add_gap(s) != 0:
             return 0
         return self.last_seq
+
+    cdef int skip_to(self, uint64_t seq) noexcept nogil:
+        if seq <= self.last_seq:
+            return 0
+        if self.msgs == 0:
+            self.drop_all(seq + 1)
+            return 0
+        if seq - self.last_seq > GAP_ENTRIES_MAX and self.jump_to(seq) != 0:
+            return -1
+        while self.last_seq < seq:
+            if self.skip() == 0:
+                return -1
+        return 0
+
+    cdef void take_back(self, uint64_t seq) noexcept nogil:
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef uint64_t last = index_prev_live(&self.index, self.last_seq) if self.msgs else 0
+        seq = max(seq, last)
+        if seq >= self.last_seq or (s != NULL and seq + 1 < s.base):
+            return
+        while s != NULL and s.base + s.n > seq + 1:
+            s.n -= 1
+            s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
+        self.last_seq = seq
+        if self.msgs == 0:
+            self.first_seq = seq + 1
+
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        self.last_seq = seq - 1
+        return 0
 
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil:
         cdef size_t at = index_at(&self.index, seq)
@@ -286,6 +320,14 @@ cdef class StreamStore(Catalogue):
         """Use up one sequence without storing a message; return it, 0 if the store refused."""
         return self.skip()
 
+    def skip_seqs_to(self, uint64_t seq) -> bool:
+        """Use up every sequence up to `seq` without storing messages; False: the store refused."""
+        return self.skip_to(seq) == 0
+
+    def take_back_above(self, uint64_t seq) -> None:
+        """Use the sequences above `seq` again that hold no message."""
+        self.take_back(seq)
+
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, None if it is absent or damaged."""
         return self.copy_out(seq)
@@ -392,37 +434,3 @@ cdef class StreamStore(Catalogue):
     def destroy(self) -> None:
         """Close, and remove what is stored."""
         self.close()
-
-    def bench_append(self, uint64_t count, uint32_t size, uint32_t batch=1000, uint32_t subjects=1) -> None:
-        """Append `count` messages of `size` bytes with a commit after each `batch`. For benchmarks."""
-        cdef bytes payload = b"x" * size
-        names = [b"bench.%06d" % i for i in range(subjects)]
-        cdef list keep = names
-        cdef Msg m
-        cdef uint64_t i
-        cdef int64_t ts = 1_700_000_000_000_000_000
-        cdef const char** heads = <const char**> malloc(subjects * sizeof(char*))
-        for i in range(subjects):
-            heads[i] = PyBytes_AS_STRING(keep[i])
-        memset(&m, 0, sizeof(Msg))
-        m.subject_len = 12
-        m.body = payload
-        m.size = size
-        with nogil:
-            for i in range(count):
-                m.subject = heads[i % subjects]
-                self.append(&m, ts + <int64_t> i)
-                if (i + 1) % batch == 0:
-                    self.commit()
-            self.commit()
-        free(heads)
-
-    def bench_load(self, uint64_t low, uint64_t high) -> int:
-        """Load each message in low .. high - 1; return the bytes seen. For benchmarks."""
-        cdef Record r
-        cdef uint64_t seq, total = 0
-        with nogil:
-            for seq in range(low, high):
-                if self.load(seq, &r) == 0:
-                    total += r.size + <uint8_t> r.body[0]
-        return total

@@ -6,8 +6,9 @@ order of their first appearance, so that a server must still use the same id in 
 durations, ports and versions become their kind.
 
 Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
-names; times; durations; ports; process ids; the version of the server. JSON in a text, the answers in an API
-audit, is looked into. A blank too many in place of a reply, as the peer has it there, is no reply.
+names; identities of sourced streams; times; durations; ports; process ids; the version of the server. JSON in
+a text, the answers in an API audit, is looked into. A blank too many in place of a reply, as the peer has it
+there, is no reply.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _XKEY = re.compile(r"^X[A-Z2-7]{55}$")
 _NONCE = re.compile(r"^[A-Za-z0-9_-]{11,24}$")
 _NUID = re.compile(r"^[A-Za-z0-9]{22}$")
 _CONSUMER = re.compile(r"^[A-Za-z0-9]{8}$")
+_SOURCED = re.compile(r"^([^ ]+ \d+ [^ ]+ [^ ]+ [^ ]+) ([A-Za-z0-9]{8})$")
 _FC = re.compile(r"^[A-Za-z0-9]{4}$")
 _URL = re.compile(r"^(.*:)\d{2,5}$")
 
@@ -72,13 +74,16 @@ NUMBERS: dict[str, str] = {
     "rtt": "duration",
     "pause_remaining": "duration",
     "ack_time": "duration",
+    "active": "duration",
 }
 # names of consumers that the server may have made up
 CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
 # parts of the version that a server may have or not, where it introduces itself (INFO, /varz): the commit
 # it was built from, and our own version beside the one we are compatible with
 BUILD_FIELDS = frozenset({"git_commit", "pyjs_version"})
-IDS = frozenset({"server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control"})
+IDS = frozenset(
+    ("server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control", "stream identity")
+)
 
 
 class Masker:
@@ -143,6 +148,8 @@ class Masker:
             return self._value("", json.loads(value))
         if name in CONSUMER_FIELDS:
             return self._consumer(value)
+        if name == "Nats-Stream-Source":
+            return _SOURCED.sub(lambda m: f"{m[1]} {self._placeholder('stream identity', m[2])}", value)
         if name == "connect_urls":
             return _URL.sub(r"\1<port>", value)
         if name in ("subject", "reply", "Nats-Consumer-Stalled"):

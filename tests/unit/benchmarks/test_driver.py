@@ -32,6 +32,8 @@ GOOD_RUNS = (
     "pull --msgs 1000 --batch 100 --ack none --subjects 7",
     "pull --msgs 1000 --batch 50 --connections 3",
     "direct --msgs 200 --subjects 20 --connections 4",
+    "mirror --msgs 500 --subjects 7",
+    "source --msgs 500",
 )
 
 # Subcommand, and how the operations begin that the fault may hit.
@@ -43,6 +45,7 @@ JUDGED_REPLIES = {
     "jssync --msgs 300": b'{"stream":"NATSLOAD","seq":',
     "pull --msgs 300 --batch 50": b"MSG load.a",
     "direct --msgs 300 --subjects 10": b"HMSG _INBOX.",
+    "mirror --msgs 300": b'{"stream":"NATSLOAD","seq":',
 }
 
 

@@ -65,10 +65,10 @@ def test_a_reset_is_refused_by_name_and_unanswered_where_the_peer_is_silent(js: 
     assert js.user.take() == b""
 
 
-def test_a_mirror_is_refused_by_name_with_mirror_direct_too(js: JetStreamFixture) -> None:
-    asked = {"name": "M", "mirror": {"name": "S"}, "mirror_direct": True}
-    refusal = (500, 10052, "mirrors are not supported yet by pyjs-server")
-    assert js.error("STREAM.CREATE.M", asked) == refusal
+def test_a_consumer_of_a_mirror_is_refused_by_name(js: JetStreamFixture) -> None:
+    mirror = {"name": "S", "consumer": {"name": "c", "deliver_subject": "d"}}
+    refusal = (500, 10052, "consumers of mirrors and sources are not supported yet by pyjs-server")
+    assert js.error("STREAM.CREATE.M", {"name": "M", "mirror": mirror}) == refusal
 
 
 @pytest.mark.parametrize("words", ["CONSUMER.MSG.NEXT.A.b", "DIRECT.GET.A", "DIRECT.GET.A.x"])
@@ -171,7 +171,7 @@ def test_subjects_belong_to_one_stream(js: JetStreamFixture) -> None:
         (b'{"name":"S","foo":1}', (400, 10025, 'invalid JSON: json: unknown field "foo"')),
         (b'{"name":"S","sealed":true}', (500, 10052, "stream configuration for create can not be sealed")),
         (b'{"name":"S","num_replicas":3}', (500, 10074, "replicas > 1 not supported in non-clustered mode")),
-        (b'{"name":"S","mirror":{"name":"O"}}', (500, 10052, "mirrors are not supported yet by pyjs-server")),
+        (b'{"name":"S","mirror":{"name":"S"}}', (500, 10052, "detected cycle")),
         (
             b'{"name":"S","compression":"s2"}',
             (500, 10052, "compression s2 is not supported yet by pyjs-server"),

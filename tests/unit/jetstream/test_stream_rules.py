@@ -56,7 +56,7 @@ def check(
         ({"subjects": ["$JS.API.>"]}, "subjects that overlap with jetstream api require no-ack to be true"),
         ({"subjects": ["$SYS.>"]}, "subjects that overlap with system api require no-ack to be true"),
         ({"placement": {"preferred": "x"}}, "preferred server not permitted in placement"),
-        ({"sources": [{"name": "O"}]}, "sources are not supported yet by pyjs-server"),
+        ({"sources": [{"name": "S"}]}, "detected cycle"),
         ({"subject_delete_marker_ttl": -1}, "subject delete marker TTL must not be negative"),
         ({"subject_delete_marker_ttl": 1}, "subject delete marker TTL must be at least 1 second"),
         (

@@ -50,7 +50,7 @@ class ApiSeat:
         self._shared = shared
         self._js = js  # None: JetStream is off for the account
         self._router: Router | None = None
-        self._direct: dict[str, DirectSeat] = {}
+        self._direct: dict[tuple[str, str], DirectSeat] = {}  # by stream, and by whose requests it answers
         self._subscriptions: list[Subscription] = []
         domain = shared.options.domain
         for prefix in ["$JS.API.", f"$JS.{domain}.API."] if domain else ["$JS.API."]:
@@ -97,12 +97,23 @@ class ApiSeat:
         self._withdraw_direct(stream.name)
 
     def _offer_direct(self, stream: Stream) -> None:
-        if not stream.config.allow_direct:
-            self._withdraw_direct(stream.name)
-        elif stream.name not in self._direct:
-            self._direct[stream.name] = DirectSeat(self._account, stream, self._shared.options.domain)
+        config = stream.config
+        self._offer(stream, stream.name, config.allow_direct)
+        inflow = self._js.inflows.get(stream.name) if self._js else None
+        if config.mirror and config.mirror_direct and inflow is not None and inflow.is_mirrored:
+            self._offer(stream, config.mirror.name, True)
+        else:
+            for key in [key for key in self._direct if key[0] == stream.name != key[1]]:
+                self._direct.pop(key).close()
+
+    def _offer(self, stream: Stream, name: str, allowed: bool) -> None:
+        """Let direct gets of the stream `name` be answered by `stream`, or no more."""
+        key = (stream.name, name)
+        if allowed and key not in self._direct:
+            self._direct[key] = DirectSeat(self._account, stream, self._shared.options.domain, name)
+        elif not allowed and key in self._direct:
+            self._direct.pop(key).close()
 
     def _withdraw_direct(self, name: str) -> None:
-        direct = self._direct.pop(name, None)
-        if direct is not None:
-            direct.close()
+        for key in [key for key in self._direct if key[0] == name]:
+            self._direct.pop(key).close()
