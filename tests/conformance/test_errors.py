@@ -11,7 +11,6 @@ from pyjs.jetstream import errcodes
 
 _DISK = "only a disk that fails"
 NOT_PROVOKED = {
-    errcodes.STREAM_CREATE: _DISK,
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
     errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
