@@ -132,14 +132,6 @@ def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
         js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
 
 
-def public(stream: Stream) -> list[Consumer]:
-    """Return the consumers that are listed, by name; not the caller's to change."""
-    if stream.listing is None:
-        found = [stream.consumers[name] for name in sorted(stream.consumers)]
-        stream.listing = [each for each in found if isinstance(each, Consumer) and not each.config.direct]
-    return stream.listing
-
-
 def traits_of(stream: Stream) -> StreamTraits:
     """Return what the rules for consumers need to know of `stream`."""
     config = stream.config
@@ -163,7 +155,7 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     most = js.max_consumers_of(stream)
-    if not config.direct and 0 < most <= len(stream.consumers) and most <= len(public(stream)):
+    if not config.direct and 0 < most <= len(stream.listing):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
         consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])

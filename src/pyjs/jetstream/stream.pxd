@@ -23,7 +23,7 @@ cdef class Stream(Sink):
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
     cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
-    cdef public list listing                # consumers.public, None: to be made anew
+    cdef readonly list listing              # names of the consumers that are listed, ascending
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry

@@ -4,7 +4,6 @@ from typing import Protocol, type_check_only
 from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
-from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.dedupe import Dedupe
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
@@ -30,7 +29,7 @@ class Stream(Sink):
     store: StreamStore
     dedupe: Dedupe
     consumers: dict[str, StreamConsumer]
-    listing: list[Consumer] | None
+    listing: list[str]
     created_ns: int
     closed: bool
     transform: SubjectTransform | None

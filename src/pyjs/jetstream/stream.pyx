@@ -26,6 +26,7 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
+from bisect import bisect_left, insort
 from functools import partial
 
 from pyjs.base.gotext import duration_text
@@ -71,6 +72,7 @@ cdef class Stream(Sink):
         self.dedupe = Dedupe(config.duplicate_window_ns)
         self.interest = Interest(store)
         self.consumers = {}
+        self.listing = []
         self.n_followers = 0
         self.calls = []
         self.held_calls = []
@@ -596,7 +598,8 @@ cdef class Stream(Sink):
         """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
-        self.listing = None
+        if not consumer.config.direct:
+            insort(self.listing, consumer.name)
         self.interest.add(consumer)
         self.store.track_drops = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
@@ -605,7 +608,8 @@ cdef class Stream(Sink):
     def remove_consumer(self, str name) -> None:
         """Forget a consumer; what only it needed is dropped from an interest stream."""
         consumer = self.consumers.pop(name)
-        self.listing = None
+        if not consumer.config.direct:
+            del self.listing[bisect_left(self.listing, name)]
         self.interest.remove(consumer)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)

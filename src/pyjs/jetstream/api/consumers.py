@@ -70,7 +70,7 @@ def info(call: ApiCall) -> JsonDict:
 def names(call: ApiCall) -> JsonDict:
     """List the names of a stream's consumers."""
     found, offset = _page(call)
-    page = [consumer.name for consumer in found[offset : offset + NAMES_PAGE]]
+    page = found[offset : offset + NAMES_PAGE]
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
 
 
@@ -79,8 +79,11 @@ def list_consumers(call: ApiCall) -> Steps:
     found, offset = _page(call)
     now_ns = call.js.shared.clock.now_ns()
     page: list[JsonDict] = []
-    for consumer in found[offset : offset + LIST_PAGE]:
-        page.append(consumer_info(consumer, now_ns, listed=True))
+    everyone = call.stream().consumers
+    for name in found[offset : offset + LIST_PAGE]:
+        consumer = everyone.get(name)
+        if isinstance(consumer, Consumer):  # else it was deleted between two steps
+            page.append(consumer_info(consumer, now_ns, listed=True))
         if len(page) % LIST_STEP == 0:
             yield
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "consumers": page}
@@ -167,10 +170,11 @@ def _consumer(call: ApiCall) -> Consumer:
     return consumer
 
 
-def _page(call: ApiCall) -> tuple[list[Consumer], int]:
+def _page(call: ApiCall) -> tuple[list[str], int]:
+    """Return the names of all consumers that are listed, and the offset in effect."""
     offset = _read(call, OFFSET_REQUEST).get("offset", 0)
-    public = consumers.public(call.stream())
-    return public, min(max(offset, 0), len(public))
+    names = call.stream().listing
+    return names, min(max(offset, 0), len(names))
 
 
 def _read(call: ApiCall, fields: Struct) -> JsonDict:
