@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
-STREAMS_STEP = 16  # streams, and consumers, reported between two yields: half a millisecond
-CONSUMERS_STEP = 32
+STREAMS_STEP = 16  # streams, and consumers, reported between two yields: about half a millisecond
+CONSUMERS_STEP = 16
 CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account, stream_detail and so on
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 

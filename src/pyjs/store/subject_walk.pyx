@@ -13,7 +13,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.subject_index cimport Matches
-from pyjs.store.subjects cimport Subject
+from pyjs.store.subjects cimport Subject, SubjectTable
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -22,14 +22,18 @@ cdef class SubjectWalk:
     """The subjects of one store that matched when the walk began."""
 
     cdef Catalogue store
-    cdef uint32_t* ids              # and generations, in pairs
-    cdef readonly size_t total
-    cdef size_t at
+    cdef uint32_t* ids              # and generations, in pairs; NULL: all subjects, in the order of their ids
+    cdef readonly size_t total      # when the walk began
+    cdef size_t at, end
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         cdef Matches found
         cdef size_t i
         self.store = store
+        if f.all:
+            self.total = store.subject_table.table.used
+            self.end = store.subject_table.n_ids
+            return
         store.collect_for_python(f, &found)
         self.ids = <uint32_t*> malloc(found.n * 2 * sizeof(uint32_t) + 1)
         if self.ids == NULL:
@@ -38,7 +42,7 @@ cdef class SubjectWalk:
         for i in range(found.n):
             self.ids[2 * i] = found.items[i].id
             self.ids[2 * i + 1] = found.items[i].gen
-        self.total = found.n
+        self.total = self.end = found.n
         free(found.items)
 
     def __dealloc__(self):
@@ -46,23 +50,31 @@ cdef class SubjectWalk:
 
     def skip(self, size_t count) -> None:
         """Leave out the next `count`."""
-        self.at = min(self.at + count, self.total)
+        while count and self.at < self.end:
+            count -= self.subject() != NULL
+            self.at += 1
 
     def take(self, size_t count) -> dict:
-        """Return name and number of messages of the next `count`, fewer where some are gone."""
+        """Return name and number of messages of the next `count`, those left out that are gone."""
         cdef dict counts = {}
-        cdef size_t end = min(self.at + count, self.total)
         cdef Subject* s
-        while self.at < end:
-            s = NULL
-            if self.ids[2 * self.at] < self.store.subject_table.n_ids:      # more than that in a closed store
-                s = self.store.subject_table.by_id[self.ids[2 * self.at]]
-            if s != NULL and s.gen == self.ids[2 * self.at + 1]:
+        while count and self.at < self.end:
+            s = self.subject()
+            if s != NULL:
                 counts[PyBytes_FromStringAndSize(s.name, s.len)] = s.count
+                count -= 1
             self.at += 1
         return counts
+
+    cdef Subject* subject(self) noexcept nogil:
+        """The subject where the walk is, NULL: it has gone."""
+        cdef SubjectTable* t = &self.store.subject_table
+        cdef uint32_t id = <uint32_t> self.at if self.ids == NULL else self.ids[2 * self.at]
+        if id >= t.n_ids or t.by_id[id] == NULL:                # a closed store has none
+            return NULL
+        return t.by_id[id] if self.ids == NULL or t.by_id[id].gen == self.ids[2 * self.at + 1] else NULL
 
     @property
     def done(self) -> bool:
         """Whether all were taken."""
-        return self.at == self.total
+        return self.at == self.end

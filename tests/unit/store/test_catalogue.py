@@ -201,6 +201,23 @@ def test_few_subjects_and_plain_filters_need_no_learning() -> None:
     assert not store.learn_subjects(store.make_filter((b"s.*",)), 1)
 
 
+def test_a_walk_over_all_subjects_takes_them_in_order_and_leaves_out_what_has_gone() -> None:
+    # given
+    store = MemStore()
+    seqs = [store.store(b"s.%d" % i, b"", b"", i + 1) for i in range(10)]
+    store.drop_seq(seqs[1])
+    walk = SubjectWalk(store, store.make_filter(()))
+    # when
+    walk.skip(2)
+    store.drop_seq(seqs[4])
+    first, rest = walk.take(3), walk.take(100)
+    # then
+    assert walk.total == 9
+    assert list(first) == [b"s.3", b"s.5", b"s.6"]
+    assert list(rest) == [b"s.7", b"s.8", b"s.9"]
+    assert walk.done
+
+
 def test_a_walk_hands_out_what_is_left_of_the_subjects_it_began_with() -> None:
     # given
     store = MemStore()
