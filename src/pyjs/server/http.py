@@ -69,8 +69,7 @@ class HttpConnection(Transport):
     def drained(self) -> None:
         """Go on with the requests."""
         self._answer_waiting()
-        if not self.is_full:
-            self.resume_reading()
+        self._listen_again()
 
     def received(self, data: bytes) -> None:
         """Parse; answer every request that is whole."""
@@ -83,6 +82,8 @@ class HttpConnection(Transport):
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             bad = True
         self._answer_waiting()
+        if self._work is not None and len(self._requests) > 1:  # one that only waits may hang up
+            self.pause_reading()
         if bad:
             self._refuse(400)
         if self._unanswered_size > REQUEST_SIZE_MAX:
@@ -115,6 +116,11 @@ class HttpConnection(Transport):
         if work is not None and not self.closing:
             self._go_on(work)
             self._answer_waiting()
+            self._listen_again()
+
+    def _listen_again(self) -> None:
+        if self._work is None and not self.is_full:
+            self.resume_reading()
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
