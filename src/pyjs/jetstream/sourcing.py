@@ -66,10 +66,16 @@ def closing(js: JetStream, stream: Stream) -> None:
         inflow.disconnect(stream)
 
 
+def stop(js: JetStream) -> None:
+    """Copy nothing more at all. Every stream is closed: one that is not would let go of what is not copied."""
+    for inflow in js.inflows.values():
+        inflow.close()
+    js.inflows.clear()
+
+
 def _close(js: JetStream, stream: Stream) -> None:
     inflow = js.inflows.pop(stream.name, None)
     if inflow is not None:
-        stream.inflow = None
         inflow.close()
 
 
@@ -292,9 +298,11 @@ class Inflow:
 
     def close(self) -> None:
         """Copy nothing more."""
+        self._stream.inflow = None
         for lane in self._lanes.values():
             lane.cursor.detach()
         self._lanes, self._lane_of = {}, {}
+        self._moved, self._blocked = [], []
         self._register(set())
         if self._timer is not None:
             self._timer.cancel()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.record import replace
+from pyjs.jetstream import streams
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_consumer import StreamConsumer
@@ -116,6 +118,26 @@ def test_interest_ends_with_the_consumer(js: JetStreamFixture) -> None:
     js.turn()
     assert js.payloads("I") == []
     assert js.publish("i.a")["seq"] == 4
+
+
+def test_nothing_more_is_swept_from_a_stream_that_keeps_everything_now(js: JetStreamFixture) -> None:
+    # given
+    js.add("I", subjects=["i"], retention="interest")
+    consumer(js, "I", "a")
+    for _ in range(12):
+        js.user.send(b"PUB i 0\r\n\r\n" * 1000)
+    assert js.state("I")["messages"] == 12_000
+
+    # when
+    js.stream("I").remove_consumer("a")
+    streams.update(js.engine, replace(js.stream("I").config, retention="limits"))
+    kept = js.stream("I").store.msgs
+    for _ in range(5):
+        js.turn()
+
+    # then
+    assert 0 < kept < 12_000
+    assert js.state("I")["messages"] == kept
 
 
 def test_changed_filters_are_seen_by_publishes(js: JetStreamFixture) -> None:
