@@ -62,6 +62,11 @@ class HttpConnection(Transport):
         """Forget the connection."""
         self._connections.discard(self)
 
+    def ended(self) -> None:
+        """Close when everything is answered: the peer may read on."""
+        if self._work is None:
+            self.close()
+
     def filled(self) -> None:
         """Take no more requests from a peer that does not read the answers."""
         self.pause_reading()
@@ -119,8 +124,11 @@ class HttpConnection(Transport):
             self._listen_again()
 
     def _listen_again(self) -> None:
+        """Take requests again, or end with the last answer."""
         if self._work is None and not self.is_full:
             self.resume_reading()
+            if self._ended:
+                self.close()
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:

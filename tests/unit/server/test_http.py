@@ -231,3 +231,14 @@ async def test_a_peer_is_not_listened_to_while_an_answer_takes_long(site: Site) 
         # then
         assert len(connection._requests) == waiting
         connection.abort()
+
+
+async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write_eof()
+
+    answer = await asyncio.wait_for(reader.read(), 5)
+
+    assert body(answer) == b"/long"
+    writer.close()
