@@ -61,6 +61,7 @@ class HttpConnection(Transport):
     def lost(self) -> None:
         """Forget the connection."""
         self._connections.discard(self)
+        del self._parser  # it holds this connection
 
     def ended(self) -> None:
         """Close when everything is answered: the peer may read on."""

@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator, Generator
 
 import pytest
@@ -242,3 +244,22 @@ async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> N
 
     assert body(answer) == b"/long"
     writer.close()
+
+
+async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles(site: Site) -> None:
+    # given
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readline()
+    gone = weakref.ref(next(iter(site.connections)))
+    gc.disable()
+    try:
+        # when
+        writer.close()
+        while site.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        # then
+        assert gone() is None
+    finally:
+        gc.enable()
