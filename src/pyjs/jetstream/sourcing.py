@@ -207,7 +207,7 @@ class Inflow:
         ident = identity(origin)
         if self._stream.config.mirror is not None:
             seq = self._mirror_position(lane.source, origin)
-            lane.cursor.attach(origin, seq, b"", self._begin_of(lane.source))
+            lane.cursor.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
             return
         seq, known = self._positions.known.get(lane.key, (0, b""))
         anew = known not in (b"", ident)
@@ -221,6 +221,12 @@ class Inflow:
     def _begin_of(self, source: StreamSource) -> int:
         """Return from where on an origin was copied, so that it may let go of that; 0: nobody knows."""
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
+
+    def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
+        """As `_begin_of`; what is older than the origin came from another one, which had its name before."""
+        store = self._stream.store
+        oldest_ns = store.first_ts if store.msgs else store.last_ts
+        return self._begin_of(mirror) if oldest_ns >= origin.created_ns else store.seq_at(origin.created_ns)
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""

@@ -407,6 +407,29 @@ def test_what_is_not_copied_yet_stays_in_a_work_queue_over_a_restart() -> None:
     assert numbers(again) == [2]
 
 
+def test_a_work_queue_made_anew_keeps_what_its_mirror_does_not_copy_over_a_restart() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", storage="file", subjects=["o.>"], retention="workqueue")
+    js.add("C", storage="file", **mirror())
+    fill(js, 1, 3)
+    js.turn()
+    js.api("STREAM.DELETE.O")
+    js.advance(seconds=1)
+    js.add("O", storage="file", subjects=["o.>"], retention="workqueue")
+    fill(js, 11, 14)
+    js.turn()
+    assert numbers(js, "O") == [11, 12, 13]
+
+    # when
+    again = js.restart()
+    again.turn()
+
+    # then
+    assert numbers(again, "O") == [11, 12, 13]
+    assert numbers(again) == [1, 2, 3, 14]
+
+
 def test_a_stream_with_interest_retention_has_interest_by_those_that_copy() -> None:
     # given
     js = JetStreamFixture()
