@@ -94,12 +94,16 @@ cdef class Interest:
         cdef uint64_t seq = 0
         cdef uint32_t i, n = 0
         cdef Route* r
+        cdef StreamConsumer consumer
         while at < store.drop_log_len:
             memcpy(&seq, store.drop_log + at, 8)
             memcpy(&n, store.drop_log + at + 8, 4)
             r = self.subs.find(store.drop_log + at + 12, n)
             for i in range(r.n):
-                (<StreamConsumer> r.targets[i].sink).dropped(seq)
+                consumer = <StreamConsumer> r.targets[i].sink
+                if consumer.told_seq != seq:
+                    consumer.told_seq = seq
+                    consumer.dropped(seq)
             at += 12 + n
         store.drop_log_len = 0
         self.subs.trim()

@@ -213,6 +213,22 @@ def test_a_purge_of_a_subject_is_told_to_those_who_want_it(js: JetStreamFixture)
     assert (a.notes, b.notes) == (["purge 2", "purge 2"], ["purge 2"])
 
 
+def test_a_consumer_hears_of_a_drop_once_whatever_number_of_its_filters_match(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s.>"])
+    config = {"name": "c", "ack_policy": "explicit", "filter_subjects": ["s.a.*", "s.*.b"]}
+    js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    for _ in range(3):
+        js.publish("s.a.b")
+    before = js.api("CONSUMER.INFO.S.c")["num_pending"]
+
+    # when
+    js.api("STREAM.MSG.DELETE.S", {"seq": 2})
+
+    # then
+    assert (before, js.api("CONSUMER.INFO.S.c")["num_pending"]) == (3, 2)
+
+
 def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s.*"], max_msgs=2)
     a = consumer(js, "S", "a")
