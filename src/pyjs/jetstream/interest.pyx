@@ -106,7 +106,7 @@ cdef class Interest:
                     consumer.dropped(seq)
             at += 12 + n
         store.drop_log_len = 0
-        self.subs.trim()
+        self.trim()
 
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake who waits for one of the messages since the last call."""
@@ -125,7 +125,7 @@ cdef class Interest:
             if subject != NULL and subject != before:   # one place per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
-        self.subs.trim()
+        self.trim()
 
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept:
         cdef StreamConsumer consumer
@@ -139,3 +139,8 @@ cdef class Interest:
         waiting, self.waiting = self.waiting, {}
         for consumer in waiting:
             (<StreamConsumer> consumer).wake(0)
+
+    cdef void trim(self) noexcept:
+        """Forget routes, as many as are too many: one commit may have asked for more than one trim frees."""
+        while self.subs.trim() and self.subs.num_cached() > 2 * ROUTES_MAX:
+            pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
@@ -10,7 +12,10 @@ from pyjs.jetstream import streams
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_consumer import StreamConsumer
+from pyjs.subjects.sublist import Sublist
 from pyjs.subjects.tokens import subject_matches
+
+NS = 1_000_000_000
 
 
 class NotingConsumer(StreamConsumer):
@@ -238,6 +243,26 @@ def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
     js.api("STREAM.PURGE.S", {"filter": "s.b"})
     js.api("STREAM.DELETE.S")
     assert a.notes == [1, 3, "purge 4", "deleted"]
+
+
+def test_what_is_remembered_of_subjects_has_a_bound_however_many_expire(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s.>"], max_age=NS)
+    consumer(js, "S", "a", b"s.nobody")
+    store, now_ns = js.stream("S").store, js.clock.now_ns()
+    for i in range(200_000):
+        store.store(b"s.%d" % i, b"", b"", now_ns)
+    js.publish("s.last")
+
+    # when
+    js.advance(seconds=3)
+    for _ in range(10):
+        js.turn()
+
+    # then
+    routes = [each.num_cached() for each in gc.get_objects() if isinstance(each, Sublist)]
+    assert js.state("S")["messages"] == 0
+    assert max(routes) < 100_000
 
 
 def test_a_lower_consumer_limit_names_those_above_it(js: JetStreamFixture) -> None:
