@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
+from pyjs.store.index cimport index_next_live
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.sublist cimport Route, Sublist, Subscription
 
@@ -119,10 +120,12 @@ cdef class Interest:
         self.woken_seq = last_seq
         if len(self.waiting) <= FEW:
             self.wake_all()
-        while self.waiting and seq < last_seq:
-            seq += 1
+        while self.waiting:
+            seq = index_next_live(&self.store.index, seq + 1)
+            if seq == 0 or seq > last_seq:
+                break
             subject = self.store.subject_at(seq, &n)
-            if subject != NULL and subject != before:   # one place per subject: a burst is looked up once
+            if subject != before:           # one place per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
         self.trim()

@@ -192,6 +192,23 @@ def test_of_many_that_wait_those_are_woken_whose_filter_matches(js: JetStreamFix
     assert [each.notes for each in waiting] == [[]] * 3 + [["wake 2"]] + [[]] * 3 + [["wake 3"]] + [[]] * 2
 
 
+@pytest.mark.parametrize("next_seq", [10**8, 10**15])
+def test_a_wide_gap_keeps_nobody_waiting_who_waits(js: JetStreamFixture, next_seq: int) -> None:
+    # given
+    js.add("S", subjects=["s.*"])
+    waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
+    for each in waiting:
+        assert each.wait
+        each.wait()
+
+    # when
+    js.api("STREAM.PURGE.S", {"seq": next_seq})
+    js.publish("s.7")
+
+    # then
+    assert waiting[7].notes == [f"purge {next_seq}", f"wake {next_seq}"]
+
+
 def test_who_waits_with_changed_filters_goes_on_waiting(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s.*"])
     waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
