@@ -410,7 +410,7 @@ cdef class Consumer(ConsumerCore):
             seq, cseq = consumer_status.read_progress(request.headers)
             if self.floor_seq < seq < self.next_seq and cseq > self.floor_cseq:
                 self.acked_at = self.turn.now
-                self.ack_all(seq, cseq)
+                self.ack_all(seq, min(cseq, self.delivered_cseq))
         self.mark_dirty()
 
     # -- the turn --------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def read_progress(headers: bytes) -> tuple[int, int]:
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()
-        found.append(int(text) if text.isdigit() else 0)
+        found.append(int(text) if text.isdigit() and len(text) < 20 else 0)
     return found[0], found[1]
 
 

@@ -191,6 +191,7 @@ cdef class Cursor(StreamConsumer):
                 size += r.size + r.subject_len
         if taken:
             self.target.mark_dirty()
+            self.target.interest.tell_drops()       # before a consumer counts what is left
             self.owner.has_copied(self)
             self.target.turn.copies_left -= 1
         return not self.blocked and (taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)

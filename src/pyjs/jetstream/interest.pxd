@@ -18,3 +18,4 @@ cdef class Interest:
     cdef void wake(self, uint64_t last_seq) noexcept
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept
     cdef void wake_all(self) noexcept
+    cdef void trim(self) noexcept

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
+from pyjs.store.index cimport index_next_live
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.sublist cimport Route, Sublist, Subscription
 
@@ -94,15 +95,19 @@ cdef class Interest:
         cdef uint64_t seq = 0
         cdef uint32_t i, n = 0
         cdef Route* r
+        cdef StreamConsumer consumer
         while at < store.drop_log_len:
             memcpy(&seq, store.drop_log + at, 8)
             memcpy(&n, store.drop_log + at + 8, 4)
             r = self.subs.find(store.drop_log + at + 12, n)
             for i in range(r.n):
-                (<StreamConsumer> r.targets[i].sink).dropped(seq)
+                consumer = <StreamConsumer> r.targets[i].sink
+                if consumer.told_seq != seq:
+                    consumer.told_seq = seq
+                    consumer.dropped(seq)
             at += 12 + n
         store.drop_log_len = 0
-        self.subs.trim()
+        self.trim()
 
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake who waits for one of the messages since the last call."""
@@ -115,13 +120,15 @@ cdef class Interest:
         self.woken_seq = last_seq
         if len(self.waiting) <= FEW:
             self.wake_all()
-        while self.waiting and seq < last_seq:
-            seq += 1
+        while self.waiting:
+            seq = index_next_live(&self.store.index, seq + 1)
+            if seq == 0 or seq > last_seq:
+                break
             subject = self.store.subject_at(seq, &n)
-            if subject != NULL and subject != before:   # one place per subject: a burst is looked up once
+            if subject != before:           # one place per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
-        self.subs.trim()
+        self.trim()
 
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept:
         cdef StreamConsumer consumer
@@ -135,3 +142,8 @@ cdef class Interest:
         waiting, self.waiting = self.waiting, {}
         for consumer in waiting:
             (<StreamConsumer> consumer).wake(0)
+
+    cdef void trim(self) noexcept:
+        """Forget routes, as many as are too many: one commit may have asked for more than one trim frees."""
+        while self.subs.trim() and self.subs.num_cached() > 2 * ROUTES_MAX:
+            pass

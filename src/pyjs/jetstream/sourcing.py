@@ -66,10 +66,16 @@ def closing(js: JetStream, stream: Stream) -> None:
         inflow.disconnect(stream)
 
 
+def stop(js: JetStream) -> None:
+    """Copy nothing more at all. Every stream is closed: one that is not would let go of what is not copied."""
+    for inflow in js.inflows.values():
+        inflow.close()
+    js.inflows.clear()
+
+
 def _close(js: JetStream, stream: Stream) -> None:
     inflow = js.inflows.pop(stream.name, None)
     if inflow is not None:
-        stream.inflow = None
         inflow.close()
 
 
@@ -201,7 +207,7 @@ class Inflow:
         ident = identity(origin)
         if self._stream.config.mirror is not None:
             seq = self._mirror_position(lane.source, origin)
-            lane.cursor.attach(origin, seq, b"", self._begin_of(lane.source))
+            lane.cursor.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
             return
         seq, known = self._positions.known.get(lane.key, (0, b""))
         anew = known not in (b"", ident)
@@ -215,6 +221,12 @@ class Inflow:
     def _begin_of(self, source: StreamSource) -> int:
         """Return from where on an origin was copied, so that it may let go of that; 0: nobody knows."""
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
+
+    def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
+        """As `_begin_of`; what is older than the origin came from another one, which had its name before."""
+        store = self._stream.store
+        oldest_ns = store.first_ts if store.msgs else store.last_ts
+        return self._begin_of(mirror) if oldest_ns >= origin.created_ns else store.seq_at(origin.created_ns)
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""
@@ -292,9 +304,11 @@ class Inflow:
 
     def close(self) -> None:
         """Copy nothing more."""
+        self._stream.inflow = None
         for lane in self._lanes.values():
             lane.cursor.detach()
         self._lanes, self._lane_of = {}, {}
+        self._moved, self._blocked = [], []
         self._register(set())
         if self._timer is not None:
             self._timer.cancel()

@@ -412,8 +412,9 @@ cdef class Stream(Sink):
         """Make durable what was taken, then answer, tell consumers what is gone, and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if not self.closed:
-            self.evict_oldest()
+        if self.closed:                         # in this turn, after it became dirty
+            return
+        self.evict_oldest()
         if self.store.commit() != 0:
             self.commit_failed()
             return
@@ -642,7 +643,7 @@ cdef class Stream(Sink):
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.next_seq(0, everything)
         cdef int left = SWEPT_PER_TURN
-        while seq and not self.closed:
+        while seq and self.settles and not self.closed:
             if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, everything)
@@ -672,12 +673,12 @@ cdef class Stream(Sink):
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
-        cdef uint64_t seq = self.store.next_seq(low, f) if self.settles else 0
+        cdef uint64_t seq = self.store.next_seq(low, f) if self.settles and not self.closed else 0
         while seq and seq <= high:
             if not self.interest.needed(seq):
                 self.store.drop(seq, False)
             seq = self.store.next_seq(seq + 1, f)
-        if self.settles:
+        if self.settles and not self.closed:
             self.mark_dirty()
 
     # -- the API's business --------------------------------------------------------------------------------

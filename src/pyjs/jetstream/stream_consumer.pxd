@@ -11,6 +11,7 @@ cdef class StreamConsumer(Sink):
     cdef public object settle           # called after `settled` grew; None: the stream does not ask (limits)
     cdef public object wait             # called when caught up: wake me when there are messages
     cdef bint waits                     # `wait` was called, and no wake since
+    cdef uint64_t told_seq              # the drop it was told of last: several of its filters may match
 
     cpdef void wake(self, uint64_t seq) noexcept
     cpdef bint needs(self, uint64_t seq) noexcept

@@ -125,15 +125,10 @@ def _drop_excess(stream: Stream, old: StreamConfig) -> None:
 
 def _drop_settled(stream: Stream) -> None:
     """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
-    store, consumers = stream.store, list(stream.consumers.values())
-    for consumer in consumers:
+    store = stream.store
+    for consumer in list(stream.consumers.values()):
         delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
-        wanted = store.make_filter(consumer.filters)
-        seq = store.next_match(0, wanted)
-        while seq and seq < delivered_to:
-            if not any(other.needs(seq) for other in consumers):
-                store.drop_seq(seq)
-            seq = store.next_match(seq + 1, wanted)
+        stream.release(0, max(delivered_to, 1) - 1, store.make_filter(consumer.filters))
 
 
 def delete(js: JetStream, name: str) -> None:
@@ -181,6 +176,10 @@ def close_all(js: JetStream) -> None:
     for stream in list(js.streams.values()):
         _close(js, stream, deleted=False)
         stream.store.close()
+    if js.inflows:
+        from pyjs.jetstream import sourcing
+
+        sourcing.stop(js)
     js.files.close()
 
 
@@ -222,7 +221,7 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)
-    if js.inflows:
+    if js.inflows and deleted:
         from pyjs.jetstream import sourcing
 
         sourcing.closing(js, stream)

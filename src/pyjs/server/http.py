@@ -61,6 +61,12 @@ class HttpConnection(Transport):
     def lost(self) -> None:
         """Forget the connection."""
         self._connections.discard(self)
+        del self._parser  # it holds this connection
+
+    def ended(self) -> None:
+        """Close when everything is answered: the peer may read on."""
+        if self._work is None:
+            self.close()
 
     def filled(self) -> None:
         """Take no more requests from a peer that does not read the answers."""
@@ -69,8 +75,7 @@ class HttpConnection(Transport):
     def drained(self) -> None:
         """Go on with the requests."""
         self._answer_waiting()
-        if not self.is_full:
-            self.resume_reading()
+        self._listen_again()
 
     def received(self, data: bytes) -> None:
         """Parse; answer every request that is whole."""
@@ -83,6 +88,8 @@ class HttpConnection(Transport):
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             bad = True
         self._answer_waiting()
+        if self._work is not None and len(self._requests) > 1:  # one that only waits may hang up
+            self.pause_reading()
         if bad:
             self._refuse(400)
         if self._unanswered_size > REQUEST_SIZE_MAX:
@@ -115,6 +122,14 @@ class HttpConnection(Transport):
         if work is not None and not self.closing:
             self._go_on(work)
             self._answer_waiting()
+            self._listen_again()
+
+    def _listen_again(self) -> None:
+        """Take requests again, or end with the last answer."""
+        if self._work is None and not self.is_full:
+            self.resume_reading()
+            if self._ended:
+                self.close()
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:

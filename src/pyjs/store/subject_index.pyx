@@ -106,6 +106,8 @@ cdef bint remove_below(Branch* b, const char* at, size_t left) noexcept nogil:
     if child == NULL:
         return False
     if is_leaf(child):
+        if n < left:                                # another subject: this one was never added
+            return False
         table_remove(&b.children, at, n)
     else:
         below = <Branch*> child

@@ -118,6 +118,26 @@ def test_an_answer_to_flow_control_settles_what_it_names(js: ConsumerFixture) ->
     assert js.info()["delivered"]["stream_seq"] == 3
 
 
+@pytest.mark.parametrize("named", [b"1000", b"9" * 5000])
+def test_an_answer_to_flow_control_that_names_too_much_holds_nothing_up(
+    js: ConsumerFixture, named: bytes
+) -> None:
+    # given
+    js.fill(4)
+    js.consumer(deliver_subject="push.a", ack_policy="flow_control", max_ack_pending=2)
+    listen(js)
+    asked = [frame.reply for frame in js.inbox.frames() if b"FlowControl" in frame.headers]
+    # when
+    for last in (named, b"2", b"4"):
+        headers = b"NATS/1.0\r\nNats-Last-Consumer: %b\r\nNats-Last-Stream: %b\r\n\r\n"
+        block = headers % (last, b"2" if last == named else last)
+        js.inbox.send(b"HPUB %b %d %d\r\n%b\r\n" % (asked[-1], len(block), len(block), block))
+        js.advance(seconds=6)
+        asked += [frame.reply for frame in js.inbox.frames() if b"FlowControl" in frame.headers]
+    # then
+    assert js.info()["ack_floor"]["stream_seq"] == 4
+
+
 def test_nothing_is_redelivered_while_flow_control_settles(js: ConsumerFixture) -> None:
     # given
     js.fill(1)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.record import replace
+from pyjs.jetstream import streams
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.stream import Stream
 from pyjs.jetstream.stream_consumer import StreamConsumer
+from pyjs.subjects.sublist import Sublist
 from pyjs.subjects.tokens import subject_matches
+
+NS = 1_000_000_000
 
 
 class NotingConsumer(StreamConsumer):
@@ -118,6 +125,26 @@ def test_interest_ends_with_the_consumer(js: JetStreamFixture) -> None:
     assert js.publish("i.a")["seq"] == 4
 
 
+def test_nothing_more_is_swept_from_a_stream_that_keeps_everything_now(js: JetStreamFixture) -> None:
+    # given
+    js.add("I", subjects=["i"], retention="interest")
+    consumer(js, "I", "a")
+    for _ in range(12):
+        js.user.send(b"PUB i 0\r\n\r\n" * 1000)
+    assert js.state("I")["messages"] == 12_000
+
+    # when
+    js.stream("I").remove_consumer("a")
+    streams.update(js.engine, replace(js.stream("I").config, retention="limits"))
+    kept = js.stream("I").store.msgs
+    for _ in range(5):
+        js.turn()
+
+    # then
+    assert 0 < kept < 12_000
+    assert js.state("I")["messages"] == kept
+
+
 def test_changed_filters_are_seen_by_publishes(js: JetStreamFixture) -> None:
     js.add("I", subjects=["i.*"], retention="interest")
     a = consumer(js, "I", "a", b"i.a")
@@ -165,6 +192,23 @@ def test_of_many_that_wait_those_are_woken_whose_filter_matches(js: JetStreamFix
     assert [each.notes for each in waiting] == [[]] * 3 + [["wake 2"]] + [[]] * 3 + [["wake 3"]] + [[]] * 2
 
 
+@pytest.mark.parametrize("next_seq", [10**8, 10**15])
+def test_a_wide_gap_keeps_nobody_waiting_who_waits(js: JetStreamFixture, next_seq: int) -> None:
+    # given
+    js.add("S", subjects=["s.*"])
+    waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
+    for each in waiting:
+        assert each.wait
+        each.wait()
+
+    # when
+    js.api("STREAM.PURGE.S", {"seq": next_seq})
+    js.publish("s.7")
+
+    # then
+    assert waiting[7].notes == [f"purge {next_seq}", f"wake {next_seq}"]
+
+
 def test_who_waits_with_changed_filters_goes_on_waiting(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s.*"])
     waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
@@ -191,6 +235,22 @@ def test_a_purge_of_a_subject_is_told_to_those_who_want_it(js: JetStreamFixture)
     assert (a.notes, b.notes) == (["purge 2", "purge 2"], ["purge 2"])
 
 
+def test_a_consumer_hears_of_a_drop_once_whatever_number_of_its_filters_match(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s.>"])
+    config = {"name": "c", "ack_policy": "explicit", "filter_subjects": ["s.a.*", "s.*.b"]}
+    js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    for _ in range(3):
+        js.publish("s.a.b")
+    before = js.api("CONSUMER.INFO.S.c")["num_pending"]
+
+    # when
+    js.api("STREAM.MSG.DELETE.S", {"seq": 2})
+
+    # then
+    assert (before, js.api("CONSUMER.INFO.S.c")["num_pending"]) == (3, 2)
+
+
 def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s.*"], max_msgs=2)
     a = consumer(js, "S", "a")
@@ -200,6 +260,26 @@ def test_consumers_hear_of_drops_and_purges(js: JetStreamFixture) -> None:
     js.api("STREAM.PURGE.S", {"filter": "s.b"})
     js.api("STREAM.DELETE.S")
     assert a.notes == [1, 3, "purge 4", "deleted"]
+
+
+def test_what_is_remembered_of_subjects_has_a_bound_however_many_expire(js: JetStreamFixture) -> None:
+    # given
+    js.add("S", subjects=["s.>"], max_age=NS)
+    consumer(js, "S", "a", b"s.nobody")
+    store, now_ns = js.stream("S").store, js.clock.now_ns()
+    for i in range(200_000):
+        store.store(b"s.%d" % i, b"", b"", now_ns)
+    js.publish("s.last")
+
+    # when
+    js.advance(seconds=3)
+    for _ in range(10):
+        js.turn()
+
+    # then
+    routes = [each.num_cached() for each in gc.get_objects() if isinstance(each, Sublist)]
+    assert js.state("S")["messages"] == 0
+    assert max(routes) < 100_000
 
 
 def test_a_lower_consumer_limit_names_those_above_it(js: JetStreamFixture) -> None:

@@ -407,6 +407,29 @@ def test_what_is_not_copied_yet_stays_in_a_work_queue_over_a_restart() -> None:
     assert numbers(again) == [2]
 
 
+def test_a_work_queue_made_anew_keeps_what_its_mirror_does_not_copy_over_a_restart() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", storage="file", subjects=["o.>"], retention="workqueue")
+    js.add("C", storage="file", **mirror())
+    fill(js, 1, 3)
+    js.turn()
+    js.api("STREAM.DELETE.O")
+    js.advance(seconds=1)
+    js.add("O", storage="file", subjects=["o.>"], retention="workqueue")
+    fill(js, 11, 14)
+    js.turn()
+    assert numbers(js, "O") == [11, 12, 13]
+
+    # when
+    again = js.restart()
+    again.turn()
+
+    # then
+    assert numbers(again, "O") == [11, 12, 13]
+    assert numbers(again) == [1, 2, 3, 14]
+
+
 def test_a_stream_with_interest_retention_has_interest_by_those_that_copy() -> None:
     # given
     js = JetStreamFixture()
@@ -424,6 +447,62 @@ def test_a_stream_with_interest_retention_has_interest_by_those_that_copy() -> N
     # then
     assert js.state("O")["messages"] == 0
     assert js.state("O")["last_seq"] == 4
+
+
+def test_what_is_not_copied_yet_stays_in_an_interest_stream_over_a_restart() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", storage="file", subjects=["o.>"], retention="interest")
+    js.add("C", storage="file", max_msgs=1, discard="new", **source())
+    js.turn()
+    fill(js, 1, 3)
+    assert numbers(js, "O") == [2, 3]
+
+    # when
+    again = js.restart()
+    again.turn()
+
+    # then
+    assert numbers(again, "O") == [2, 3]
+
+
+def test_what_is_not_copied_yet_stays_when_an_origin_gets_interest_retention() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", subjects=["o.>"])
+    js.api("CONSUMER.CREATE.O.c", {"stream_name": "O", "config": {"name": "c", "ack_policy": "explicit"}})
+    js.add("C", max_msgs=1, discard="new", **source())
+    fill(js, 1, 3)
+    js.user.send(b"SUB pulled 7\r\nPUB $JS.API.CONSUMER.MSG.NEXT.O.c pulled 11\r\n" + b'{"batch":3}\r\n')
+    for frame in [each for each in js.user.frames() if each.sid == b"7"]:
+        js.user.send(b"PUB %b 4\r\n+ACK\r\n" % frame.reply)
+
+    # when
+    config = {"name": "O", "storage": "memory", "subjects": ["o.>"], "retention": "interest"}
+    assert "error" not in js.api("STREAM.UPDATE.O", config)
+    js.turn()
+
+    # then
+    assert numbers(js, "O") == [2, 3]
+
+
+def test_a_consumer_counts_right_what_a_copy_brings_and_replaces_at_once() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("O", subjects=["o.>"])
+    js.add("C", max_msgs_per_subject=1, **mirror())
+    js.api("CONSUMER.CREATE.C.c", {"stream_name": "C", "config": {"name": "c", "ack_policy": "explicit"}})
+    js.turn()
+
+    # when
+    published = b"".join(b"PUB o.%b 0\r\n\r\n" % subject for subject in (b"b", b"a", b"a", b"a", b"c"))
+    js.user.send(published + b"SUB pulled 7\r\nPUB $JS.API.CONSUMER.MSG.NEXT.C.c pulled 1\r\n1\r\n")
+    js.turn()
+
+    # then
+    assert [js.stream("C").store.first_seq, js.state("C")["messages"]] == [1, 3]
+    info = js.api("CONSUMER.INFO.C.c")
+    assert (info["delivered"]["stream_seq"], info["num_pending"]) == (1, 2)
 
 
 def test_with_sync_always_an_origin_lets_go_when_the_copy_is_on_the_medium() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
@@ -318,3 +320,20 @@ def test_two_streams_that_answer_each_other_do_not_loop(js: JetStreamFixture) ->
 
     assert js.payloads("A") == [b"x"]
     assert js.payloads("B") == [b'{"stream":"A","seq":1}']
+
+
+def test_a_stream_that_is_changed_and_deleted_at_once_uses_no_memory_afterwards() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"])
+    js.publish("s", b"x" * 1000)
+    config = json.dumps({"name": "S", "subjects": ["s"], "storage": "memory", "max_msgs": 5}).encode()
+
+    # when
+    update = b"PUB $JS.API.STREAM.UPDATE.S %d\r\n%b\r\n" % (len(config), config)
+    js.user.send(update + b"PUB $JS.API.STREAM.DELETE.S 0\r\n\r\n")
+    js.turn()
+
+    # then
+    assert js.api("STREAM.NAMES")["streams"] is None
+    assert js.api("INFO")["memory"] == 0

@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator, Generator
 
 import pytest
@@ -18,7 +20,7 @@ class Site:
     def __init__(self) -> None:
         self.log = ListLog()
         self.connections: set[HttpConnection] = set()
-        self.steps: list[tuple[int, int]] = []  # of /long: number, connections open then
+        self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
         self.loop = asyncio.get_running_loop()
         self.listener = Listener(self.loop, listen("127.0.0.1", -1), self.take, "Monitor", self.log)
         self.listener.start()
@@ -27,7 +29,7 @@ class Site:
         HttpConnection(self.loop, self.answer, self.connections, self.log, sock)
 
     def answer(self, target: str) -> Generator[None, None, Response]:
-        for step in range(3 if target == "/long" else 0):
+        for step in range({"/long": 3, "/endless": 10**9}.get(target, 0)):
             self.steps.append((step, len(self.connections)))
             yield
         if target == "/broken":
@@ -209,3 +211,55 @@ async def test_an_answer_that_nobody_waits_for_ends(site: Site) -> None:
     while site.connections:
         await asyncio.sleep(0)
     assert body(await site.ask(b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == b"/ok"
+
+
+async def test_a_peer_is_not_listened_to_while_an_answer_takes_long(site: Site) -> None:
+    # given
+    asked = b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n" * 50
+    with socket.create_connection(("127.0.0.1", site.listener.port)) as peer:
+        peer.setblocking(False)
+        peer.send(asked)
+        while not site.steps:
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        waiting = len(connection._requests)
+
+        # when
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                peer.send(asked)
+            await asyncio.sleep(0.001)
+
+        # then
+        assert len(connection._requests) == waiting
+        connection.abort()
+
+
+async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write_eof()
+
+    answer = await asyncio.wait_for(reader.read(), 5)
+
+    assert body(answer) == b"/long"
+    writer.close()
+
+
+async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles(site: Site) -> None:
+    # given
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readline()
+    gone = weakref.ref(next(iter(site.connections)))
+    gc.disable()
+    try:
+        # when
+        writer.close()
+        while site.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        # then
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -192,6 +192,20 @@ def test_learning_subjects_in_parts_goes_on_while_subjects_come_and_go() -> None
         assert set(store.subject_counts(store.make_filter((pattern,)))) == expected
 
 
+def test_a_subject_stays_known_when_a_longer_one_goes_that_is_not_learnt_yet() -> None:
+    # given
+    store = MemStore()
+    store.store(b"s", b"", b"", 1)
+    for i in range(2000):
+        store.store(b"t.%d" % i, b"", b"", i + 2)
+    longer = store.store(b"s.longer", b"", b"", 5000)
+    assert not store.learn_subjects(store.make_filter((b"*",)), 10)
+    # when
+    store.drop_seq(longer)
+    # then
+    assert store.subject_counts(store.make_filter((b"*",))) == {b"s": 1}
+
+
 def test_few_subjects_and_plain_filters_need_no_learning() -> None:
     store = MemStore()
     for i in range(2000):
