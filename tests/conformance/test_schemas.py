@@ -56,12 +56,16 @@ ODD_REQUESTS = frozenset(
     {
         *("consumer/create_ephemeral", "consumer/create_normalises", "consumer/metadata"),
         *("consumer/unusual_but_accepted", "pull/numbers_out_of_range", "republish/config"),
+        *("mirror/config", "mirror/direct_inherited", "mirror/external"),
         *("stream/create_normalises", "stream/create_same_again_differs", "stream/create_subject_forms"),
         *("stream/info_details", "stream/pedantic", "stream/pedantic_corrections"),
         *("stream/list_and_names", "stream/placement", "stream/strict_json_off", "stream/strict_json_texts"),
         *("stream/update_consumer_limits", "transform/config"),
     }
 )
+ECHOES = frozenset(
+    {"mirror/external"}
+)  # its answer repeats the name of an origin that the schema does not allow
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +89,9 @@ def documents(script: Script) -> list[Document]:
     with tempfile.TemporaryDirectory(prefix="schemas-") as directory:
         recording = play(script, our_command(), Path(directory))
     found = documents_of(script, recording)
-    odd = script.name in ODD_REQUESTS
-    return [each for each in found if not (odd and each.type.endswith(("_request", "_update_response")))]
+    left_out = ("_request", "_update_response") if script.name in ODD_REQUESTS else ()
+    left_out += ("_create_response",) if script.name in ECHOES else ()
+    return [each for each in found if not each.type.endswith(left_out)]
 
 
 def faults(validators: dict[str, Any], document: Document) -> Iterator[str]:
