@@ -172,6 +172,8 @@ cdef int branch_collect(Branch* b, const char* pattern, size_t n, Matches* out) 
     cdef const char* rest = pattern + size + 1
     cdef size_t left = n - size - 1 if size < n else 0
     cdef void* child
+    if size < n and left == 0:                      # ends with a dot: no subject does
+        return 0
     if size == 1 and pattern[0] == c'>' and left == 0:
         return collect_all(b, out)
     if size == 1 and pattern[0] == c'*':

@@ -206,6 +206,16 @@ def test_a_subject_stays_known_when_a_longer_one_goes_that_is_not_learnt_yet() -
     assert store.subject_counts(store.make_filter((b"*",))) == {b"s": 1}
 
 
+@pytest.mark.parametrize("pattern", [b"*.", b"s.*.", b"*..", b".*", b"s.*.>.", b"*.>.a"])
+def test_what_is_no_filter_matches_none_of_many_subjects(pattern: bytes) -> None:
+    store = MemStore()
+    for i in range(2000):
+        store.store(b"t.%d" % i, b"", b"", 2 * i + 1)
+        store.store((b"%d", b"s.%d")[i % 2] % (i % 20), b"", b"", 2 * i + 2)
+    assert store.subject_counts(store.make_filter((pattern,))) == {}
+    assert store.count_matching(0, store.make_filter((pattern,))) == 0
+
+
 def test_few_subjects_and_plain_filters_need_no_learning() -> None:
     store = MemStore()
     for i in range(2000):
