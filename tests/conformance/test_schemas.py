@@ -89,7 +89,7 @@ def documents(script: Script) -> list[Document]:
     with tempfile.TemporaryDirectory(prefix="schemas-") as directory:
         recording = play(script, our_command(), Path(directory))
     found = documents_of(script, recording)
-    left_out = ("_request", "_update_response") if script.name in ODD_REQUESTS else ()
+    left_out: tuple[str, ...] = ("_request", "_update_response") if script.name in ODD_REQUESTS else ()
     left_out += ("_create_response",) if script.name in ECHOES else ()
     return [each for each in found if not each.type.endswith(left_out)]
 
