@@ -1,4 +1,4 @@
-"""Short unique names: base-62 tokens of random bytes, as NATS uses for ids, inboxes and consumer names."""
+"""Short names of base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def token(rng: Rng, length: int) -> str:
 def nuid(rng: Rng) -> str:
     """Return a 22-digit unique id."""
     return token(rng, 22)
+
+
+def short_hash(text: str) -> str:
+    """Return the eight characters by which nats-server shortens a text: bytes of its SHA-256 as digits."""
+    import hashlib  # 5 ms, which a start without consumers can do without
+
+    return "".join(DIGITS[byte % 62] for byte in hashlib.sha256(text.encode()).digest()[:8])

@@ -36,7 +36,7 @@ from pyjs.wire.ops cimport Msg
 from functools import partial
 
 from pyjs.base.gotext import ZERO_TIME
-from pyjs.base.nuid import DIGITS, nuid
+from pyjs.base.nuid import nuid, short_hash
 from pyjs.base.nuid import token as random_token
 from pyjs.jetstream import consumer_record, consumer_status
 from pyjs.jetstream.consumer_advisories import ConsumerEvents
@@ -70,11 +70,8 @@ cdef class Consumer(ConsumerCore):
     """One consumer; see the module's header."""
 
     def __init__(self, seat, config, str name, int64_t created_ns, file=None):
-        import hashlib  # 5 ms, which a start without consumers can do without
-
         cdef bytes prefix
-        digest = hashlib.sha256(seat.account.name.encode()).digest()[:8]
-        account_hash = "".join([DIGITS[byte % 62] for byte in digest])
+        account_hash = short_hash(seat.account.name)
         self.stream_name = seat.stream_name
         self.name = name
         self.path = f"{seat.account.name} > {seat.stream_name} > {name}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text
+from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, StreamConfig, StreamSource
 from pyjs.jetstream.cursor import Cursor, last_sources
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 RETRY_NS = 1_000_000_000  # after which a refused message is tried again, should nothing else change
 HEARTBEAT_NS = 1_000_000_000  # nats-server hears of an idle origin this often, so `active` stays below
-HASH_SIZE = 8
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 # -- streams come and go -----------------------------------------------------------------------------------
@@ -360,10 +359,3 @@ def key_of(source: StreamSource) -> bytes:
 def identity(stream: Stream) -> bytes:
     """Return what tells a stream from another one that had its name before."""
     return short_hash(time_text(stream.created_ns)).encode()
-
-
-def short_hash(text: str) -> str:
-    """Return the eight characters by which nats-server shortens a text."""
-    from hashlib import sha256
-
-    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in sha256(text.encode()).digest()[:HASH_SIZE])

@@ -27,11 +27,11 @@ cdef class Catalogue:
     cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil     # of a live message; NULL
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
 
-    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil
     cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
     cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil
-    cdef uint64_t scan_back(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil
     cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil

@@ -138,15 +138,17 @@ cdef class Catalogue:
         return 0 if s == NULL else s.count
 
     # -- searches ----------------------------------------------------------------------------------------------
-    cdef uint64_t next_of_id(self, uint64_t seq, uint32_t id) noexcept nogil:
+    cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
+        """Return the first live sequence of the subject in seq .. end - 1, 0: none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
-        cdef uint32_t i
-        while at < self.index.n:
+        cdef uint32_t i, stop
+        while at < self.index.n and self.index.segments[at].base < end:
             s = self.index.segments[at]
             if s.live and may_hold(s, id):
+                stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
                 i = <uint32_t> (seq - s.base) if seq > s.base else 0
-                while i < s.n:
+                while i < stop:
                     if s.entries[i].subject_id == id and not is_dead(s, i):
                         return s.base + i
                     i += 1
@@ -193,17 +195,18 @@ cdef class Catalogue:
         """Return the first match in seq .. end - 1, 0: none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
-        cdef uint32_t i, stop, id = 0
+        cdef Subject* subject
+        cdef uint32_t i, stop
         if f.literal:
-            id = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0]).id
+            subject = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
+            return self.next_of_id(seq, end, subject.id)
         while at < self.index.n and self.index.segments[at].base < end:
             s = self.index.segments[at]
-            if s.live and not (f.literal and not may_hold(s, id)):
+            if s.live:
                 stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
                 i = segment_next_live(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
                 while i < stop:
-                    if s.entries[i].subject_id == id if f.literal \
-                            else f.matches(&self.subject_table, s.entries[i].subject_id):
+                    if f.matches(&self.subject_table, s.entries[i].subject_id):
                         return s.base + i
                     i = segment_next_live(s, i + 1)
             at += 1
@@ -379,41 +382,35 @@ cdef class Catalogue:
 
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
         """Return the last match <= `seq`, 0: none."""
-        cdef Segment* s
         cdef Matches found
         cdef uint64_t last, best = 0
         cdef size_t i
-        cdef int looked = 0
-        while True:
-            seq = index_prev_live(&self.index, seq)
-            if seq == 0:
-                return 0
-            s = index_find(&self.index, seq)
-            if f.matches(&self.subject_table, s.entries[seq - s.base].subject_id):
-                return seq
-            seq -= 1
-            looked += 1
-            if looked == SCAN_MAX:
-                break
+        cdef int failed
+        last = self.scan_back(&seq, SCAN_MAX, f)
+        if last or seq == 0:
+            return last
         memset(&found, 0, sizeof(Matches))
         found.max = AHEAD_MAX
-        looked = self.collect(f, &found)
-        for i in range(found.n if looked == 0 else 0):
+        failed = self.collect(f, &found)
+        for i in range(found.n if failed == 0 else 0):
             last = self.last_up_to(found.items[i], seq)
             best = last if last > best else best
         free(found.items)
-        return best if looked == 0 else self.scan_back(seq, f)
+        return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
-    cdef uint64_t scan_back(self, uint64_t seq, StoreFilter f) noexcept nogil:
+    cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
+        """Return the last match <= `seq` among `limit` messages, 0: none; `seq` is where to go on, 0: nowhere."""
         cdef Segment* s
-        while True:
-            seq = index_prev_live(&self.index, seq)
-            if seq == 0:
+        while limit:
+            seq[0] = index_prev_live(&self.index, seq[0])
+            if seq[0] == 0:
                 return 0
-            s = index_find(&self.index, seq)
-            if f.matches(&self.subject_table, s.entries[seq - s.base].subject_id):
-                return seq
-            seq -= 1
+            s = index_find(&self.index, seq[0])
+            if f.matches(&self.subject_table, s.entries[seq[0] - s.base].subject_id):
+                return seq[0]
+            seq[0] -= 1
+            limit -= 1
+        return 0
 
     cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil:
         """Return the number of live matches in low .. high - 1."""
@@ -482,7 +479,7 @@ cdef class Catalogue:
                 s.first = found
                 s.first_stale = 0
                 return
-        s.first = self.next_of_id(s.first, s.id)
+        s.first = self.next_of_id(s.first, self.last_seq + 1, s.id)
         s.first_stale = 0
 
     cdef void settle_last(self, Subject* s) noexcept nogil:

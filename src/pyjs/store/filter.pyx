@@ -47,14 +47,6 @@ cdef class StoreFilter:
         free(self.verdicts)
         free(self.ahead)
 
-    def match_subject(self, bytes subject) -> bool:
-        """Tell whether `subject` (literal) matches one of the filters."""
-        cdef size_t i
-        for i in range(self.n):
-            if subject_matches(self.patterns[i], self.lengths[i], subject, len(subject)):
-                return True
-        return self.all
-
     cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil:
         cdef Subject* s
         cdef uint32_t* verdict

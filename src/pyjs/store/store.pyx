@@ -388,7 +388,7 @@ cdef class StreamStore(Catalogue):
         return total - keep - left
 
     def take_drops(self) -> list:
-        """Return (sequence, subject) of every message dropped since the last call, purges excepted."""
+        """Return (sequence, subject) of every message dropped since the last call, purges excepted. For tests."""
         cdef size_t at = 0
         cdef uint64_t seq = 0
         cdef uint32_t n = 0

@@ -11,9 +11,10 @@ import pytest
 from tests.support.disk import FaultyDisk
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.nuid import short_hash
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config import ExternalStream, StreamSource, SubjectTransformConfig
-from pyjs.jetstream.sourcing import identity, key_of, short_hash
+from pyjs.jetstream.sourcing import identity, key_of
 
 
 def pair(js: JetStreamFixture, storage: str = "file", **more: Any) -> JetStreamFixture:
