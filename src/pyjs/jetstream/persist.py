@@ -24,7 +24,8 @@ from pyjs.store.layout import (
     set_aside,
     streams_directory,
 )
-from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta, save_meta
+from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, decode, encode, load_meta, save_meta
+from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 SEGMENT_SIZE_MAX = 8 << 20
 SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
 SEGMENT_SIZE_MIN = 64 << 10
+SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
 
 
 @record(frozen=True)
@@ -101,22 +103,24 @@ class AccountFiles:
             self._make_room(directory)
             make_directory(self._disk, f"{directory}/msgs")
             make_directory(self._disk, f"{directory}/consumers")
-            self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
-            return self._open_store(directory, config, created_ns)
+            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+            return self._open_store(directory, config, created_ns, meta)
         except OSError as error:
             raise _failed(directory, error) from error
 
-    def save(self, config: StreamConfig, created_ns: int) -> None:
-        """Keep a changed configuration.
+    def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Keep a changed configuration, also in the store's segments to come.
 
         Raises:
             StoreFailed: the one before may still be kept.
         """
         directory = self._stream_dir(config.name)
+        assert isinstance(store, FileStore)
         try:
-            self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+            store.set_meta(self._save(directory, KIND_STREAM, _stream_values(config, created_ns)))
         except OSError as error:
             raise _failed(directory, error) from error
+        store.segment_size, store.seal_age_ns = segment_size(config), _seal_age_ns(config)
 
     def hide(self, name: str) -> str:
         """Take a stream's directory out of sight of the next start; returns its new path, for `remove`.
@@ -159,7 +163,8 @@ class AccountFiles:
             _check_place(directory, config.name)
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
-            store = self._open_store(directory, config, created_ns)
+            meta = encode(KIND_STREAM, self._generations[directory], values)
+            store = self._open_store(directory, config, created_ns, meta)
         except (PyjsError, ValueError, KeyError, TypeError, OSError) as error:
             self._leave(directory, "Stream", error)
             return None
@@ -167,8 +172,11 @@ class AccountFiles:
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         return config, created_ns, store
 
-    def _open_store(self, directory: str, config: StreamConfig, created_ns: int) -> StreamStore:
-        return FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
+    def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> StreamStore:
+        store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
+        store.set_meta(meta)
+        store.seal_age_ns = _seal_age_ns(config)
+        return store
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
         """Return where it is kept how far a stream has copied its sources.
@@ -286,25 +294,28 @@ class AccountFiles:
     def _consumer_dir(self, stream: str, name: str) -> str:
         return f"{self._stream_dir(stream)}/consumers/{file_name(name)}"
 
-    def _save(self, directory: str, kind: int, values: dict[str, Any]) -> None:
+    def _save(self, directory: str, kind: int, values: dict[str, Any]) -> bytes:
+        """Write metadata and return the envelope."""
         generation = self._generations.get(directory, 0) + 1
         self._generations[directory] = generation  # used up, also by an attempt that fails
-        save_meta(self._disk, directory, "meta", kind, values, generation)
+        data = encode(kind, generation, values)
+        save_meta(self._disk, directory, "meta", data)
+        return data
 
     def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
         """Return the metadata of a directory, None: it cannot be read, which is dealt with."""
         what = "Stream" if kind == KIND_STREAM else "Consumer"
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", kind)
-        except FileNotFoundError as error:
-            if self._is_empty(directory):
+        except (FileNotFoundError, CorruptRecord) as error:
+            if isinstance(error, FileNotFoundError) and self._is_empty(directory):
                 self._discard(directory)
-            else:
+                return None
+            found = self._from_segments(directory, error) if kind == KIND_STREAM else None
+            if found is None:
                 self._set_aside(directory, what, error)
-            return None
-        except CorruptRecord as error:
-            self._set_aside(directory, what, error)
-            return None
+                return None
+            generation, values, problems = found
         except (NewerFormat, OSError) as error:
             self._leave(directory, what, error)
             return None
@@ -313,10 +324,26 @@ class AccountFiles:
             self._mend(directory, kind, values, problems)
         return values
 
+    def _from_segments(
+        self, directory: str, error: Exception
+    ) -> tuple[int, dict[str, Any], list[str]] | None:
+        """Return what the newest META record of a stream says whose metadata files are gone; None: there is none."""
+        messages = f"{directory}/msgs"
+        for name in reversed(self._disk.list_dir(messages)):
+            path = f"{messages}/{name}"
+            try:
+                meta = last_meta(self._disk.read_file(path)) if name.endswith(".seg") else b""
+                if meta:
+                    generation, values = decode(meta, KIND_STREAM, path)
+                    return generation, values, [f"{error}; {path} has the configuration as well"]
+            except (PyjsError, OSError) as unusable:
+                self._log.warn(f"  {path} does not tell the configuration of its stream: {unusable}")
+        return None
+
     def _mend(self, directory: str, kind: int, values: dict[str, Any], problems: list[str]) -> None:
         """Write both copies again after one of them was not whole."""
         for problem in problems:
-            self._log.warn(f"  {problem}; the other copy is used")
+            self._log.warn(f"  {problem}; another copy is used")
         try:
             self._save(directory, kind, values)
         except OSError as error:
@@ -375,6 +402,11 @@ class AccountFiles:
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
     return {"created_ns": created_ns, "config": config.to_meta()}
+
+
+def _seal_age_ns(config: StreamConfig) -> int:
+    """Return after what time a segment is sealed, so that expiry drops whole files; 0: by its size alone."""
+    return config.max_age_ns // SEGMENTS_PER_AGE
 
 
 def _check_place(directory: str, name: str) -> None:

@@ -88,7 +88,7 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     _check_consumer_limits(js, stream, config)
     _check_overlap(js, config)
     if config.storage == FILE:
-        js.files.save(config, stream.created_ns)
+        js.files.save(config, stream.created_ns, stream.store)
     _reserve(js, old, -1)
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)

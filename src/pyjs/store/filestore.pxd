@@ -10,8 +10,11 @@ cdef class FileStore(StreamStore):
     cdef readonly object disk               # base.disk.Disk
     cdef readonly str directory
     cdef readonly object log                # base.log.Log
-    cdef readonly uint64_t segment_size     # a segment is sealed before it grows beyond
+    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
     cdef readonly uint64_t incarnation
+    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
+    cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
+    cdef bint meta_due                      # the last segment does not hold it
     cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
     cdef readonly list lost_seqs            # the first of them
     cdef readonly bint resumable            # failed for want of space or descriptors: it may work later
@@ -50,6 +53,9 @@ cdef class FileStore(StreamStore):
     cdef int write_staged(self) noexcept nogil
     cdef int write_out(self) except -1
     cdef int stage_state(self) noexcept nogil
+    cdef int stage_meta(self) noexcept nogil
+    cdef int leave_empty_tail(self) noexcept nogil
+    cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil
     cdef int stage_removals(self) noexcept nogil
     cdef int stage_sequences(self, uint64_t* seqs, size_t n, int flags) noexcept nogil
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil

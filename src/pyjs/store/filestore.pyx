@@ -26,8 +26,8 @@ from pyjs.store.index cimport (
 )
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum, write_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.store cimport Record, StreamStore
@@ -44,6 +44,7 @@ cdef enum:
     ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
     DELETES_MAX = 8192          # sequences in one DELETES record
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
+    EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)        # clients may hold them all; nothing was written or lost
@@ -56,6 +57,7 @@ cdef class FileStore(StreamStore):
         self.log = log
         self.segment_size = segment_size
         self.incarnation = incarnation
+        self.meta = b""
         self.overhead = 30
         self.header_overhead = 4
         self.maps = {}
@@ -86,7 +88,7 @@ cdef class FileStore(StreamStore):
         cdef char* p
         if s == NULL:
             return 0
-        if s.end + length > self.segment_size and s.n:
+        if s.n and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
             s = self.index.segments[self.index.n - 1]
@@ -115,6 +117,10 @@ cdef class FileStore(StreamStore):
             self.staged_from = self.last_seq
         return self.last_seq
 
+    cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
+        """Whether a record of `length` bytes goes to the next segment: for want of room, or because this one is old."""
+        return s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
+
     cdef uint64_t skip(self) noexcept nogil:
         cdef uint64_t seq = StreamStore.skip(self)
         self.state_due = True
@@ -130,9 +136,13 @@ cdef class FileStore(StreamStore):
     cdef int commit(self) noexcept nogil:
         if self.failed:
             return -1
+        if self.leave_empty_tail() != 0:
+            return -1
         if (self.n_removals or self.n_erasures) and self.stage_removals() != 0:
             return -1
         if self.state_due and self.stage_state() != 0:
+            return -1
+        if self.meta_due and self.index.n and self.stage_meta() != 0:
             return -1
         if self.staged and self.write_staged() != 0:
             return -1
@@ -259,6 +269,27 @@ cdef class FileStore(StreamStore):
         s.floor = max(s.floor, self.first_seq)
         return 0
 
+    cdef int stage_meta(self) noexcept nogil:
+        cdef const char* meta
+        cdef size_t size
+        with gil:
+            meta, size = <const char*> self.meta, len(self.meta)
+        self.meta_due = False
+        return self.stage_plain(KIND_META, 0, self.last_seq, meta, size) if size else 0
+
+    cdef int leave_empty_tail(self) noexcept nogil:
+        """Go on in a new segment when the last one has become large and no message in it is left."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        if s == NULL or s.live or s.end < self.segment_size // EMPTY_TAIL_PART or self.staged_from:
+            return 0
+        if self.msgs == 0:
+            self.clear_segments()
+            return 0
+        if self.begin_segment() != 0:
+            return -1
+        self.retire(self.index.n - 2)
+        return 0
+
     cdef int stage_removals(self) noexcept nogil:
         if self.stage_sequences(self.removals, self.n_removals, 0) != 0:
             return -1
@@ -332,7 +363,7 @@ cdef class FileStore(StreamStore):
         cdef uint64_t seq = self.staged_from
         self.staged = 0
         self.staged_from = 0
-        self.state_due = True
+        self.state_due = self.meta_due = True
         if s == NULL:
             return
         while seq and seq <= self.last_seq:
@@ -376,6 +407,7 @@ cdef class FileStore(StreamStore):
         write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.incarnation)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
+        self.stage_meta()
         return 0
 
     cdef int seal(self) noexcept nogil:
@@ -409,6 +441,11 @@ cdef class FileStore(StreamStore):
             self.unindexed.append(self.without_index(s, footer))
         s.fd = -1                       # `unsynced` holds it, finish_sync closes it
         return 0
+
+    def set_meta(self, bytes meta) -> None:
+        """Keep the stream's metadata in every segment from now on, and in the last one with the next commit."""
+        self.meta_due = self.meta != b"" and meta != self.meta
+        self.meta = meta
 
     def path_of(self, uint32_t number) -> str:
         """Return the path of a segment's file."""

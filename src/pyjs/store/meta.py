@@ -93,15 +93,12 @@ def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
     return generation, values
 
 
-def save_meta(
-    disk: Disk, directory: str, name: str, kind: int, values: dict[str, Any], generation: int
-) -> None:
-    """Write both copies of `<directory>/<name>`; `generation` must be higher than that of what is there.
+def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Write both copies of `<directory>/<name>`; the generation in `data` must be higher than that of what is there.
 
     Raises:
         OSError: the old map, or a copy of the new one, is still whole.
     """
-    data = encode(kind, generation, values)
     for copy in COPIES:
         write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
         disk.sync_dir(directory)

@@ -2,7 +2,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    FORMAT_VERSION = 1
+    FORMAT_VERSION = 2          # 1 had no META records
+    NEEDS_MAJOR = 0             # the first pyjs-server that reads FORMAT_VERSION
+    NEEDS_MINOR = 1
     SEGMENT_HEADER_SIZE = 64
     RECORD_HEADER_SIZE = 32
     CHECKSUM_SIZE = 8
@@ -15,6 +17,7 @@ cdef enum Kind:
     KIND_STATE = 2              # seq: last_seq; body: first_seq, last_ts
     KIND_DELETES = 3            # body: sequences that were removed
     KIND_FOOTER = 4             # the segment is sealed; body: its summary
+    KIND_META = 5               # seq: last_seq; body: the stream's metadata, as in its own files
 
 cdef enum:
     FLAG_EXTENDED = 1           # 16 bytes of term and index stand between header and subject
@@ -32,7 +35,9 @@ cdef packed struct RecordHeader:
 
 cdef packed struct SegmentHeader:
     char[8] magic
-    uint32_t version
+    uint16_t version
+    uint8_t needs_major         # the first pyjs-server that reads this; 0.0 in version 1
+    uint8_t needs_minor
     uint32_t flags              # codec of the records: 0, plain
     uint64_t base_seq           # no record of the file has a smaller one
     int64_t spare_ts
@@ -47,5 +52,7 @@ cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
 cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
 cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible and its checksum fits
+cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, uint32_t number,
+                              uint64_t incarnation) noexcept nogil
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil
 cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0, -1: no segment, -2: a newer version

@@ -40,7 +40,7 @@ cdef bint plausible(const char* p, size_t left) noexcept nogil:
     memcpy(&h, p, RECORD_HEADER_SIZE)
     if h.length < RECORD_SIZE_MIN or h.length > left or h.length > RECORD_SIZE_MAX:
         return False
-    if h.kind < KIND_MSG or h.kind > KIND_FOOTER or h.flags > 3 or h.spare:
+    if h.kind < KIND_MSG or h.kind > KIND_META or h.flags > 3 or h.spare:
         return False
     if h.flags & FLAG_EXTENDED:
         fixed += 16
@@ -53,15 +53,22 @@ cdef bint intact(const char* p, uint64_t before) noexcept nogil:
     return xxh64(p, length - CHECKSUM_SIZE, before) == stored_checksum(p, length)
 
 
-cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil:
-    cdef SegmentHeader h
-    memset(&h, 0, sizeof(h))
+cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, uint32_t number,
+                              uint64_t incarnation) noexcept nogil:
+    memset(h, 0, sizeof(SegmentHeader))
     memcpy(h.magic, b"PYJSSEG\n", 8)
-    h.version = FORMAT_VERSION
+    h.version = version
+    if version > 1:
+        h.needs_major, h.needs_minor = NEEDS_MAJOR, NEEDS_MINOR
     h.base_seq = base_seq
     h.number = number
     h.incarnation = incarnation
-    h.checksum = xxh64(&h, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0)
+    h.checksum = xxh64(h, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0)
+
+
+cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil:
+    cdef SegmentHeader h
+    make_segment_header(&h, FORMAT_VERSION, base_seq, number, incarnation)
     memcpy(out, &h, SEGMENT_HEADER_SIZE)
 
 
@@ -75,6 +82,14 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
     if h.version > FORMAT_VERSION or h.flags:
         return -2
     return 0
+
+
+def version_needed(bytes header) -> str:
+    """Return the first pyjs-server that reads a segment with this header, as the header itself says."""
+    cdef SegmentHeader h
+    memset(&h, 0, sizeof(h))
+    memcpy(&h, <const char*> header, min(<size_t> len(header), sizeof(h)))
+    return f"{h.needs_major}.{h.needs_minor}"
 
 
 def checksum_of(bytes data, uint64_t seed) -> int:

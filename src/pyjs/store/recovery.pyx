@@ -20,12 +20,13 @@ from pyjs.store.index cimport (
     ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_find, index_push, is_dead, segment_mark,
     segment_new,
 )
-from pyjs.store.record cimport SEGMENT_HEADER_SIZE, check_segment_header, write_segment_header
-from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow
+from pyjs.store.record cimport SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header
+from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
-from pyjs.base.errors import CorruptRecord
 from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_index, store_index
+from pyjs.store.meta import NewerFormat
+from pyjs.store.record import version_needed
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -46,6 +47,30 @@ def recover(FileStore store) -> None:
     recovery.settle()
 
 
+def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq):
+    """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
+
+    Raises:
+        NewerFormat: another version wrote it.
+    """
+    cdef const unsigned char[::1] view = data or b"\0"
+    cdef const char* p = <const char*> &view[0]
+    cdef size_t size = len(data)
+    cdef SegmentContents c = SegmentContents()
+    cdef SegmentHeader header
+    cdef int found = check_segment_header(p, size)
+    if found == -2:
+        raise NewerFormat(path, version_needed(bytes(view[:SEGMENT_HEADER_SIZE])))
+    if found == 0:
+        c.scan(p, size)
+        return c
+    if mend_header(&header, p, size, number, incarnation, next_seq) != 0:
+        return None
+    c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
+    c.scan_behind(&header, p, size)
+    return c
+
+
 def report(FileStore store, str path, SegmentContents c) -> None:
     """Tell the operator what is damaged in a segment."""
     for at, size, what in c.problems:
@@ -59,16 +84,13 @@ def examine(FileStore store, uint64_t seq) -> None:
         OSError: the file cannot be read.
     """
     cdef Segment* s = index_find(&store.index, seq)
-    cdef SegmentContents c = SegmentContents()
-    cdef unsigned char[::1] view
+    cdef SegmentContents c
     cdef uint32_t i
     path = store.path_of(s.number)
-    data = bytearray(store.read_segment(s.number))
-    view = data
-    if check_segment_header(<const char*> &view[0], view.shape[0]) != 0:
-        store.log.warn(f"{path} at 0: {SEGMENT_HEADER_SIZE} bytes: the header is damaged")
-        write_segment_header(<char*> &view[0], s.base, s.number, store.incarnation)
-    c.scan(<const char*> &view[0], view.shape[0])
+    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
+    if c is None:
+        c = SegmentContents()
+        c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
     s.examined = True
     remove_index(store.disk, store.log, index_path(path))           # the next start shall find it too
     store.unindexed = [full for full in store.unindexed if full.number != s.number]
@@ -108,7 +130,7 @@ cdef class Recovery:
             c = self.from_index(path, fd, size)
             indexed = c is not None
             if c is None:
-                c = self.from_records(path, fd, size)
+                c = self.from_records(path, number, fd, size)
         finally:
             store.disk.close_file(fd)
         if c is None:
@@ -140,18 +162,10 @@ cdef class Recovery:
                 remove_index(self.store.disk, self.store.log, index_path(path))
         return None
 
-    def from_records(self, path, fd, size):
-        """Return the contents by the segment itself; None: its header is damaged."""
-        cdef const unsigned char[::1] view = self.store.disk.map_file(fd, size) if size else b"\0"
-        cdef SegmentContents c
-        cdef int found = check_segment_header(<const char*> &view[0], size)
-        if found == -2:
-            raise CorruptRecord(path, 0, "written by a newer format; this file needs a newer pyjs-server")
-        if found != 0:
-            return None
-        c = SegmentContents()
-        c.scan(<const char*> &view[0], size)
-        return c
+    def from_records(self, path, number, fd, size):
+        """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it."""
+        data = self.store.disk.map_file(fd, size) if size else b""
+        return contents_of(path, data, number, self.store.incarnation, self.store.last_seq + 1)
 
     def keep_index(self, path, SegmentContents c not None, size, last) -> None:
         """Write the index file of a segment that was read whole and will not grow."""

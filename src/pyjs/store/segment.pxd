@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
 from pyjs.store.index cimport Entry
-from pyjs.store.record cimport RecordHeader
+from pyjs.store.record cimport RecordHeader, SegmentHeader
 
 cdef enum:
     NO_PLACE = 0xffffffff       # as subject: there is none
@@ -46,6 +46,7 @@ cdef class SegmentContents:
     cdef readonly list lost             # (first, last) sequence of each loss
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is, whatever it was
+    cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
     # Of the scan only:
     cdef Table by_name                  # name -> place in `subjects` + 1
     cdef uint32_t latest                # place of the subject of the last message
@@ -54,6 +55,7 @@ cdef class SegmentContents:
     cdef bint after_damage              # bytes before the next record were unreadable
 
     cdef int scan(self, const char* p, size_t size) except -1
+    cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int records(self) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
     cdef int take(self, const char* record) noexcept nogil
@@ -68,3 +70,7 @@ cdef class SegmentContents:
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil
     cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil
+
+# Makes the header that a segment must have had whose own is damaged; -1: its records do not tell.
+cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                     uint64_t next_seq) noexcept nogil

@@ -20,5 +20,8 @@ class SegmentContents:
     lost: list[tuple[int, int]]
     lost_bytes: int
     end_damaged: bool
+    meta_at: int
+    meta_size: int
 
 def scan_segment(data: bytes) -> SegmentContents: ...
+def last_meta(data: bytes) -> bytes: ...

@@ -21,9 +21,9 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact, plausible,
-    stored_checksum,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact,
+    make_segment_header, plausible, stored_checksum,
 )
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -54,6 +54,43 @@ def scan_segment(bytes data) -> SegmentContents:
     return contents
 
 
+def last_meta(bytes data) -> bytes:
+    """Return the body of the last META record of a segment file, b"": there is none. Its header may be damaged."""
+    cdef SegmentContents c = SegmentContents()
+    cdef SegmentHeader header
+    memset(&header, 0, sizeof(header))
+    header.base_seq = 1
+    if len(data) < SEGMENT_HEADER_SIZE:
+        return b""
+    memcpy(&header.checksum, <const char*> data + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    c.scan_behind(&header, data, len(data))
+    return data[c.meta_at:c.meta_at + c.meta_size]
+
+
+cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                     uint64_t next_seq) noexcept nogil:
+    cdef RecordHeader first
+    cdef uint64_t stored = 0
+    cdef uint64_t[2] bases
+    cdef int i, version
+    if size < SEGMENT_HEADER_SIZE or not plausible(p + SEGMENT_HEADER_SIZE, size - SEGMENT_HEADER_SIZE):
+        return -1
+    memcpy(&first, p + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
+    memcpy(&stored, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    bases[0] = first.seq if first.kind == KIND_MSG else first.seq + 1
+    bases[1] = next_seq
+    for version in range(FORMAT_VERSION, 0, -1):
+        for i in range(2):
+            make_segment_header(header, version, bases[i], number, incarnation)
+            if header.checksum == stored or intact(p + SEGMENT_HEADER_SIZE, header.checksum):
+                return 0
+    if intact(p + SEGMENT_HEADER_SIZE, stored):         # the first record vouches for the checksum, not for the rest
+        make_segment_header(header, FORMAT_VERSION, bases[0], number, incarnation)
+        header.checksum = stored
+        return 0
+    return -1
+
+
 cdef class SegmentContents:
     def __cinit__(self):
         self.problems = []
@@ -70,8 +107,12 @@ cdef class SegmentContents:
     cdef int scan(self, const char* p, size_t size) except -1:
         """Read a file whose header was found to be one."""
         cdef SegmentHeader header
-        cdef int failed
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
+        return self.scan_behind(&header, p, size)
+
+    cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1:
+        """Read a file with a header that is whole, or was made anew."""
+        cdef int failed
         self.base_seq = header.base_seq
         self.incarnation = header.incarnation
         self.number = header.number
@@ -187,6 +228,9 @@ cdef class SegmentContents:
             failed = self.take_removals(record, &h)
         elif h.kind == KIND_FOOTER:
             self.sealed = True
+        elif h.kind == KIND_META:
+            self.meta_at = record + RECORD_HEADER_SIZE - self.p
+            self.meta_size = h.length - RECORD_SIZE_MIN
         self.after_damage = False
         return failed
 

@@ -154,11 +154,46 @@ def test_damage_of_a_state_stays_in_the_consumer(copied: Callable[[], Path], nam
         assert consumer.deltas == DELTAS or consumer.problems or data == whole[: len(data)], what
 
 
-def test_a_stream_without_readable_metadata_is_set_aside_whole(copied: Callable[[], Path]) -> None:
+@pytest.mark.parametrize("damage", [b"damaged", None], ids=["damaged", "removed"])
+def test_a_stream_without_readable_metadata_takes_it_from_its_segments(
+    copied: Callable[[], Path], damage: bytes | None
+) -> None:
+    root = copied()
+    for copy in "ab":
+        path = root / f"A/streams/S/meta.{copy}"
+        path.unlink() if damage is None else path.write_bytes(damage)
+    files = Files(root)
+    config, payloads, (consumer,) = files.recover()["S"]
+    assert (config, len(payloads), consumer.name) == (CONFIG, 3, "c")
+    assert "00000001.seg has the configuration as well" in files.says("WRN")[0]
+    again = Files(root)
+    assert again.recover()["S"][0] == CONFIG
+    assert again.says("WRN") == []
+
+
+def test_a_changed_configuration_is_in_the_segment_that_is_written_next(copied: Callable[[], Path]) -> None:
+    root = copied()
+    files = Files(root)
+    new = replace(CONFIG, max_msgs=5)
+    for _, _, store in files.files.recover():
+        files.files.save(new, 77, store)
+        store.flush()
+        store.close()
+    for copy in "ab":
+        (root / f"A/streams/S/meta.{copy}").unlink()
+    assert Files(root).recover()["S"][0] == new
+
+
+def test_a_stream_that_nothing_tells_the_configuration_of_is_set_aside_whole(
+    copied: Callable[[], Path],
+) -> None:
     root = copied()
     Files(root).fill("OTHER")
     directory = root / "A/streams/S"
     whole = (directory / "meta.a").read_bytes()
+    segment = directory / "msgs/00000001.seg"
+    segment_whole = segment.read_bytes()
+    segment.write_bytes(segment_whole[:100] + b"X" + segment_whole[101:])
     for copy in "ab":
         (directory / f"meta.{copy}").write_bytes(b"damaged")
     before = tree(directory)
@@ -174,18 +209,9 @@ def test_a_stream_without_readable_metadata_is_set_aside_whole(copied: Callable[
     )
     # and nothing is lost
     (aside / "meta.a").write_bytes(whole)
+    (aside / "msgs/00000001.seg").write_bytes(segment_whole)
     aside.rename(directory)
     assert Files(root).recover()["S"][1] == [b"one", b"two", b"three"]
-
-
-def test_a_stream_without_metadata_is_set_aside(copied: Callable[[], Path]) -> None:
-    root = copied()
-    for copy in "ab":
-        (root / f"A/streams/S/meta.{copy}").unlink()
-    files = Files(root)
-    assert files.recover() == {}
-    assert (root / "A/streams/.damaged-0-S/msgs").is_dir()
-    assert len(files.says("ERR")) == 1
 
 
 def test_a_consumer_without_readable_metadata_is_set_aside_alone(copied: Callable[[], Path]) -> None:
@@ -264,7 +290,7 @@ def test_a_newer_version_is_named_and_stays(
 def test_a_configuration_with_unknown_fields_stays(copied: Callable[[], Path]) -> None:
     root = copied()
     values = {"created_ns": 77, "config": {**CONFIG.to_meta(), "later": 1}}
-    meta.save_meta(OsDisk(), f"{root}/A/streams/S", "meta", meta.KIND_STREAM, values, 2)
+    meta.save_meta(OsDisk(), f"{root}/A/streams/S", "meta", meta.encode(meta.KIND_STREAM, 2, values))
     files = Files(root)
     assert files.recover() == {}
     assert "'later'" in files.says("ERR")[0]
@@ -307,8 +333,8 @@ def test_a_crash_while_a_configuration_is_changed_leaves_the_old_or_the_new(tmp_
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).fill()
         files = Files(root, disk)
-        files.files.recover()
-        files.files.save(new, 77)
+        for _, _, store in files.files.recover():
+            files.files.save(new, 77, store)
 
     seen = set()
     for root in each_call(work, tmp_path):
@@ -376,11 +402,12 @@ def test_every_failed_call_is_an_error_that_names_the_directory(tmp_path: Path) 
     directory = f"{tmp_path}/store/A/streams/S"
     files = Files(tmp_path / "store")
     files.fill()
+    store = files.files.create(replace(CONFIG, name="T"), 77)
     broken = Files(tmp_path / "store", FaultyDisk(0, errno.EROFS, forever=True))
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
         broken.files.create(CONFIG, 1)
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
-        broken.files.save(CONFIG, 1)
+        broken.files.save(CONFIG, 1, store)
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
         broken.files.hide("S")
     with pytest.raises(StoreFailed, match=f"{directory}/consumers/d: EROFS"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import xxhash
 
-MSG, STATE, DELETES, FOOTER = 1, 2, 3, 4
+MSG, STATE, DELETES, FOOTER, META = 1, 2, 3, 4, 5
 NO_SUBJECT = 0xFFFFFFFF
 
 
@@ -85,7 +85,7 @@ class IndexWriter:
         elif kind == DELETES:
             seqs = struct.unpack(f"<{(len(record) - 40) // 8}Q", record[32:-8])
             self.removals += [seq | (1 << 63 if flags & 2 else 0) for seq in seqs]
-        else:
+        elif kind == FOOTER:
             self.sealed = 1
 
     def _gaps_before(self, seq: int) -> None:

@@ -22,7 +22,7 @@ NEW: dict[str, object] = {"name": "new", "more": [1, 2]}
 
 
 def save(directory: Path, values: dict[str, object], generation: int, disk: OsDisk | None = None) -> None:
-    save_meta(disk or OsDisk(), str(directory), "meta", KIND_STREAM, values, generation)
+    save_meta(disk or OsDisk(), str(directory), "meta", encode(KIND_STREAM, generation, values))
 
 
 def load(directory: Path, disk: OsDisk | None = None) -> tuple[int, dict[str, object], list[str]]:
