@@ -18,6 +18,7 @@ cdef class Turn:
     cdef readonly list held             # what had no share of `copies_left`: first among consumers in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
+    cdef readonly list upkeep           # stores whose files can be made smaller, in a thread
     cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync
 
 cdef class Sink:

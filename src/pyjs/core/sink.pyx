@@ -27,6 +27,7 @@ cdef class Turn:
         self.requests = []
         self.chores = []
         self.unsynced = []
+        self.upkeep = []
 
     def go_on(self, chore) -> None:
         """Do one step of what is too long for one turn; the rest follows, a step in each of the next turns."""
@@ -45,6 +46,8 @@ cdef class Turn:
             out, self.consumers = self.consumers, []
         elif name == "chores":
             out, self.chores = self.chores, []
+        elif name == "upkeep":
+            out, self.upkeep = self.upkeep, []
         elif name == "unsynced":
             out, self.unsynced = self.unsynced, []
         else:

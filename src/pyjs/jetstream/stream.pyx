@@ -470,6 +470,8 @@ cdef class Stream(Sink):
         cdef bytes failure
         job, self.sync_job = self.sync_job, None
         self.store.finish_sync(job, error)
+        if self.store.wants_upkeep and self.store not in self.turn.upkeep:
+            self.turn.upkeep.append(self.store)
         if error is not None and self.sync_always:
             failure = failure_body(self.name, store_error(self.store.error))
             self.held.send(self.account, 0, failure, len(failure))

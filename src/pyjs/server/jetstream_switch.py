@@ -31,6 +31,7 @@ class JetStreamSwitch:
         self._node = driver.node
         self._log = driver.node.log
         self._io_thread: IoThread | None = None
+        self._upkeep_thread: IoThread | None = None
         self._syncer: Syncer | None = None
         self._ending: JetStreamServer | None = None  # syncs, then stops
         self._after: list[Callable[[], None]] = []  # called when it has stopped
@@ -61,13 +62,21 @@ class JetStreamSwitch:
     def _start_syncing(self, options: Options) -> None:
         from pyjs.server.io_thread import IoThread
         from pyjs.server.syncer import Syncer
+        from pyjs.server.upkeep import Upkeep
 
         jetstream = options.jetstream
         self._io_thread = IoThread(self._driver.loop)
-        self._syncer = Syncer(
+        syncer = self._syncer = Syncer(
             self._driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always
         )
-        self._driver.after_turn = self._syncer.after_turn
+        self._upkeep_thread = IoThread(self._driver.loop)
+        upkeep = Upkeep(self._node.turn_state, self._upkeep_thread)
+
+        def after_turn() -> None:
+            syncer.after_turn()
+            upkeep.after_turn()
+
+        self._driver.after_turn = after_turn
 
     @property
     def ending(self) -> bool:
@@ -93,6 +102,8 @@ class JetStreamSwitch:
     def _drained(self) -> None:
         jetstream, self._ending = self._ending, None
         if jetstream is not None:
+            if self._upkeep_thread is not None:
+                attempt(self._log, self._upkeep_thread.stop)
             attempt(self._log, jetstream.stop)
             if self._io_thread is not None:
                 attempt(self._log, self._io_thread.stop)

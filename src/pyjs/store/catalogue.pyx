@@ -259,8 +259,11 @@ cdef class Catalogue:
         cdef Entry* e
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
-            if segment == NULL:
-                return -1
+            if segment == NULL:                     # a dropped one, in a segment that was written anew
+                seq = self.prev_of_id(seq, s.id)
+                if seq == 0:
+                    return -1
+                continue
             e = &segment.entries[seq - segment.base]
             if not is_dead(segment, <uint32_t> (seq - segment.base)):
                 if seqs != NULL:
@@ -455,8 +458,11 @@ cdef class Catalogue:
         cdef Entry* e
         while True:
             segment = index_find(&self.index, seq)
-            if segment == NULL:
-                return found
+            if segment == NULL:                     # a dropped one, in a segment that was written anew
+                seq = self.prev_of_id(seq, s.id)
+                if seq == 0:
+                    return found
+                continue
             e = &segment.entries[seq - segment.base]
             if not is_dead(segment, <uint32_t> (seq - segment.base)):
                 found = seq

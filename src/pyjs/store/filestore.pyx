@@ -1,56 +1,37 @@
-"""The store of file streams: records appended to segment files, read through maps.
-
-An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
-it is full. Records are read from the map of their segment, or from the buffer before they are written. Removing
-messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are noted
-together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on the
-medium. docs/storage-format.md has the layout, store/recovery how a directory is read back.
+"""The store of file streams: when its bytes reach the medium, upkeep of its files, and its end.
 
 Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result; `synced_mark`
-then says which commits are safe. A failed write drops what was staged (its sequences are not used again) and the
-store refuses appends: until `try_resume` finds room when the disk was full or no descriptor left, for good otherwise.
-A failed sync is never believed.
+then says which commits are safe. A store that failed refuses appends: until `try_resume` finds room when the disk was
+full or no descriptor left, for good otherwise. A failed sync is never believed.
 
-Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
-Long because staging, segments, removals and syncs change one state.
+Upkeep works alike: `begin_upkeep` hands out a segment to be written anew, and what comes of it takes the old file's
+place as soon as the removal of what it leaves out is on the medium.
+
+Knows nothing of streams and threads. Compiled, as the segments below are (segment_store.pyx; benchmarks/, JetStream
+async publish), whose state it shares.
 """
-import errno
-
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport (
-    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
-)
-from pyjs.store.index_file cimport FullSegment, full_segment
-from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum, write_segment_header,
-)
-from pyjs.store.segment cimport ERASED_BIT
-from pyjs.store.store cimport Record, StreamStore
-from pyjs.wire.ops cimport Msg
+from pyjs.store.index cimport Segment, segment_free
+from pyjs.store.index_file cimport full_segment
+from pyjs.store.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
+from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 
 from pyjs.base.errors import StoreFailed
-from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_index
+from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
+from pyjs.store.segment_store import NO_DESCRIPTOR
 from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
-cdef enum:
-    STAGED_MAX = 262144         # bytes written at once
-    ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
-    DELETES_MAX = 8192          # sequences in one DELETES record
-    MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
-    EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
-    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)        # clients may hold them all; nothing was written or lost
+
+cdef void segment_free_if(Segment* s) noexcept nogil:
+    if s != NULL:
+        segment_free(s, 0)
 
 
-cdef class FileStore(StreamStore):
+cdef class FileStore(SegmentStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0) -> None:
         self.disk = disk
         self.directory = directory
@@ -66,578 +47,13 @@ cdef class FileStore(StreamStore):
         self.in_flight = None
         self.lost_seqs = []
         self.unindexed = []
+        self.sparse = []
         self.next_number = 1
         disk.make_dirs(directory)
         self.names_unsynced = True
         from pyjs.store.recovery import recover
 
         recover(self)
-
-    def __dealloc__(self):
-        free(self.staging)
-        free(self.removals)
-        free(self.erasures)
-        self.unearth()
-
-    # -- message path ------------------------------------------------------------------------------------------
-    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
-        cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
-        cdef Segment* s = self.tail()
-        cdef RecordHeader* h
-        cdef Entry* e
-        cdef char* p
-        if s == NULL:
-            return 0
-        if s.n and self.outgrown(s, length, ts):
-            if self.begin_segment() != 0:
-                return 0
-            s = self.index.segments[self.index.n - 1]
-        p = self.stage(length)
-        if p == NULL:
-            return 0
-        e = self.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
-        if e == NULL:
-            return 0
-        h = <RecordHeader*> p
-        h.length = <uint32_t> length
-        h.kind = KIND_MSG
-        h.flags = 0
-        h.subject_len = m.subject_len
-        h.seq = self.last_seq
-        h.ts = ts
-        h.header_len = m.header_len
-        h.spare = 0
-        memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
-        memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
-        self.chain = seal_record(p, length, self.chain)
-        e.offset = <uint32_t> s.end
-        s.end += length
-        self.staged += length
-        if self.staged_from == 0:
-            self.staged_from = self.last_seq
-        return self.last_seq
-
-    cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Whether a record of `length` bytes goes to the next segment: for want of room, or because this one is old."""
-        return s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
-
-    cdef uint64_t skip(self) noexcept nogil:
-        cdef uint64_t seq = StreamStore.skip(self)
-        self.state_due = True
-        return seq
-
-    cdef int jump_to(self, uint64_t seq) noexcept nogil:
-        if self.failed or self.seal() != 0:
-            return -1
-        self.last_seq = seq - 1
-        self.state_due = True
-        return 0
-
-    cdef int commit(self) noexcept nogil:
-        if self.failed:
-            return -1
-        if self.leave_empty_tail() != 0:
-            return -1
-        if (self.n_removals or self.n_erasures) and self.stage_removals() != 0:
-            return -1
-        if self.state_due and self.stage_state() != 0:
-            return -1
-        if self.meta_due and self.index.n and self.stage_meta() != 0:
-            return -1
-        if self.staged and self.write_staged() != 0:
-            return -1
-        self.n_removals = self.n_erasures = 0
-        self.state_due = False
-        return 0
-
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
-        cdef Segment* s = index_find(&self.index, seq)
-        cdef Entry* e
-        cdef const char* p
-        cdef RecordHeader h
-        cdef uint64_t end
-        cdef bint last
-        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
-            return -1
-        e = &s.entries[seq - s.base]
-        end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
-        last = s == self.index.segments[self.index.n - 1]
-        if last and e.offset >= self.written:
-            p = self.staging + (e.offset - self.written)
-        else:
-            if end > s.map_size and self.map_segment(s, end) != 0:
-                return -2
-            p = s.data + e.offset
-            # This process has just written or read what no index file tells of.
-            if not s.examined and not (last and e.offset >= self.indexed) \
-                    and not self.checks_out(p, e, s.map_size - e.offset):
-                if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
-                    return -2
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        if h.seq != seq or h.length < end - e.offset or h.subject_len != e.subject_len:
-            return -2
-        r.subject = p + (h.length - (end - e.offset)) + RECORD_HEADER_SIZE    # behind term and index, if there
-        r.body = r.subject + e.subject_len
-        r.seq = seq
-        r.ts = e.ts
-        r.subject_len = e.subject_len
-        r.header_len = e.header_len
-        r.size = e.size
-        return 0
-
-    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
-        """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
-        cdef RecordHeader h
-        cdef uint64_t before = 0
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
-                or h.subject_len != e.subject_len or h.header_len != e.header_len:
-            return False
-        if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
-            return False
-        memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        return intact(p, before)
-
-    cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Find out what is damaged in the segment of `seq`, and drop it; -1: the file cannot be read."""
-        cdef int failed = -1
-        with gil:
-            from pyjs.store.recovery import examine
-
-            try:
-                examine(self, seq)
-                failed = 0
-            except (OSError, ValueError) as error:
-                self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
-        return failed
-
-    # -- staging -----------------------------------------------------------------------------------------------
-    cdef Segment* tail(self) noexcept nogil:
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if self.failed:
-            return NULL
-        if s == NULL or s.sealed or s.base + s.n != self.last_seq + 1:
-            if self.begin_segment() != 0:
-                return NULL
-            s = self.index.segments[self.index.n - 1]
-        return s
-
-    cdef char* stage(self, size_t length) noexcept nogil:
-        """Return room for a record of `length` bytes behind what is staged."""
-        cdef void* more
-        if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
-            return NULL
-        if self.staged + length > self.staging_room:
-            more = realloc(self.staging, self.staged + length + STAGED_MAX)
-            if more == NULL:
-                return NULL
-            self.staging = <char*> more
-            self.staging_room = self.staged + length + STAGED_MAX
-        return self.staging + self.staged
-
-    cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
-        """Stage a record that is no message."""
-        cdef size_t length = RECORD_SIZE_MIN + n
-        cdef Segment* s = self.tail()
-        cdef RecordHeader* h
-        cdef char* p
-        if s == NULL:
-            return -1
-        p = self.stage(length)
-        if p == NULL:
-            return -1
-        h = <RecordHeader*> p
-        memset(h, 0, RECORD_HEADER_SIZE)
-        h.length = <uint32_t> length
-        h.kind = kind
-        h.flags = flags
-        h.seq = seq
-        memcpy(p + RECORD_HEADER_SIZE, body, n)
-        self.chain = seal_record(p, length, self.chain)
-        s.end += length
-        self.staged += length
-        return 0
-
-    cdef int stage_state(self) noexcept nogil:
-        cdef uint64_t[2] body
-        cdef Segment* s
-        body[0] = self.first_seq
-        body[1] = <uint64_t> self.last_ts
-        if self.stage_plain(KIND_STATE, 0, self.last_seq, <char*> body, 16) != 0:
-            return -1
-        s = self.index.segments[self.index.n - 1]
-        s.floor = max(s.floor, self.first_seq)
-        return 0
-
-    cdef int stage_meta(self) noexcept nogil:
-        cdef const char* meta
-        cdef size_t size
-        with gil:
-            meta, size = <const char*> self.meta, len(self.meta)
-        self.meta_due = False
-        return self.stage_plain(KIND_META, 0, self.last_seq, meta, size) if size else 0
-
-    cdef int leave_empty_tail(self) noexcept nogil:
-        """Go on in a new segment when the last one has become large and no message in it is left."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if s == NULL or s.live or s.end < self.segment_size // EMPTY_TAIL_PART or self.staged_from:
-            return 0
-        if self.msgs == 0:
-            self.clear_segments()
-            return 0
-        if self.begin_segment() != 0:
-            return -1
-        self.retire(self.index.n - 2)
-        return 0
-
-    cdef int stage_removals(self) noexcept nogil:
-        if self.stage_sequences(self.removals, self.n_removals, 0) != 0:
-            return -1
-        return self.stage_sequences(self.erasures, self.n_erasures, FLAG_ERASED)
-
-    cdef int stage_sequences(self, uint64_t* seqs, size_t n, int flags) noexcept nogil:
-        cdef size_t at = 0, some, i
-        cdef Segment* s
-        while at < n:
-            some = n - at if n - at < DELETES_MAX else DELETES_MAX
-            if self.stage_plain(KIND_DELETES, flags, self.last_seq, <char*> (seqs + at), some * 8) != 0:
-                return -1
-            s = self.index.segments[self.index.n - 1]
-            for i in range(at, at + some):
-                if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
-                    return -1
-            at += some
-        return 0
-
-    cdef int write_staged(self) noexcept nogil:
-        cdef int failed = -1
-        with gil:
-            try:
-                self.write_out()
-                failed = 0
-            except OSError as error:
-                self.fail(error)
-            except BaseException as error:
-                self.fail(OSError(0, repr(error)))
-        return failed
-
-    cdef int write_out(self) except -1:
-        """Write what is staged behind the last segment's records, reserving the space first."""
-        cdef Segment* s = self.index.segments[self.index.n - 1]
-        cdef uint64_t end = self.written + self.staged, step
-        if end > self.allocated:
-            step = self.allocated if self.allocated > ALLOCATE_MIN else ALLOCATE_MIN
-            if self.allocated + step > self.segment_size and self.allocated < self.segment_size:
-                step = self.segment_size - self.allocated
-            if self.allocated + step < end:
-                step = end - self.allocated
-            try:
-                self.disk.allocate(s.fd, self.allocated, step)
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                    raise
-            self.allocated += step
-        self.disk.write_at(s.fd, memoryview(<char[:self.staged]> self.staging), self.written)
-        self.written = end
-        self.staged = 0
-        self.staged_from = 0
-        self.chain_written = self.chain
-        self.written_mark += 1
-        if s.fd not in self.unsynced:
-            self.unsynced.append(s.fd)
-        return 0
-
-    cdef void fail(self, object error) noexcept:
-        """Refuse appends from now on, and forget what did not get into the file."""
-        self.error = StoreFailed(f"{self.directory}: {error.strerror or error}")
-        self.resumable = error.errno in NO_SPACE or error.errno in NO_DESCRIPTOR
-        self.failed = True
-        self.mended = True
-        self.forget_staged()
-        self.log.error(f"Store of {self.directory} refuses messages: {error}; "
-                       + ("it goes on when there is room again" if self.resumable else "restart to recover it"))
-
-    cdef void forget_staged(self) noexcept nogil:
-        """Take back the messages that were staged; their sequences stay used."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        cdef uint64_t seq = self.staged_from
-        self.staged = 0
-        self.staged_from = 0
-        self.state_due = self.meta_due = True
-        if s == NULL:
-            return
-        while seq and seq <= self.last_seq:
-            if seq >= s.base and seq < s.base + s.n and not is_dead(s, <uint32_t> (seq - s.base)):
-                self.unlink(s, <uint32_t> (seq - s.base))
-            seq += 1
-        s.end = self.written
-        self.chain = self.chain_written
-        if self.written == 0:           # not even its header is in the file
-            with gil:
-                self.doom(s)
-            self.index.n -= 1
-            segment_free(s, 0)
-            # The last segment is the sealed one before, all of which is in its file.
-            self.written = self.allocated = self.index.segments[self.index.n - 1].end if self.index.n else 0
-
-    # -- segments ----------------------------------------------------------------------------------------------
-    cdef int begin_segment(self) noexcept nogil:
-        cdef int failed = -1
-        if self.failed or self.seal() != 0:
-            return -1
-        with gil:
-            try:
-                self.new_segment()
-                failed = 0
-            except OSError as error:
-                self.fail(error)
-            except BaseException as error:
-                self.fail(OSError(0, repr(error)))
-        return failed
-
-    cdef int new_segment(self) except -1:
-        cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
-        if s == NULL or index_push(&self.index, s) != 0:
-            raise MemoryError
-        self.written = self.allocated = self.staged = self.indexed = 0
-        self.next_number += 1
-        s.fd = self.disk.open_file(self.path_of(s.number), create=True)
-        s.last_ts = self.last_ts
-        self.names_unsynced = True
-        write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.incarnation)
-        self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
-        self.staged = s.end = SEGMENT_HEADER_SIZE
-        self.stage_meta()
-        return 0
-
-    cdef int seal(self) noexcept nogil:
-        """Close the last segment: a footer, and nothing is ever appended again."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        cdef uint64_t[6] body
-        cdef bint footer
-        if s == NULL or s.sealed:
-            return 0
-        body[0] = s.base
-        body[1] = s.base + s.n - 1
-        body[2] = s.n
-        body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
-        body[4] = <uint64_t> s.last_ts
-        body[5] = s.end
-        footer = s.base + s.n == self.last_seq + 1
-        if footer:
-            self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48)
-            if self.failed:
-                return -1
-        if self.staged and self.write_staged() != 0:
-            return -1
-        s.sealed = True
-        with gil:
-            try:
-                self.disk.truncate(s.fd, self.written)
-            except OSError as error:
-                self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
-            if s.fd not in self.unsynced:
-                self.unsynced.append(s.fd)
-            self.unindexed.append(self.without_index(s, footer))
-        s.fd = -1                       # `unsynced` holds it, finish_sync closes it
-        return 0
-
-    def set_meta(self, bytes meta) -> None:
-        """Keep the stream's metadata in every segment from now on, and in the last one with the next commit."""
-        self.meta_due = self.meta != b"" and meta != self.meta
-        self.meta = meta
-
-    def path_of(self, uint32_t number) -> str:
-        """Return the path of a segment's file."""
-        return f"{self.directory}/{number:08d}.seg"
-
-    def segment_paths(self) -> list:
-        """Return the files of the live segments, oldest first."""
-        cdef size_t at
-        paths = []
-        for at in range(self.index.n):
-            paths.append(self.path_of(self.index.segments[at].number))
-        return paths
-
-    cdef FullSegment without_index(self, Segment* s, bint footer):
-        """Take down what the index file of the last segment needs."""
-        cdef bint whole = not self.mended and not s.examined
-        return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
-
-    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map the file of `s` up to `wanted` bytes at least."""
-        cdef int failed = -1
-        cdef const unsigned char[::1] view
-        with gil:
-            try:
-                if len(self.maps) >= MAPS_MAX:
-                    self.drop_maps()
-                fd = s.fd if s.fd >= 0 else self.disk.open_read_only(self.path_of(s.number))
-                try:
-                    size = self.disk.size_of(fd)
-                    if size < wanted:
-                        raise OSError(errno.EIO, f"{size} bytes where {wanted} were written")
-                    view = self.disk.map_file(fd, size)
-                finally:
-                    if s.fd < 0:
-                        self.disk.close_file(fd)
-                self.maps[s.number] = view
-                s.data = <const char*> &view[0]
-                s.map_size = size
-                failed = 0
-            except (OSError, ValueError) as error:
-                self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
-        return failed
-
-    def read_segment(self, uint32_t number) -> bytes:
-        """Return the bytes of a segment's file that are in use. Raises OSError."""
-        cdef Segment* last = self.index.segments[self.index.n - 1]
-        data = self.disk.read_file(self.path_of(number))
-        return data[:self.written] if last.number == number else data
-
-    def note_lost(self, seqs) -> None:
-        """Count damaged messages that are gone from the index, and tell the operator."""
-        self.lost_msgs += len(seqs)
-        self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
-        self.log.error(f"{self.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
-
-    def drop_maps(self) -> None:
-        """Give all maps back; they are made again when they are needed."""
-        cdef size_t i
-        for i in range(self.index.n):
-            self.index.segments[i].data = NULL
-            self.index.segments[i].map_size = 0
-        self.maps.clear()
-
-    # -- removals ----------------------------------------------------------------------------------------------
-    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
-        cdef uint64_t seq = s.base + i
-        if self.recovering:
-            return
-        if erase:
-            with gil:
-                self.overwrite(s, i)
-            self.note_removal(seq, True)
-        if self.first_seq > seq:
-            self.state_due = True
-        elif not erase:
-            self.note_removal(seq, False)
-
-    cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        cdef void* more
-        if erased:
-            if self.n_erasures == self.erasures_room:
-                more = realloc(self.erasures, (self.erasures_room * 2 + 64) * 8)
-                if more == NULL:
-                    return -1
-                self.erasures = <uint64_t*> more
-                self.erasures_room = self.erasures_room * 2 + 64
-            self.erasures[self.n_erasures] = seq
-            self.n_erasures += 1
-            return 0
-        if self.n_removals == self.removals_room:
-            more = realloc(self.removals, (self.removals_room * 2 + 64) * 8)
-            if more == NULL:
-                return -1
-            self.removals = <uint64_t*> more
-            self.removals_room = self.removals_room * 2 + 64
-        self.removals[self.n_removals] = seq
-        self.n_removals += 1
-        return 0
-
-    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Remember that the removal of `seq` is recorded in the file of `s`."""
-        cdef void* more
-        if s.n_removed == s.removed_room:
-            more = realloc(s.removed, (s.removed_room * 2 + 16) * 8)
-            if more == NULL:
-                return -1
-            s.removed = <uint64_t*> more
-            s.removed_room = s.removed_room * 2 + 16
-        s.removed[s.n_removed] = seq
-        s.n_removed += 1
-        return 0
-
-    cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
-        cdef Entry* e = &s.entries[i]
-        cdef uint64_t at
-        if self.staged and s == self.index.segments[self.index.n - 1] and e.offset >= self.written:
-            if self.write_staged() != 0:
-                return
-        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
-        try:
-            fd = s.fd if s.fd >= 0 else self.disk.open_file(self.path_of(s.number))
-            self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-            self.disk.write_at(fd, bytes(e.size), at)
-            if fd not in self.unsynced:
-                self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
-            self.written_mark += 1
-        except OSError as error:
-            self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "
-                           f"could not be overwritten: {error}")
-
-    cdef void retire(self, size_t at) noexcept nogil:
-        cdef Segment* s = self.index.segments[at]
-        cdef uint32_t i
-        cdef Segment* other
-        if at > 0:                      # removals in older segments are recorded here: record them anew
-            for i in range(s.n_removed):
-                other = index_find(&self.index, s.removed[i] & ~ERASED_BIT)
-                if other != NULL and other != s:
-                    self.note_removal(s.removed[i] & ~ERASED_BIT, s.removed[i] & ERASED_BIT != 0)
-        with gil:
-            self.doom(s)
-        index_remove(&self.index, at)
-        self.bury(s)
-
-    cdef void bury(self, Segment* s) noexcept nogil:
-        """Free a segment: now, or when the sync that is on its way has ended."""
-        cdef void* more
-        cdef bint busy
-        with gil:
-            busy = self.in_flight is not None
-        if not busy:
-            segment_free(s, 0)
-            return
-        more = realloc(self.buried, (self.n_buried + 1) * sizeof(Segment*))
-        if more == NULL:
-            return                      # out of memory: rather lost than read when it is not ours
-        self.buried = <Segment**> more
-        self.buried[self.n_buried] = s
-        self.n_buried += 1
-
-    cdef void unearth(self) noexcept nogil:
-        cdef size_t i
-        for i in range(self.n_buried):
-            segment_free(self.buried[i], 0)
-        free(self.buried)
-        self.buried = NULL
-        self.n_buried = 0
-
-    cdef void clear_segments(self) noexcept nogil:
-        cdef size_t i
-        with gil:
-            for i in range(self.index.n):
-                self.doom(self.index.segments[i])
-        for i in range(self.index.n):
-            self.bury(self.index.segments[i])
-        self.index.n = 0
-        index_free(&self.index, 0)
-        self.staged = self.written = self.allocated = 0
-        self.staged_from = 0
-        self.n_removals = self.n_erasures = 0
-        self.state_due = True
-
-    cdef void doom(self, Segment* s) noexcept:
-        """Have the file of `s` removed once the next commit is on the medium."""
-        self.doomed.append((self.written_mark + 1, self.path_of(s.number)))
-        self.unindexed = [full for full in self.unindexed if full.number != s.number]
-        self.maps.pop(s.number, None)
-        if s.fd >= 0 and s.fd not in self.unsynced:
-            self.unsynced.append(s.fd)
-        s.fd = -1
-        self.state_due = True
 
     # -- syncing -----------------------------------------------------------------------------------------------
     @property
@@ -676,6 +92,7 @@ cdef class FileStore(StreamStore):
             self.log.debug(problem)
         self.synced_mark = job.mark
         self.remove_doomed()
+        self.take_rewritten()
 
     def sync_failed(self, error) -> None:
         """Refuse everything from now on, unless the directory could only not be opened to be synced."""
@@ -695,7 +112,7 @@ cdef class FileStore(StreamStore):
             if mark > self.synced_mark:
                 keep.append((mark, path))
                 continue
-            remove_index(self.disk, self.log, index_path(path))
+            remove_file(self.disk, self.log, index_path(path))
             try:
                 self.disk.unlink(path)
                 self.names_unsynced = not self.closed
@@ -719,6 +136,69 @@ cdef class FileStore(StreamStore):
                 return
             error = job()
             self.finish_sync(job, error)
+
+    # -- upkeep ------------------------------------------------------------------------------------------------
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether begin_upkeep may have a job."""
+        return bool(self.sparse) and self.rewriting is None and self.rewritten is None
+
+    def begin_upkeep(self):
+        """Return a SegmentRewrite for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        cdef size_t at
+        cdef Segment* s
+        cdef bint due
+        while self.wants_upkeep and not self.failed:
+            at = self.place_of(self.sparse.pop(0))
+            if at == self.index.n:
+                continue
+            s = self.index.segments[at]
+            s.sparse = False
+            if s.live == 0 or s.examined or at + 1 == self.index.n:     # behind the last one nothing tells last_seq
+                continue
+            due = self.staged or self.n_removals or self.n_erasures or self.state_due
+            self.rewriting = rewrite_of(self.disk, self.path_of(s.number), s, self.incarnation,
+                                        self.written_mark + due, self.meta)
+            return self.rewriting
+        return None
+
+    def finish_upkeep(self, error) -> None:
+        """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
+        self.rewritten, self.rewriting = self.rewriting, None
+        if error is not None:
+            self.log.warn(f"{self.rewritten.path} stays larger than its messages: {error}")
+            self.rewritten.stale = True
+        self.take_rewritten()
+
+    def take_rewritten(self) -> None:
+        """Put a segment that was written anew in its place, if that is possible by now."""
+        cdef SegmentRewrite job = self.rewritten
+        cdef Segment* fresh
+        cdef size_t at
+        if job is None or (job.mark > self.synced_mark and not job.stale and not self.closed):
+            return
+        self.rewritten = None
+        at = self.place_of(job.number)
+        fresh = NULL if job.stale or self.closed or at == self.index.n \
+            else rewritten_segment(job, self.index.segments[at])
+        try:
+            if fresh == NULL:
+                self.disk.unlink(job.new_path)
+                return
+            self.disk.rename(job.new_path, job.path)
+        except FileNotFoundError:
+            segment_free_if(fresh)
+            return
+        except OSError as error:
+            self.log.warn(f"{job.path} stays larger than its messages: {error}")
+            segment_free_if(fresh)
+            return
+        self.maps.pop(job.number, None)
+        self.names_unsynced = True
+        self.bury(self.index.segments[at])
+        self.index.segments[at] = fresh
+        self.unindexed = [full for full in self.unindexed if full.number != job.number]
+        self.unindexed.append(full_segment(self, job.path, fresh, True, self.incarnation, job.contents.chain, False))
 
     def try_resume(self) -> bool:
         """Take appends again if the disk has room again; returns whether the store works."""
@@ -754,6 +234,7 @@ cdef class FileStore(StreamStore):
                     self.log.warn(f"{self.directory}: reserved space stays: {error}")
             self.sync_now()
         if not self.failed:
+            self.take_rewritten()
             self.write_indexes()
         self.release()
 
@@ -779,6 +260,9 @@ cdef class FileStore(StreamStore):
             if s.fd >= 0:
                 held.add(s.fd)
                 s.fd = -1
+        for rewrite in (self.rewriting, self.rewritten):
+            if rewrite is not None:
+                remove_file(self.disk, self.log, rewrite.new_path)
         if self.in_flight is not None:
             held -= set(self.in_flight.fds)     # finish_sync closes these
         for fd in held:

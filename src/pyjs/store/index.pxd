@@ -40,6 +40,7 @@ cdef struct Segment:
     bint sealed
     bint examined               # file: read whole because of damage; what is live in it was whole
     bint in_memory              # `bodies` grows along
+    bint sparse                 # file: it is to be written anew, for most of it is dead
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
     uint32_t removed_room

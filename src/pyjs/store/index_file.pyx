@@ -368,8 +368,8 @@ cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
     return file + e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
 
 
-def remove_index(disk, log, str path) -> None:
-    """Remove an index file that is not to be used again, if it is there."""
+def remove_file(disk, log, str path) -> None:
+    """Remove a file that is not to be used again, if it is there."""
     try:
         disk.unlink(path)
     except FileNotFoundError:

@@ -24,9 +24,10 @@ from pyjs.store.record cimport SEGMENT_HEADER_SIZE, SegmentHeader, check_segment
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
-from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_index, store_index
+from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_file, store_index
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
+from pyjs.store.rewrite import NEW
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -42,8 +43,8 @@ def recover(FileStore store) -> None:
     for name in segments:
         recovery.read_segment(f"{store.directory}/{name}", int(name[:-4]), name == segments[-1])
     for name in names:
-        if name.endswith(".idx") and f"{name[:-4]}.seg" not in segments:
-            remove_index(store.disk, store.log, f"{store.directory}/{name}")
+        if name.endswith(".idx") and f"{name[:-4]}.seg" not in segments or name.endswith(NEW):
+            remove_file(store.disk, store.log, f"{store.directory}/{name}")
     recovery.settle()
 
 
@@ -92,7 +93,8 @@ def examine(FileStore store, uint64_t seq) -> None:
         c = SegmentContents()
         c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
     s.examined = True
-    remove_index(store.disk, store.log, index_path(path))           # the next start shall find it too
+    store.outdate_rewrite(s.number)
+    remove_file(store.disk, store.log, index_path(path))           # the next start shall find it too
     store.unindexed = [full for full in store.unindexed if full.number != s.number]
     report(store, path, c)
     store.lost_bytes += c.lost_bytes
@@ -159,7 +161,7 @@ cdef class Recovery:
             tell = self.store.log.debug if unusable.ordinary else self.store.log.warn
             tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
             if not unusable.ordinary:
-                remove_index(self.store.disk, self.store.log, index_path(path))
+                remove_file(self.store.disk, self.store.log, index_path(path))
         return None
 
     def from_records(self, path, number, fd, size):
@@ -179,7 +181,7 @@ cdef class Recovery:
     def set_aside(self, path, size, reason) -> None:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
-        remove_index(self.store.disk, self.store.log, index_path(path))
+        remove_file(self.store.disk, self.store.log, index_path(path))
         if size and any(self.store.disk.read_file(path)):
             self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
@@ -305,6 +307,13 @@ cdef class Recovery:
         self.count_lost(removed)
         self.reopen()
         self.sync_later()
+        self.find_sparse()
+
+    def find_sparse(self) -> None:
+        """Have segments written anew that are mostly dead."""
+        cdef size_t at
+        for at in range(self.store.index.n):
+            self.store.note_sparse(self.store.index.segments[at])
 
     def lose_end(self) -> None:
         """Use up a sequence for the damaged record that nothing follows."""

@@ -21,9 +21,9 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader, check_segment_header, intact,
-    make_segment_header, plausible, stored_checksum,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG,
+    KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
+    check_segment_header, intact, make_segment_header, plausible, stored_checksum,
 )
 
 SOURCE_HASH = PYJS_SOURCE_HASH

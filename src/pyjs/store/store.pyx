@@ -428,6 +428,18 @@ cdef class StreamStore(Catalogue):
     def sync_now(self) -> None:
         """Sync in this thread."""
 
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether begin_upkeep may have a job that makes the files smaller."""
+        return False
+
+    def begin_upkeep(self):
+        """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        return None
+
+    def finish_upkeep(self, error) -> None:
+        """Take the result of the job."""
+
     def close(self) -> None:
         """Write what is left and give everything back; the store is not used again."""
 

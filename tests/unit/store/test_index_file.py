@@ -22,7 +22,7 @@ from pyjs.store.index_file import (
     decode_index,
     encode_index,
     index_path,
-    remove_index,
+    remove_file,
 )
 from pyjs.store.segment import scan_segment
 
@@ -238,7 +238,7 @@ def test_an_index_file_that_cannot_be_removed_is_reported(directory: Path) -> No
     (directory / "00000001.idx").unlink()
     (directory / "00000001.idx").mkdir()
     log = ListLog()
-    remove_index(OsDisk(), log, str(directory / "00000001.idx"))
+    remove_file(OsDisk(), log, str(directory / "00000001.idx"))
     assert log.lines[0][0] == "WRN"
 
 
