@@ -24,7 +24,16 @@ from pyjs.store.layout import (
     set_aside,
     streams_directory,
 )
-from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, decode, encode, load_meta, save_meta
+from pyjs.store.meta import (
+    KIND_CONSUMER,
+    KIND_STREAM,
+    NewerFormat,
+    create_meta,
+    decode,
+    encode,
+    load_meta,
+    save_meta,
+)
 from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
 
@@ -101,9 +110,11 @@ class AccountFiles:
         directory = self._stream_dir(config.name)
         try:
             self._make_room(directory)
-            make_directory(self._disk, f"{directory}/msgs")
-            make_directory(self._disk, f"{directory}/consumers")
-            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+            make_directory(self._disk, self._streams)
+            self._disk.make_dirs(f"{directory}/msgs")
+            self._disk.make_dirs(f"{directory}/consumers")
+            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
+            self._disk.sync_dir(self._streams)
             return self._open_store(directory, config, created_ns, meta)
         except OSError as error:
             raise _failed(directory, error) from error
@@ -205,10 +216,11 @@ class AccountFiles:
         directory = self._consumer_dir(stream, name)
         try:
             self._make_room(directory)
-            make_directory(self._disk, directory)
+            self._disk.make_dirs(directory)
+            self._save(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns), create_meta)
+            self._disk.sync_dir(f"{self._stream_dir(stream)}/consumers")
         except OSError as error:
             raise _failed(directory, error) from error
-        self.save_consumer(stream, name, config, created_ns)
         return ConsumerStateFile(self._disk, directory, self._logs)
 
     def save_consumer(self, stream: str, name: str, config: ConsumerConfig, created_ns: int) -> None:
@@ -219,8 +231,7 @@ class AccountFiles:
         """
         directory = self._consumer_dir(stream, name)
         try:
-            values = {"name": name, "created_ns": created_ns, "config": config.as_json()}
-            self._save(directory, KIND_CONSUMER, values)
+            self._save(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
         except OSError as error:
             raise _failed(directory, error) from error
 
@@ -294,12 +305,18 @@ class AccountFiles:
     def _consumer_dir(self, stream: str, name: str) -> str:
         return f"{self._stream_dir(stream)}/consumers/{file_name(name)}"
 
-    def _save(self, directory: str, kind: int, values: dict[str, Any]) -> bytes:
+    def _save(
+        self,
+        directory: str,
+        kind: int,
+        values: dict[str, Any],
+        write: Callable[[Disk, str, str, bytes], None] = save_meta,
+    ) -> bytes:
         """Write metadata and return the envelope."""
         generation = self._generations.get(directory, 0) + 1
         self._generations[directory] = generation  # used up, also by an attempt that fails
         data = encode(kind, generation, values)
-        save_meta(self._disk, directory, "meta", data)
+        write(self._disk, directory, "meta", data)
         return data
 
     def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
@@ -402,6 +419,10 @@ class AccountFiles:
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
     return {"created_ns": created_ns, "config": config.to_meta()}
+
+
+def _consumer_values(name: str, config: ConsumerConfig, created_ns: int) -> dict[str, Any]:
+    return {"name": name, "created_ns": created_ns, "config": config.as_json()}
 
 
 def _seal_age_ns(config: StreamConfig) -> int:
