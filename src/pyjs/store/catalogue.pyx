@@ -20,7 +20,6 @@ from libc.string cimport memset
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
-    Entry,
     Segment,
     index_at,
     index_count_from,
@@ -32,7 +31,10 @@ from pyjs.store.index cimport (
     index_seq_at,
     is_dead,
     may_hold,
+    prev_of,
     segment_next_live,
+    segment_place,
+    subject_of,
 )
 from pyjs.store.subject_index cimport (
     Matches,
@@ -125,11 +127,11 @@ cdef class Catalogue:
         return s.first
 
     cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil:
-        cdef Entry* e = index_live(&self.index, seq)
+        cdef Segment* segment = index_find(&self.index, seq)
         cdef Subject* s
-        if e == NULL:
+        if segment == NULL or is_dead(segment, <uint32_t> (seq - segment.base)):
             return NULL
-        s = self.subject_table.by_id[e.subject_id]
+        s = self.subject_table.by_id[subject_of(segment, <uint32_t> (seq - segment.base))]
         n[0] = s.len
         return s.name
 
@@ -142,14 +144,15 @@ cdef class Catalogue:
         """Return the first live sequence of the subject in seq .. end - 1, 0: none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
-        cdef uint32_t i, stop
+        cdef uint32_t i, stop, place
         while at < self.index.n and self.index.segments[at].base < end:
             s = self.index.segments[at]
             if s.live and may_hold(s, id):
+                place = segment_place(s, id)
                 stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
                 i = <uint32_t> (seq - s.base) if seq > s.base else 0
                 while i < stop:
-                    if s.entries[i].subject_id == id and not is_dead(s, i):
+                    if s.entries[i].subject_id == place and not is_dead(s, i):
                         return s.base + i
                     i += 1
             at += 1
@@ -158,17 +161,18 @@ cdef class Catalogue:
     cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil:
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
-        cdef uint32_t i
+        cdef uint32_t i, place
         if at < self.index.n and self.index.segments[at].base <= seq:
             at += 1
         while at > 0:
             at -= 1
             s = self.index.segments[at]
             if s.live and may_hold(s, id):
+                place = segment_place(s, id)
                 i = s.n if seq - s.base >= s.n else <uint32_t> (seq - s.base + 1)
                 while i > 0:
                     i -= 1
-                    if s.entries[i].subject_id == id and not is_dead(s, i):
+                    if s.entries[i].subject_id == place and not is_dead(s, i):
                         return s.base + i
         return 0
 
@@ -206,7 +210,7 @@ cdef class Catalogue:
                 stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
                 i = segment_next_live(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
                 while i < stop:
-                    if f.matches(&self.subject_table, s.entries[i].subject_id):
+                    if f.matches(&self.subject_table, subject_of(s, i)):
                         return s.base + i
                     i = segment_next_live(s, i + 1)
             at += 1
@@ -256,7 +260,7 @@ cdef class Catalogue:
         """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: count only); -1: its chain is broken."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
-        cdef Entry* e
+        cdef uint32_t i
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
             if segment == NULL:                     # a dropped one, in a segment that was written anew
@@ -264,17 +268,17 @@ cdef class Catalogue:
                 if seq == 0:
                     return -1
                 continue
-            e = &segment.entries[seq - segment.base]
-            if not is_dead(segment, <uint32_t> (seq - segment.base)):
+            i = <uint32_t> (seq - segment.base)
+            if not is_dead(segment, i):
                 if seqs != NULL:
                     seqs[n[0]] = seq
                 n[0] += 1
                 found += 1
             if found == s.count or (not s.first_stale and seq == s.first):
                 return 0
-            if e.prev == 0:
+            if prev_of(segment, i) == 0:
                 return -1
-            seq -= e.prev
+            seq -= prev_of(segment, i)
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
@@ -409,7 +413,7 @@ cdef class Catalogue:
             if seq[0] == 0:
                 return 0
             s = index_find(&self.index, seq[0])
-            if f.matches(&self.subject_table, s.entries[seq[0] - s.base].subject_id):
+            if f.matches(&self.subject_table, subject_of(s, <uint32_t> (seq[0] - s.base))):
                 return seq[0]
             seq[0] -= 1
             limit -= 1
@@ -429,7 +433,7 @@ cdef class Catalogue:
                 i = <uint32_t> (low - s.base) if low > s.base else 0
                 end = s.n if high - s.base > s.n else <uint32_t> (high - s.base)
                 while i < end:
-                    if not is_dead(s, i) and f.matches(&self.subject_table, s.entries[i].subject_id):
+                    if not is_dead(s, i) and f.matches(&self.subject_table, subject_of(s, i)):
                         count += 1
                     i += 1
             at += 1
@@ -455,7 +459,7 @@ cdef class Catalogue:
         """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
-        cdef Entry* e
+        cdef uint32_t i
         while True:
             segment = index_find(&self.index, seq)
             if segment == NULL:                     # a dropped one, in a segment that was written anew
@@ -463,15 +467,15 @@ cdef class Catalogue:
                 if seq == 0:
                     return found
                 continue
-            e = &segment.entries[seq - segment.base]
-            if not is_dead(segment, <uint32_t> (seq - segment.base)):
+            i = <uint32_t> (seq - segment.base)
+            if not is_dead(segment, i):
                 found = seq
                 live[0] -= 1
                 if live[0] == 0:
                     return found
-            if e.prev == 0:
+            if prev_of(segment, i) == 0:
                 return found
-            seq -= e.prev
+            seq -= prev_of(segment, i)
 
     cdef void settle_first(self, Subject* s) noexcept nogil:
         cdef uint64_t left, found
@@ -499,6 +503,7 @@ cdef class Catalogue:
     cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil:
         """Return the subject's last live sequence <= up_to, 0: none."""
         cdef uint64_t seq
+        cdef uint32_t step
         cdef Segment* segment
         self.settle_last(s)
         seq = s.last
@@ -506,9 +511,10 @@ cdef class Catalogue:
             segment = index_find(&self.index, seq)
             if segment == NULL:
                 return self.prev_of_id(up_to, s.id)
-            if segment.entries[seq - segment.base].prev == 0:
+            step = prev_of(segment, <uint32_t> (seq - segment.base))
+            if step == 0:
                 return 0
-            seq -= segment.entries[seq - segment.base].prev
+            seq -= step
         # The chain may end at a dropped message, or in a segment that is gone.
         if index_live(&self.index, seq) == NULL:
             return self.prev_of_id(seq, s.id)

@@ -42,6 +42,7 @@ cdef class FileStore(SegmentStore):
         self.overhead = 30
         self.header_overhead = 4
         self.maps = {}
+        self.index_maps = {}
         self.unsynced = []
         self.doomed = []
         self.in_flight = None
@@ -194,6 +195,7 @@ cdef class FileStore(SegmentStore):
             segment_free_if(fresh)
             return
         self.maps.pop(job.number, None)
+        self.index_maps.pop(job.number, None)
         self.names_unsynced = True
         self.bury(self.index.segments[at])
         self.index.segments[at] = fresh

@@ -21,6 +21,10 @@ cdef enum:
     ENTRY_EXTENDED = 2          # the record carries term and index before the subject
     ENTRY_ERASED = 4            # its headers and payload were overwritten when the file was read
 
+cdef struct Local:              # a subject of a segment whose entries are mapped; its place is what they name it by
+    uint32_t id                 # in the store
+    uint32_t prev               # of the subject's first entry here: as Entry.prev, over segments
+
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
     uint32_t n                  # entries
@@ -36,7 +40,8 @@ cdef struct Segment:
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
     const char* data            # file: the map, NULL until something is read
-    bint mapped                 # `entries` belongs to a map of the .idx file
+    Local* locals               # file: `entries` is in the map of an .idx file, not to be written; NULL: it is ours
+    uint32_t n_locals
     bint sealed
     bint examined               # file: read whole because of damage; what is live in it was whole
     bint in_memory              # `bodies` grows along
@@ -57,12 +62,22 @@ cdef struct SeqIndex:
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
     return (s.dead[i >> 6] >> (i & 63)) & 1
 
+cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
+    """Return the id of the subject of entry i, which has a message."""
+    return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
+
+cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
+    """Return how far the message before of the same subject is from entry i; 0: there is none, or it is too far."""
+    cdef Entry* e = &s.entries[i]
+    return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
+
 cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
     return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
 
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
 cdef void segment_free(Segment* s, bint bodies) noexcept nogil
 cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
+cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i

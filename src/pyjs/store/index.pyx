@@ -36,8 +36,9 @@ cdef void segment_free(Segment* s, bint bodies) noexcept nogil:
         for i in range(s.n):
             free(s.bodies[i])
     free(s.bodies)
-    if not s.mapped:
+    if s.locals == NULL:
         free(s.entries)
+    free(s.locals)
     free(s.dead)
     free(s.removed)
     free(s)
@@ -70,6 +71,16 @@ cdef Entry* segment_add(Segment* s) noexcept nogil:
         return NULL
     s.n += 1
     return &s.entries[s.n - 1]
+
+
+cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil:
+    cdef uint32_t place
+    if s.locals == NULL:
+        return id
+    for place in range(s.n_locals):
+        if s.locals[place].id == id:
+            return place
+    return <uint32_t> -1
 
 
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil:

@@ -53,4 +53,4 @@ cdef class FullSegment:
 cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
                               uint64_t chain, bint whole)
 cpdef bytes encode_index(SegmentContents c)
-cpdef SegmentContents decode_index(bytes data)
+cpdef SegmentContents decode_index(data)

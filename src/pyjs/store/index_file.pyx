@@ -18,7 +18,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
-from pyjs.store.index cimport ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
+from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
     check_segment_header, intact, plausible,
@@ -95,15 +95,16 @@ cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
     memcpy(p, &checksum, CHECKSUM_SIZE)
 
 
-cpdef SegmentContents decode_index(bytes data):
-    """Return what an index file says.
+cpdef SegmentContents decode_index(data):
+    """Return what an index file says. Its entries stay in `data`, which the contents keep.
 
     Raises:
         IndexUnusable: it is damaged, or of another version.
     """
+    cdef const unsigned char[::1] view = data
     cdef IndexHeader h
-    cdef const char* p = data
-    cdef size_t size = len(data)
+    cdef size_t size = view.shape[0]
+    cdef const char* p = <const char*> &view[0] if size else NULL
     cdef SegmentContents c
     cdef uint64_t checksum = 0
     if size < INDEX_HEADER_SIZE + CHECKSUM_SIZE or memcmp(p, b"PYJSIDX\n", 8) != 0:
@@ -123,18 +124,17 @@ cpdef SegmentContents decode_index(bytes data):
     c.end, c.chain = h.segment_size, h.segment_checksum
     c.floor, c.first_ts, c.last_ts = h.floor, h.first_ts, h.last_ts
     c.messages, c.with_headers, c.message_bytes = h.messages, h.with_headers, h.message_bytes
-    copy_parts(c, &h, p + INDEX_HEADER_SIZE)
+    c.entries, c.n, c.borrowed, c.source = <Entry*> (p + INDEX_HEADER_SIZE), h.entries, True, view
+    copy_parts(c, &h, p + INDEX_HEADER_SIZE + h.entries * sizeof(Entry))
     if not consistent(c):
         raise IndexUnusable("its entries and subjects do not agree")
     return c
 
 
 cdef int copy_parts(SegmentContents c, IndexHeader* h, const char* p) except -1:
-    if c.reserve(h.entries, h.subjects, h.names_size, h.removals) != 0:
+    if c.reserve(0, h.subjects, h.names_size, h.removals) != 0:
         raise MemoryError
-    c.n, c.n_subjects, c.names_size, c.n_removals = h.entries, h.subjects, h.names_size, h.removals
-    memcpy(c.entries, p, c.n * sizeof(Entry))
-    p += c.n * sizeof(Entry)
+    c.n_subjects, c.names_size, c.n_removals = h.subjects, h.names_size, h.removals
     memcpy(c.subjects, p, c.n_subjects * sizeof(SubjectRow))
     p += c.n_subjects * sizeof(SubjectRow)
     memcpy(c.removals, p, c.n_removals * 8)
@@ -157,6 +157,7 @@ cdef bint consistent(SegmentContents c) except *:
                 good = False
                 break
             messages += c.entries[i].flags & ENTRY_MSG
+            c.erased |= c.entries[i].flags & ENTRY_ERASED != 0
         for i in range(c.n_subjects):
             row = &c.subjects[i]
             if row.count != rows[i].count or row.first != rows[i].first or row.last != rows[i].last \
@@ -200,10 +201,10 @@ def load_index(disk, str path, fd, size) -> SegmentContents:
     """
     cdef SegmentContents c
     try:
-        data = disk.read_file(index_path(path))
+        data = map_whole(disk, index_path(path))
     except FileNotFoundError:
         raise IndexUnusable("there is none", ordinary=True) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise IndexUnusable(str(error)) from None
     c = decode_index(data)
     if not SEGMENT_HEADER_SIZE <= c.end <= size:
@@ -212,6 +213,15 @@ def load_index(disk, str path, fd, size) -> SegmentContents:
     if not fits_segment(c, size, disk.read_at(fd, SEGMENT_HEADER_SIZE, 0), disk.read_at(fd, c.end - at, at)):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     return c
+
+
+def map_whole(disk, str path) -> object:
+    """Return a read-only map of a file. Raises OSError; ValueError for an empty one."""
+    fd = disk.open_read_only(path)
+    try:
+        return disk.map_file(fd, disk.size_of(fd))
+    finally:
+        disk.close_file(fd)
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
@@ -245,7 +255,14 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file; a part of one is worse than none, and recognised. Raises OSError."""
+    """Write an index file; a part of one is worse than none, and recognised. Raises OSError.
+
+    One of that name is removed, not overwritten: it may be mapped.
+    """
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        pass
     fd = disk.open_file(path, create=True)
     try:
         disk.write_at(fd, data, 0)
@@ -266,11 +283,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     cdef SegmentContents c
     cdef size_t size
     cdef char* p
-    fd = disk.open_read_only(f.path)
-    try:
-        view = disk.map_file(fd, disk.size_of(fd))
-    finally:
-        disk.close_file(fd)
+    view = map_whole(disk, f.path)
     room = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
     if <size_t> room.shape[0] < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         room = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)

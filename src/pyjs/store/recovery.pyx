@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport (
-    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_find, index_push, is_dead, segment_mark,
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, index_find, index_push, is_dead, segment_mark,
     segment_new,
 )
 from pyjs.store.record cimport SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header
@@ -32,6 +32,7 @@ from pyjs.store.rewrite import NEW
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
+    INDEX_MAPS_MAX = 8192       # of one store; more are copied, far below the kernel's limit of a process
     UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
 
 
@@ -207,8 +208,17 @@ cdef class Recovery:
         self.floor = max(self.floor, c.floor)
         self.lost.extend(c.lost)
         self.store.lost_bytes += c.lost_bytes
+        if c.source is not None and (not c.sealed or c.messages < c.n or c.erased
+                                     or len(self.store.index_maps) >= INDEX_MAPS_MAX):
+            c.own_entries()             # they grow, or not all of them stay as they are
+        if c.source is not None:
+            self.store.index_maps[c.number] = c.source
+            s.locals = <Local*> malloc((c.n_subjects + 1) * sizeof(Local))
+            s.n_locals = c.n_subjects
+            if s.locals == NULL:
+                raise MemoryError
         self.adopt_subjects(c, s)
-        s.entries, s.n, s.cap = c.entries, c.n, c.cap
+        s.entries, s.n, s.cap = c.entries, c.n, (c.n + 63) & ~<uint32_t> 63
         s.removed, s.n_removed, s.removed_room = c.removals, c.n_removals, c.removals_cap
         c.entries = NULL
         c.removals = NULL
@@ -221,7 +231,7 @@ cdef class Recovery:
     cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1:
         """Give the entries the subject ids of the store, and link them with those before."""
         cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
-        cdef uint32_t i
+        cdef uint32_t i, prev
         cdef SubjectRow* row
         cdef Subject* subject = NULL
         cdef uint64_t seq
@@ -237,12 +247,15 @@ cdef class Recovery:
                 seq = c.base_seq + row.first
                 if subject.count == 0:
                     subject.first = seq
-                elif seq - subject.last < 0xffffffffu:
-                    c.entries[row.first].prev = <uint32_t> (seq - subject.last)
+                prev = <uint32_t> (seq - subject.last) if subject.count and seq - subject.last < 0xffffffffu else 0
+                if s.locals != NULL:
+                    s.locals[i].id, s.locals[i].prev = subject.id, prev
+                else:
+                    c.entries[row.first].prev = prev
                 subject.count += row.count
                 subject.last = c.base_seq + row.last
                 s.presence[(subject.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (subject.id & 63)
-            if subject != NULL:
+            if subject != NULL and s.locals == NULL:
                 for i in range(c.n):
                     if c.entries[i].flags & ENTRY_MSG:
                         c.entries[i].subject_id = ids[c.entries[i].subject_id]
@@ -261,7 +274,9 @@ cdef class Recovery:
         s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
         if s.dead == NULL:
             raise MemoryError
-        for i in range(s.n):
+        if s.locals != NULL:            # all are messages, whole and in order
+            first, ts = s.entries, c.last_ts
+        for i in range(0 if s.locals != NULL else s.n):
             e = &s.entries[i]
             if e.flags & ENTRY_MSG:
                 ts = e.ts

@@ -14,7 +14,8 @@ from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
-    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, is_dead, segment_free, segment_mark, segment_new, segment_next_live,
+    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, is_dead, prev_of, segment_free, segment_mark, segment_new,
+    segment_next_live, subject_of,
 )
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
@@ -215,6 +216,8 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
             segment_mark(s, i)
         elif job.contents.entries[i].flags & ENTRY_MSG:
             s.entries[i].offset = job.contents.entries[i].offset
+            s.entries[i].prev = prev_of(old, at + i)
+            s.entries[i].subject_id = subject_of(old, at + i)
         else:
             segment_free(s, 0)
             return NULL

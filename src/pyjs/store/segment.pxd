@@ -32,6 +32,8 @@ cdef class SegmentContents:
     cdef readonly uint64_t message_bytes        # subjects, headers and payloads
     cdef Entry* entries                 # subject_id is a place in `subjects`, prev stays inside the segment
     cdef bint borrowed                  # they are somebody else's
+    cdef object source                  # whose: the map of an index file; None: none is
+    cdef bint erased                    # from an index file: some are overwritten
     cdef readonly uint32_t n
     cdef uint32_t cap                   # a multiple of 64
     cdef SubjectRow* subjects
@@ -54,6 +56,7 @@ cdef class SegmentContents:
     cdef size_t size
     cdef bint after_damage              # bytes before the next record were unreadable
 
+    cdef int own_entries(self) except -1
     cdef int scan(self, const char* p, size_t size) except -1
     cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int records(self) noexcept nogil

@@ -104,6 +104,17 @@ cdef class SegmentContents:
         free(self.removals)
         table_free(&self.by_name)
 
+    cdef int own_entries(self) except -1:
+        """Copy the entries that are somebody else's."""
+        cdef Entry* theirs = self.entries
+        cdef uint32_t n = self.n
+        self.entries, self.cap, self.borrowed = NULL, 0, False
+        if self.reserve(n, 0, 0, 0) != 0:
+            raise MemoryError
+        memcpy(self.entries, theirs, n * sizeof(Entry))
+        self.source = None
+        return 0
+
     cdef int scan(self, const char* p, size_t size) except -1:
         """Read a file whose header was found to be one."""
         cdef SegmentHeader header

@@ -25,6 +25,7 @@ cdef class SegmentStore(StreamStore):
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
     cdef dict maps                          # segment number -> memoryview of its map
+    cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef list unsynced                      # descriptors of segments written since the last sync
     cdef list doomed                        # (written_mark, path): files to remove once that mark is synced
     cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way

@@ -620,6 +620,8 @@ cdef class SegmentStore(StreamStore):
         self.outdate_rewrite(s.number)
         self.unindexed = [full for full in self.unindexed if full.number != s.number]
         self.maps.pop(s.number, None)
+        if s.locals != NULL:
+            self.index_maps.pop(s.number, None)
         if s.fd >= 0 and s.fd not in self.unsynced:
             self.unsynced.append(s.fd)
         s.fd = -1

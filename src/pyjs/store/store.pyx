@@ -28,6 +28,7 @@ from pyjs.store.index cimport (
     segment_add,
     segment_free,
     segment_mark,
+    subject_of,
 )
 from pyjs.store.subject_index cimport branch_remove
 from pyjs.store.subjects cimport Subject, subjects_add, subjects_clear, subjects_find, subjects_remove
@@ -223,7 +224,7 @@ cdef class StreamStore(Catalogue):
         """Take the live entry out of all counts."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
-        cdef Subject* sub = self.subject_table.by_id[e.subject_id]
+        cdef Subject* sub = self.subject_table.by_id[subject_of(s, i)]
         segment_mark(s, i)
         s.live -= 1
         s.live_bytes -= size

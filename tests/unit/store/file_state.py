@@ -41,11 +41,22 @@ def state_of(store: FileStore) -> dict[str, object]:
 
 
 class MapCounter(OsDisk):
-    """Counts the files that are read as a whole by mapping them."""
+    """Counts the segments that are read as a whole by mapping them."""
 
     def __init__(self) -> None:
         self.maps = 0
+        self._segments: set[int] = set()  # open descriptors
+
+    def open_read_only(self, path: str) -> int:
+        fd = super().open_read_only(path)
+        if path.endswith(".seg"):
+            self._segments.add(fd)
+        return fd
+
+    def close_file(self, fd: int) -> None:
+        self._segments.discard(fd)
+        super().close_file(fd)
 
     def map_file(self, fd: int, size: int):  # type: ignore[no-untyped-def]
-        self.maps += 1
+        self.maps += fd in self._segments
         return super().map_file(fd, size)
