@@ -8,6 +8,12 @@ cdef struct SeenId:
     uint64_t key_at             # position in all ids ever remembered
     uint32_t key_len
 
+cdef packed struct KeptId:      # as in a dump
+    uint64_t seq
+    int64_t at
+    uint32_t size
+    uint32_t spare
+
 cdef class Dedupe:
     cdef public int64_t window_ns
     cdef SeenId* ring           # entry e lives at e & ring_mask; entries oldest .. newest - 1
@@ -26,4 +32,5 @@ cdef class Dedupe:
     cdef void remove_slot(self, uint64_t at) noexcept nogil
     cdef void put_slot(self, uint64_t e) noexcept nogil
     cdef int grow(self) noexcept nogil
+    cdef size_t keys_live(self) noexcept nogil
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil

@@ -7,6 +7,7 @@ the bytes are cut there; half-empty byte memory is moved down. Time is an argume
 Knows nothing of messages or streams. Compiled because every message with an id passes here (benchmarks/:
 JetStream async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
 """
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
@@ -151,6 +152,50 @@ cdef class Dedupe:
         return 0
 
     # -- for Python code -----------------------------------------------------------------------------------
+    def dump(self) -> bytes:
+        """Return all ids, oldest first: an array of (sequence u64, time i64, size u32, 0 u32), then the ids' bytes."""
+        cdef uint64_t count = self.newest - self.oldest, e
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, count * sizeof(KeptId) + self.keys_live())
+        cdef KeptId* kept = <KeptId*> PyBytes_AS_STRING(out)
+        cdef char* keys = PyBytes_AS_STRING(out) + count * sizeof(KeptId)
+        cdef SeenId* entry
+        for e in range(self.oldest, self.newest):
+            entry = &self.ring[e & self.ring_mask]
+            kept.seq, kept.at, kept.size, kept.spare = entry.seq, entry.at, entry.key_len, 0
+            memcpy(keys, self.keys + (entry.key_at - self.keys_base), entry.key_len)
+            keys += entry.key_len
+            kept += 1
+        return out
+
+    cdef size_t keys_live(self) noexcept nogil:
+        """Return the size of all ids that are not forgotten."""
+        cdef uint64_t e
+        cdef size_t size = 0
+        for e in range(self.oldest, self.newest):
+            size += self.ring[e & self.ring_mask].key_len
+        return size
+
+    def restore(self, bytes data, uint64_t count) -> None:
+        """Remember the `count` ids of a dump; there must be none yet.
+
+        Raises:
+            ValueError: the bytes are no such dump.
+        """
+        cdef const KeptId* kept = <const KeptId*> PyBytes_AS_STRING(data)
+        cdef const char* keys
+        cdef uint64_t i, left = len(data)
+        if count > left // sizeof(KeptId):
+            raise ValueError(f"{len(data)} bytes are no {count} message ids")
+        keys = PyBytes_AS_STRING(data) + count * sizeof(KeptId)
+        left -= count * sizeof(KeptId)
+        for i in range(count):
+            if kept[i].size > left:
+                raise ValueError(f"message id {i} is cut off")
+            left -= kept[i].size
+        for i in range(count):
+            if self.remember(keys, kept[i].size, kept[i].seq, kept[i].at) != 0:
+                raise MemoryError
+            keys += kept[i].size
 
     def __len__(self) -> int:
         return self.newest - self.oldest

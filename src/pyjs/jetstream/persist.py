@@ -27,12 +27,14 @@ from pyjs.store.layout import (
 from pyjs.store.meta import (
     KIND_CONSUMER,
     KIND_STREAM,
+    KIND_WINDOW,
     NewerFormat,
     create_meta,
     decode,
     encode,
     load_meta,
     save_meta,
+    write_whole,
 )
 from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
@@ -202,6 +204,29 @@ class AccountFiles:
         except OSError as error:
             raise _failed(directory, error) from error
         return ConsumerStateFile(self._disk, directory, self._logs)
+
+    def save_window(self, stream: str, values: dict[str, object]) -> None:
+        """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
+        path = f"{self._stream_dir(stream)}/window"
+        try:
+            if values["count"]:
+                data = encode(KIND_WINDOW, 1, values)
+                write_whole(self._disk, f"{path}.tmp", path, data)
+            elif self._disk.exists(path):
+                self._disk.unlink(path)
+        except OSError as error:
+            self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
+
+    def load_window(self, stream: str) -> dict[str, Any] | None:
+        """Return what save_window kept, None: nothing that can be read."""
+        path = f"{self._stream_dir(stream)}/window"
+        try:
+            return decode(self._disk.read_file(path), KIND_WINDOW, path)[1]
+        except FileNotFoundError:
+            return None
+        except (PyjsError, OSError) as error:
+            self._log.warn(f"  {error}; the duplicate window is read from messages")
+            return None
 
     # -- consumers -----------------------------------------------------------------------------------------
 

@@ -699,11 +699,33 @@ cdef class Stream(Sink):
         self.commit_now()
         return removed
 
-    def relearn(self, int64_t now_ns) -> None:
-        """Learn message ids of the window, and times to live, from what is stored; once, after recovery."""
+    def window(self) -> dict:
+        """Return what `relearn` of the next start can do without looking at messages: the ids of the window."""
+        return {
+            "last_seq": self.store.last_seq, "checksum": self.store.last_checksum, "last_id": self.last_msg_id,
+            "count": len(self.dedupe), "ids": self.dedupe.dump(),
+        }
+
+    def relearn(self, int64_t now_ns, window=None) -> None:
+        """Learn message ids of the window, and times to live, from what is stored; once, after recovery.
+
+        With what `window` returned, if nothing was stored since, messages are not looked at for their ids.
+
+        Raises:
+            ValueError, KeyError: that is no such window.
+        """
         cdef uint64_t seq = 1 if self.allow_ttl else self.store.seq_at(now_ns - self.dedupe.window_ns)
         cdef PubHeaders h
         cdef Record r
+        cdef bytes last_id
+        if window is not None and window["last_seq"] == self.store.last_seq \
+                and window["checksum"] == self.store.last_checksum:
+            last_id = window["last_id"]
+            self.dedupe.restore(window["ids"], window["count"])
+            self.last_id_len = min(len(last_id), sizeof(self.last_id))
+            memcpy(self.last_id, <const char*> last_id, self.last_id_len)
+            if not self.allow_ttl:
+                return
         if seq == 0 or self.store.msgs == 0:
             return
         seq = self.store.next_with_headers(seq)

@@ -151,7 +151,7 @@ def recover(js: JetStream) -> None:
     whole = []
     for config, created_ns, store in js.files.recover():
         stream = _open(js, config, store, created_ns)
-        stream.relearn(js.shared.clock.now_ns())
+        _relearn(js, stream)
         if consumers.recover(js, stream):
             whole.append(stream)
         _join(js, stream)
@@ -161,6 +161,16 @@ def recover(js: JetStream) -> None:
         inflow.attach_all()  # what is not copied yet stays in its origin
     for stream in whole:
         stream.sweep()
+
+
+def _relearn(js: JetStream, stream: Stream) -> None:
+    """Have a recovered stream know the message ids of its duplicate window."""
+    now_ns = js.shared.clock.now_ns()
+    try:
+        stream.relearn(now_ns, js.files.load_window(stream.name))
+    except (ValueError, KeyError, TypeError) as error:
+        js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
+        stream.relearn(now_ns)
 
 
 def _join(js: JetStream, stream: Stream) -> None:
@@ -176,6 +186,8 @@ def close_all(js: JetStream) -> None:
     for stream in list(js.streams.values()):
         _close(js, stream, deleted=False)
         stream.store.close()
+        if stream.config.storage == FILE:
+            js.files.save_window(stream.name, stream.window())
     if js.inflows:
         from pyjs.jetstream import sourcing
 

@@ -38,6 +38,7 @@ COPIES = ("a", "b")
 KIND_STREAM: Final = 1
 KIND_CONSUMER: Final = 2
 KIND_STATE: Final = 3  # of a consumer
+KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop
 
 
 class NewerFormat(PyjsError):

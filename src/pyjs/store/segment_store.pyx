@@ -422,6 +422,11 @@ cdef class SegmentStore(StreamStore):
         self.meta_due = self.meta != b"" and meta != self.meta
         self.meta = meta
 
+    @property
+    def last_checksum(self) -> int:
+        """The checksum of the last record, to which all before it are chained."""
+        return self.chain
+
     def path_of(self, uint32_t number) -> str:
         """Return the path of a segment's file."""
         return f"{self.directory}/{number:08d}.seg"

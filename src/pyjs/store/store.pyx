@@ -415,6 +415,11 @@ cdef class StreamStore(Catalogue):
             self.drop_all(seq)
 
     @property
+    def last_checksum(self) -> int:
+        """What changes with every byte that is stored; 0: a store without files."""
+        return 0
+
+    @property
     def dirty(self) -> bool:
         """Whether something was written that is not synced yet; a store without files has nothing to sync."""
         return False

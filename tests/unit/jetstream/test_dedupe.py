@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,3 +46,31 @@ def test_many_ids_come_and_go() -> None:
     assert len(window) == 0
     window.add(b"again", 7, 10**9)
     assert window.find(b"again", 10**9) == 7
+
+
+def test_a_dump_is_restored_and_goes_on() -> None:
+    dedupe = Dedupe(1000)
+    for number in range(500):
+        dedupe.add(b"id-%d" % number, number + 1, number * 10)
+    dedupe.expire(4000)
+    again = Dedupe(1000)
+    again.restore(dedupe.dump(), len(dedupe))
+    assert len(again) == len(dedupe) == 200
+    for number in range(500):
+        assert again.find(b"id-%d" % number, 4000) == dedupe.find(b"id-%d" % number, 4000)
+    for each in (dedupe, again):
+        each.add(b"new", 501, 5000)
+        assert (each.find(b"id-399", 5000), each.find(b"id-400", 5000), len(each)) == (0, 401, 101)
+    assert again.dump() == dedupe.dump()
+
+
+def test_what_is_no_dump_is_refused_and_leaves_nothing() -> None:
+    dedupe = Dedupe(1000)
+    dedupe.add(b"one", 1, 1)
+    dedupe.add(b"two", 2, 2)
+    data = dedupe.dump()
+    for bad, count in ((data[:-1], 2), (data[:-4], 2), (data[:30], 2), (b"", 1), (data, 1 << 60)):
+        again = Dedupe(1000)
+        with pytest.raises(ValueError, match="message id"):
+            again.restore(bad, count)
+        assert len(again) == 0

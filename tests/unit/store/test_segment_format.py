@@ -23,10 +23,11 @@ def example() -> bytes:
 
 def test_the_documented_bytes_decode_by_the_documented_layout() -> None:
     data = example()
-    magic, version, flags, base, _, number, _, incarnation, _, checksum = struct.unpack_from(
-        "<8sIIQqIIQQQ", data
+    magic, version, major, minor, flags, base, _, number, _, incarnation, _, checksum = struct.unpack_from(
+        "<8sHBBIQqIIQQQ", data
     )
-    assert (magic, version, flags, base, number, incarnation) == (b"PYJSSEG\n", 1, 0, 1, 1, 7)
+    assert (magic, version, major, minor) == (b"PYJSSEG\n", 2, 0, 1)
+    assert (flags, base, number, incarnation) == (0, 1, 1, 7)
     assert checksum == xxhash.xxh64_intdigest(data[:56])
     length, kind, record_flags, subject_len, seq, ts, header_len, spare = struct.unpack_from(
         "<IBBHQqII", data, 64

@@ -1,0 +1,86 @@
+"""Message ids over restarts: kept at a clean stop, read from messages otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.base.log import ListLog
+
+
+@pytest.fixture
+def js() -> JetStreamFixture:
+    """A file stream with three messages, of which the second is removed."""
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"], storage="file", max_msgs=2)
+    for number in (1, 2, 3):
+        js.publish("s", b"x", Nats_Msg_Id=f"id-{number}")
+    js.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    return js
+
+
+def window(js: JetStreamFixture) -> Path:
+    return Path(js.directory.name) / "$G/streams/S/window"
+
+
+def duplicate(js: JetStreamFixture, number: int) -> bool:
+    return bool(js.publish("s", b"x", Nats_Msg_Id=f"id-{number}").get("duplicate"))
+
+
+def warnings(js: JetStreamFixture) -> list[str]:
+    assert isinstance(js.node.log, ListLog)
+    return [text for level, text in js.node.log.lines if level == "WRN"]
+
+
+def test_ids_of_removed_messages_are_known_after_a_clean_stop(js: JetStreamFixture) -> None:
+    again = js.restart()
+    assert again.stream("S").last_msg_id == b"id-3"
+    assert [duplicate(again, number) for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert warnings(again) == []
+
+
+def test_ids_are_read_from_messages_when_something_was_stored_since(js: JetStreamFixture) -> None:
+    kept = None
+    js.node.stop()
+    kept = window(js).read_bytes()
+    later = JetStreamFixture(js.options)
+    later.directory = js.directory
+    later.at(js.clock.now_ns())
+    later.publish("s", b"x", Nats_Msg_Id="id-4")
+    later.node.stop()
+    window(js).write_bytes(kept)
+    again = JetStreamFixture(js.options)
+    again.directory = js.directory
+    again.at(js.clock.now_ns())
+    assert [duplicate(again, number) for number in (3, 4)] == [True, True]
+    assert not duplicate(again, 1)
+    assert warnings(again) == []
+
+
+@pytest.mark.parametrize("at", [3, 40, -20, -1])
+def test_a_damaged_file_is_reported_and_ids_are_read_from_messages(js: JetStreamFixture, at: int) -> None:
+    js.node.stop()
+    data = bytearray(window(js).read_bytes())
+    data[at] ^= 4
+    window(js).write_bytes(data)
+    again = JetStreamFixture(js.options)
+    again.directory = js.directory
+    again.at(js.clock.now_ns())
+    assert "the duplicate window is read from messages" in warnings(again)[0]
+    assert [duplicate(again, number) for number in (3, 1)] == [True, False]
+
+
+def test_ids_outside_the_window_are_forgotten_over_a_restart(js: JetStreamFixture) -> None:
+    js.clock.advance(121 * 10**9)
+    again = js.restart()
+    assert not duplicate(again, 3)
+
+
+def test_a_stream_without_ids_keeps_no_file() -> None:
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"], storage="file")
+    js.publish("s")
+    js.node.stop()
+    assert not window(js).exists()
