@@ -80,20 +80,44 @@ class PlainClient:
         return b"PUB %s %s.%d %d\r\n%s\r\n" % (subject.encode(), self.inbox, self._asked, len(text), text)
 
     def publish(
-        self, count: int, subject: Callable[[int], bytes], size: int = 128, window: int = 4096
+        self,
+        count: int,
+        subject: Callable[[int], bytes],
+        size: int = 128,
+        window: int = 4096,
+        ids: bytes = b"",
     ) -> None:
-        """Publish `count` messages and wait for every PubAck, at most `window` of them outstanding."""
-        tail = b" %s.p %d\r\n%s\r\n" % (self.inbox, size, b"x" * size)
+        """Publish `count` messages and wait for every PubAck, at most `window` of them outstanding.
+
+        With `ids` each has a message id that begins so.
+        """
+        payload = b"x" * size
+        tail = b" %s.p %d\r\n%s\r\n" % (self.inbox, size, payload)
+
+        def line(i: int) -> bytes:
+            if not ids:
+                return b"PUB " + subject(i) + tail
+            head = b"NATS/1.0\r\nNats-Msg-Id: %s%09d\r\n\r\n" % (ids, i)
+            sizes = b"%d %d" % (len(head), len(head) + size)
+            return b"HPUB %s %s.p %s\r\n%s%s\r\n" % (subject(i), self.inbox, sizes, head, payload)
+
         sent = acked = 0
         while acked < count:
             upto = min(count, acked + window)
             if upto - sent >= window // 2 or (upto == count and sent < count):
-                self.send(b"".join([b"PUB " + subject(i) + tail for i in range(sent, upto)]))
+                self.send(b"".join([line(i) for i in range(sent, upto)]))
                 sent = upto
             for _, body in self.frames(min(window // 2, sent - acked)):
                 if b'"error"' in body:
                     raise Unexpected(body.decode())
                 acked += 1
+
+    def publish_id(self, subject: bytes, msg_id: bytes) -> dict[str, Any]:
+        """Publish one empty message with an id; return the PubAck."""
+        head = b"NATS/1.0\r\nNats-Msg-Id: %s\r\n\r\n" % msg_id
+        self.send(b"HPUB %s %s.i %d %d\r\n%s\r\n" % (subject, self.inbox, len(head), len(head), head))
+        ack: dict[str, Any] = json.loads(next(self.frames(1))[1])
+        return ack
 
     def _read(self) -> Iterator[tuple[bytes, bytes] | None]:
         """Yield frames; None is a PONG."""

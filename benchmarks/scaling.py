@@ -1,11 +1,12 @@
 """What grows with the size of a stream and what does not, on this server and on nats-server.
 
-    python benchmarks/scaling.py [consumers] [subjects] [deletes] [--scale F] [--only ours|peer] [--json FILE]
+    python benchmarks/scaling.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
-Three big streams: one with 10,000 consumers, one with a million subjects, one with ten million deleted sequences
-between its first and its last message. `--scale 0.1` makes them a tenth of that. Each figure is one line: what was
-done and how long it took, the processor time of the server per message, or how long a client that only pings had to
-wait while the server was busy with it. Exits with 1 when a server gave a wrong answer.
+Four big streams, each a part: one with 10,000 consumers, one with a million subjects, one with ten million deleted
+sequences between its first and its last message, one with ten million messages that is started again (recovery).
+`--scale 0.1` makes them a tenth of that. Each figure is one line: what was done and how long it took, the processor
+time of the server per message, or how long a client that only pings had to wait while the server was busy with it.
+Exits with 1 when a server gave a wrong answer.
 """
 
 from __future__ import annotations
@@ -215,7 +216,29 @@ def deletes(run: Run) -> None:
         raise Unexpected("the restart changed the number of deleted sequences")
 
 
-PARTS = {"consumers": consumers, "subjects": subjects, "deletes": deletes}
+def recovery(run: Run) -> None:
+    """Ten million messages, a million ids in the duplicate window, ten consumers: starting again."""
+    count, ids = run.sized(10_000_000), run.sized(1_000_000)
+    name = [b"load.%d" % i for i in range(GROUPS)]
+    run.create_stream(duplicate_window=6 * 3_600_000_000_000)
+    run.publish("publish", count - ids, lambda i: name[i % GROUPS])
+    run.client.publish(ids, lambda i: name[i % GROUPS], ids=b"order-")
+    for number in range(10):
+        run.create_consumer(f"c{number}", filter_subject=f"load.{number}")
+        run.pull(f"c{number}", 100)
+    run.note("memory before, MB", run.server.rss_mb())
+    for how, kill in (("a stop", False), ("kill -9", True)):
+        run.restart(how, kill)
+        run.note(f"memory after {how}, MB", run.server.rss_mb())
+        state = run.info()["state"]
+        if (state["messages"], state["num_subjects"]) != (count, GROUPS):
+            raise Unexpected(f"after {how} there are {state['messages']} messages")
+        first, last = (run.client.publish_id(b"load.0", b"order-%09d" % i) for i in (0, ids - 1))
+        if not (first.get("duplicate") and last.get("duplicate")):
+            raise Unexpected(f"after {how} an id of the duplicate window is forgotten: {first}, {last}")
+
+
+PARTS = {"consumers": consumers, "subjects": subjects, "deletes": deletes, "recovery": recovery}
 
 
 def measure(part: str, command: ServerCommand, scale: float) -> dict[str, float]:
