@@ -64,6 +64,17 @@ ROWS = (
         msgs=4_000,
         latency=True,
     ),
+    *(
+        _row(
+            f"always-{window}",
+            f"sync always, async, window {window}",
+            f"jspub --window {window}",
+            msgs=500,
+            msgs_max=3_000_000,
+            sync_always=True,
+        )
+        for window in (64, 256)
+    ),
     _row(
         "always-async",
         "sync always, async, window 500",

@@ -15,7 +15,7 @@ import os
 import shlex
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,9 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peer", metavar="PATH", help="nats-server (default: beside this python, or PATH)")
     parser.add_argument("--ours", metavar="CMD", help="our server (default: this tree, python -m pyjs)")
     parser.add_argument("--peer-only", action="store_true", help="the peer against itself: shows the noise")
+    parser.add_argument(
+        "--against-interval", metavar="T", help="our server with sync_interval T in the peer's place"
+    )
     parser.add_argument("--gomaxprocs", choices=("1", "all"), default="all", help="cores of the peer")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where the stores live during a run")
@@ -115,6 +118,8 @@ def _chosen_rows(only: list[str] | None) -> list[Row]:
 def _bench(arguments: argparse.Namespace, peer: Path) -> Bench:
     theirs = peer_command(peer, arguments.gomaxprocs)
     ours = theirs if arguments.peer_only else our_command(shlex.split(arguments.ours or ""))
+    if arguments.against_interval:
+        theirs = replace(ours, sync_interval=arguments.against_interval)
     return Bench(
         Driver(build_driver()),
         {"ours": ours, "peer": theirs},
@@ -165,6 +170,8 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{facts['peer']}, GOMAXPROCS {arguments.gomaxprocs}; {facts['cores']} cores of {facts['cpu']}")
     if arguments.peer_only:
         print("the peer against itself: every ratio should be 1, what differs is noise")
+    if arguments.against_interval:
+        print(f"our server with sync_interval {arguments.against_interval} stands in the peer's place")
     fine = _run_rows(bench, _chosen_rows(arguments.only), report)
     facts["load_average_after"] = os.getloadavg()
     if arguments.json:

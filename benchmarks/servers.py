@@ -36,6 +36,7 @@ class ServerCommand:
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    sync_interval: str = ""  # its own default, unless a row says `always`
 
 
 def our_command(argv: list[str] | None = None) -> ServerCommand:
@@ -80,7 +81,8 @@ class RunningServer:
         self.http_port = free_port()
         self._log = self.home / "log"
         self._config = self.home / "server.conf"
-        sync = "  sync_interval: always\n" if sync_always else ""
+        interval = "always" if sync_always else command.sync_interval
+        sync = f"  sync_interval: {interval}\n" if interval else ""
         self._config.write_text(
             f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.http_port}\n"
             f'jetstream {{\n  store_dir: "{self.home / "store"}"\n'
