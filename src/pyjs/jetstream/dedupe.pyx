@@ -153,7 +153,7 @@ cdef class Dedupe:
 
     # -- for Python code -----------------------------------------------------------------------------------
     def dump(self) -> bytes:
-        """Return all ids, oldest first: an array of (sequence u64, time i64, size u32, 0 u32), then the ids' bytes."""
+        """Return all ids, oldest first: an array of (sequence u64, time i64, size u32, 0 u32), then their bytes."""
         cdef uint64_t count = self.newest - self.oldest, e
         cdef bytes out = PyBytes_FromStringAndSize(NULL, count * sizeof(KeptId) + self.keys_live())
         cdef KeptId* kept = <KeptId*> PyBytes_AS_STRING(out)
