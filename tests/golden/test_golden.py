@@ -32,5 +32,5 @@ def test_what_an_earlier_version_stored_is_there(name: str, without_indexes: boo
         server.kill()
 
 
-def test_there_is_a_golden_directory_of_the_first_format() -> None:
-    assert "format-1" in NAMES
+def test_there_is_a_golden_directory_of_every_format() -> None:
+    assert {"format-1", "format-2"} <= set(NAMES)
