@@ -176,7 +176,14 @@ class OsDisk(Disk):
 
     def make_dirs(self, path: str) -> None:
         """Make a directory, and those above it, unless it is there."""
-        os.makedirs(path, 0o700, exist_ok=True)
+        parent = path.rpartition("/")[0]
+        if parent and not os.path.isdir(parent):  # os.makedirs would give the parents the mode of the umask
+            self.make_dirs(parent)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""

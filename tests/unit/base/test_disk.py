@@ -80,8 +80,15 @@ def test_files_and_directories_are_the_owners_alone(disk: OsDisk, tmp_path: Path
     disk.make_dirs(f"{tmp_path}/a/b")
     disk.make_dirs(f"{tmp_path}/a/b")
     disk.close_file(disk.open_file(f"{tmp_path}/a/b/f", create=True))
-    assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o700, 0o700]
     assert stat.S_IMODE((tmp_path / "a/b/f").stat().st_mode) == 0o600
+
+
+def test_no_directory_is_made_where_a_file_is(disk: OsDisk, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in ("file", "file/below"):
+        with pytest.raises(OSError, match="file"):
+            disk.make_dirs(f"{tmp_path}/{path}")
 
 
 def test_absent_files_are_errors_and_absent_directories_are_empty(disk: OsDisk, tmp_path: Path) -> None:
