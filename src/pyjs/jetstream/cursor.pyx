@@ -296,7 +296,7 @@ cdef class Cursor(StreamConsumer):
         if ttl is not None:
             self.target.ttls.add(seq, ttl, self.target.store.last_ts)
         if rollup is not None and rollup.lower() in (b"sub", b"all"):
-            self.target.roll_up(m.subject[:m.subject_len], rollup, seq)
+            self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
 
     cdef int take_renamed(self, Msg* m) noexcept:
         """Take a message under the subject that transforms make of its own."""

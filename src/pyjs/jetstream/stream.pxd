@@ -5,6 +5,7 @@ from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.jetstream.answers cimport Answers
 from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.eviction cimport Evictions
 from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders
 from pyjs.jetstream.usage cimport Usage
@@ -48,6 +49,7 @@ cdef class Stream(Sink):
     cdef Usage account_usage, server_usage
     cdef int64_t counted_bytes              # what the usages hold of this stream
 
+    cdef readonly Evictions evictions       # what goes when the messages of this turn are in the file
     cdef Interest interest                  # which consumers a message concerns
     cdef bint dirty                         # in Turn.streams
     cdef list purges                        # filters of purges that consumers are to be told of; b"": everything
@@ -79,6 +81,7 @@ cdef class Stream(Sink):
     cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil
     cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil
     cdef bint over_usage(self, Msg* m) noexcept nogil
     cdef uint64_t keep(self, Msg* m) noexcept nogil
@@ -91,13 +94,12 @@ cdef class Stream(Sink):
     cdef bint refuse_with(self, Msg* m, object error) noexcept
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
-    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq)
     cdef tell_consumers(self)
     cdef ask_for_sync(self)
     cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
-    cdef void evict_subject(self, Msg* m) noexcept nogil
-    cdef void evict_oldest(self) noexcept nogil
+    cdef bint makes_room(self) noexcept nogil
+    cdef bint evict(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -5,6 +5,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.dedupe import Dedupe
+from pyjs.jetstream.eviction import Evictions
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
@@ -28,6 +29,7 @@ class Stream(Sink):
     turn: Turn
     store: StreamStore
     dedupe: Dedupe
+    evictions: Evictions
     consumers: dict[str, StreamConsumer]
     listing: list[str]
     created_ns: int

@@ -2,8 +2,8 @@
 
 `deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
 queued answer. `commit`, called in the turn, makes the batch durable and only then lets the answers go and wakes
-consumers. Limits on the whole stream (max_msgs, max_bytes) are enforced at the commit, the per-subject one at the
-append, since it needs the subject.
+consumers. What a message replaces (by limits or a roll-up) goes when the message is in the file, by a second, small
+write before the answers (eviction.pyx).
 
 Long because the ingest of a message, the commit and what follows from it change one state.
 Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
@@ -18,10 +18,12 @@ from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
 from pyjs.jetstream.dedupe cimport Dedupe
+from pyjs.jetstream.eviction cimport Evictions
 from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.usage cimport Usage
 from pyjs.store.filter cimport StoreFilter
+from pyjs.store.index cimport index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
@@ -69,6 +71,7 @@ cdef class Stream(Sink):
         self.held = Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
+        self.evictions = Evictions(store)
         self.dedupe = Dedupe(config.duplicate_window_ns)
         self.interest = Interest(store)
         self.consumers = {}
@@ -175,7 +178,7 @@ cdef class Stream(Sink):
         self.answer(m, PUB_ACK, seq)
         if h.rollup.n:
             with gil:
-                self.roll_up(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
+                self.evictions.note_rollup(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
         return 0
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
@@ -249,7 +252,8 @@ cdef class Stream(Sink):
         if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
             self.store.last_ts = self.turn.now
             return self.store.skip()
-        if self.over_usage(m):
+        if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
+            self.refuse(m, 10002, 0)
             return 0
         if (self.discard_new or self.discard_new_per_subject) and self.limits_refused(m, rolls_up):
             return 0
@@ -263,25 +267,39 @@ cdef class Stream(Sink):
         if self.account_usage.max < 0:
             return False
         after = self.account_usage.used + m.size + m.subject_len + self.store.overhead
-        if after <= self.account_usage.max:
-            return False
-        return self.refuse(m, 10002, 0)
+        return after > self.account_usage.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
         """Discard new: whether the stream, or the subject, has no room."""
+        cdef int reached = self.limit_reached(m, rolls_up)
+        if reached and self.makes_room():
+            reached = self.limit_reached(m, rolls_up)
+        return reached != 0 and self.refuse(m, 10077, reached)
+
+    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil:
+        """Return the limit that keeps `m` out, 0: none does. What is still to be evicted counts as if it stayed."""
         cdef uint64_t size = self.store.overhead + m.subject_len + m.size
-        cdef bint replaces = self.max_msgs_per_subject > 0 and self.store.count_of(m.subject, m.subject_len) \
-            >= <uint64_t> self.max_msgs_per_subject
+        cdef uint64_t count = self.store.count_of(m.subject, m.subject_len) if self.max_msgs_per_subject > 0 else 0
+        cdef bint replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
+        cdef bint exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
         if m.header_len:
             size += self.store.header_overhead
         if replaces and self.discard_new_per_subject and not rolls_up:
-            return self.refuse(m, 10077, MAX_MSGS_PER_SUBJECT_REACHED)
+            return MAX_MSGS_PER_SUBJECT_REACHED
         if self.max_msgs > 0 and self.store.msgs >= <uint64_t> self.max_msgs and not replaces:
-            return self.refuse(m, 10077, MAX_MSGS_REACHED)
+            return MAX_MSGS_REACHED
         if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes \
-                and not (replaces and self.size_of_oldest(m) >= size):
-            return self.refuse(m, 10077, MAX_BYTES_REACHED)
-        return False
+                and not (replaces and exact and self.size_of_oldest(m) >= size):
+            return MAX_BYTES_REACHED
+        return 0
+
+    cdef bint makes_room(self) noexcept nogil:
+        """Carry out before the turn what is to be evicted; False: nothing is, or the disk refuses."""
+        if not self.evictions.pending() or self.store.commit() != 0:
+            return False
+        self.kept_seq = self.store.last_seq
+        self.evict()
+        return True
 
     cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
         """The stored size of the message that a message of a full subject replaces."""
@@ -321,14 +339,10 @@ cdef class Stream(Sink):
         self.staged_bytes += m.size + m.subject_len
         if self.account_usage.max >= 0 or self.server_usage.max >= 0:
             self.count_bytes()
-        if self.max_msgs_per_subject > 0:
-            self.evict_subject(m)
+        if self.max_msgs_per_subject > 0 \
+                and self.store.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
+            self.evictions.note(seq)
         return seq
-
-    cdef void evict_subject(self, Msg* m) noexcept nogil:
-        while self.store.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
-            if self.store.drop(self.store.first_seq_of(m.subject, m.subject_len), False) != 0:
-                return
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
@@ -400,12 +414,6 @@ cdef class Stream(Sink):
         self.account_usage.used += change
         self.server_usage.used += change
 
-    cdef roll_up(self, bytes subject, bytes scope, uint64_t seq):
-        """Drop what the message `seq` replaces: everything older, on its subject or in the stream."""
-        subjects = () if scope.lower() == b"all" else (subject,)
-        self.store.purge(self.store.make_filter(subjects), seq)
-        self.purges.append(subject if subjects else b"")
-
     # -- the turn ------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
@@ -414,11 +422,12 @@ cdef class Stream(Sink):
         self.staged_bytes = 0
         if self.closed:                         # in this turn, after it became dirty
             return
-        self.evict_oldest()
         if self.store.commit() != 0:
             self.commit_failed()
             return
         self.kept_seq = self.store.last_seq
+        if self.evict() and self.store.commit() != 0 and self.probe is not None:
+            self.probe.failed(self.turn.now)    # the messages are kept; what they replaced, the next commit notes
         if not self.sync_always:
             self.answers.send(self.account, 0, NULL, 0)
         self.ask_for_sync()
@@ -495,24 +504,30 @@ cdef class Stream(Sink):
             done(error)
 
     cdef commit_failed(self):
-        """Tell publishers that nothing of this batch is kept; their ids are free again."""
+        """Tell publishers what of this batch is not kept; their ids are free again."""
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
+        # What an earlier write of the turn took is kept; but nothing is confirmed that waits for its sync.
+        self.kept_seq = max(self.kept_seq, index_prev_live(&self.store.index, self.store.last_seq))
+        self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
         self.last_id_len = 0
-        self.answers.send(self.account, self.kept_seq + 1, failure, len(failure))
-        self.count_bytes()
+        self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
         if self.inflow is not None:
             self.inflow.lost()
         if self.probe is not None:
             self.probe.failed(self.turn.now)
 
-    cdef void evict_oldest(self) noexcept nogil:
-        if self.discard_new:
-            return
-        while self.max_msgs > 0 and self.store.msgs > <uint64_t> self.max_msgs:
-            self.store.drop(self.store.first_seq, False)
-        while self.max_bytes > 0 and self.store.bytes > <uint64_t> self.max_bytes:
-            self.store.drop(self.store.first_seq, False)
+    cdef bint evict(self) noexcept nogil:
+        """Drop what the messages in the file replace; whether there was something."""
+        cdef uint64_t before = self.store.msgs
+        if self.evictions.pending():
+            with gil:
+                self.purges += self.evictions.roll_up()
+            self.evictions.trim_noted(self.max_msgs_per_subject)
+        if not self.discard_new:
+            self.evictions.trim_stream(self.max_msgs, self.max_bytes)
+        self.count_bytes()
+        return self.store.msgs != before
 
     cdef tell_consumers(self):
         """Report drops, and wake who waits when there are new messages."""

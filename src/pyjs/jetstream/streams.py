@@ -151,6 +151,7 @@ def recover(js: JetStream) -> None:
     whole = []
     for config, created_ns, store in js.files.recover():
         stream = _open(js, config, store, created_ns)
+        stream.evictions.trim_subjects(config.max_msgs_per_subject)
         _relearn(js, stream)
         if consumers.recover(js, stream):
             whole.append(stream)

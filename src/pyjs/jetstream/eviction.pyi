@@ -1,0 +1,9 @@
+from typing import Self
+
+from pyjs.store.store import StreamStore
+
+SOURCE_HASH: bytes
+
+class Evictions:
+    def __new__(cls, store: StreamStore) -> Self: ...
+    def trim_subjects(self, max_per_subject: int) -> None: ...
