@@ -31,6 +31,7 @@ from pyjs.jetstream.consumer_core cimport (
 from pyjs.jetstream.consumer_log cimport NAKED, SPENT, StateLog
 from pyjs.jetstream.pending cimport IN_SPENT, Entry, PendingAcks
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
+from pyjs.store.index cimport index_live
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
@@ -734,22 +735,29 @@ cdef class Consumer(ConsumerCore):
             self.n_spent = <uint32_t> len(self.spent)
             self.pending.remove(i)
 
-    def clamp(self) -> None:
-        """Fit the state to a stream that lost or dropped messages while this consumer was not there."""
-        cdef uint64_t last = self.store.last_seq
+    def clamp(self) -> bool:
+        """Fit the state to a stream that lost or dropped messages while this consumer was not there.
+
+        Returns whether it was ahead of the stream, which uses the sequences behind its last one again: the files
+        must not say any more that they are settled.
+        """
+        cdef uint64_t last = max(self.store.last_seq, max(<uint64_t> self.config.opt_start_seq, 1) - 1)
+        cdef bint ahead = self.next_seq > last + 1 or self.delivered_seq > last or self.skips_end > last
         cdef uint32_t i, newer
         if self.delivered_seq > last:
             self.log.warn(f"JetStream consumer '{self.path}' delivered sequence {self.delivered_seq} past last"
                           f" stream sequence of {last}")
-            self.delivered_seq = last
-            self.floor_seq = min(self.floor_seq, last)
-            self.next_seq = last + 1
+        self.delivered_seq = min(self.delivered_seq, last)
+        self.next_seq = min(self.next_seq, last + 1)
+        self.skips_end = min(self.skips_end, last)
         i = self.pending.oldest
         while i:
             newer = self.pending.entries[i].newer
-            if self.store.get(self.pending.entries[i].seq) is None:
+            if index_live(&self.store.index, self.pending.entries[i].seq) == NULL:
                 self.settle_entry(i)
             i = newer
+        self.floor_seq = min(self.floor_seq, last)
         self.spent = {seq: count for seq, count in self.spent.items() if self.store.get(seq) is not None}
         self.n_spent = <uint32_t> len(self.spent)
         self.next_seq = max(self.next_seq, self.store.first_seq)
+        return ahead

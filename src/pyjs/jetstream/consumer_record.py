@@ -77,8 +77,8 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.lost = False
 
 
-def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> None:
-    """Bring `consumer` to where it was.
+def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> bool:
+    """Bring `consumer` to where it was; returns whether it was ahead of its stream and must be kept anew.
 
     Raises:
         BadState: the bytes are not a state of this version.
@@ -93,7 +93,7 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> Non
                 _replay(consumer, change)
     except (ValueError, KeyError, TypeError) as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
-    consumer.clamp()
+    return consumer.clamp()
 
 
 def _replay(consumer: Consumer, change: tuple[int, ...]) -> None:

@@ -97,13 +97,14 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
     if stored.snapshot is not None:
         consumer = _seated(js, stream, stored)
         try:
-            consumer_record.restore(consumer, stored.snapshot, stored.deltas)
+            ahead = consumer_record.restore(consumer, stored.snapshot, stored.deltas)
         except consumer_record.NewerState:
             raise
         except consumer_record.BadState as error:
             problems.append(str(error))
         else:
-            _keep_state(js, consumer, problems)
+            if ahead or problems:
+                _keep_state(js, consumer)
             return consumer
     consumer = _seated(js, stream, stored)
     seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
@@ -122,10 +123,8 @@ def _seated(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
     return Consumer(_seat(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
 
 
-def _keep_state(js: JetStream, consumer: Consumer, problems: list[str]) -> None:
-    """Write a state anew whose files had problems."""
-    if not problems:
-        return
+def _keep_state(js: JetStream, consumer: Consumer) -> None:
+    """Write a state anew whose files had problems, or said more than the stream bears out."""
     try:
         consumer_record.rewrite(consumer)
     except (OSError, StoreFailed) as error:

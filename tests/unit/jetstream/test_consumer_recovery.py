@@ -10,6 +10,8 @@ import pytest
 from tests.support.node import Frame
 from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery, delivery
 from tests.unit.jetstream.jsfixture import JetStreamFixture
+from tests.unit.store.segment_files import MSG
+from tests.unit.store.segment_files import records as segment_records
 
 from pyjs.base.clock import VirtualClock
 from pyjs.config.options import JetStreamOptions, Options
@@ -233,3 +235,59 @@ def test_nothing_is_dropped_at_the_start_while_a_consumer_is_missing(tmp_path: P
         assert set(js.stream("S").consumers) == {"c"}
         assert js.stream("S").store.msgs == 3
         js.node.stop()
+
+
+def lose_the_end(js: Restarting, records: int) -> None:
+    """Stop the server as a power cut does: without the last messages, which were not on the medium."""
+    js.node.stop()
+    (path,) = js.store.rglob("*.seg")
+    data = path.read_bytes()
+    ends = [at for at, kind, _ in segment_records(data) if kind == MSG]
+    path.write_bytes(data[: ends[-records]])
+    for index in js.store.rglob("*.idx"):
+        index.unlink()
+
+
+def test_sequences_that_a_power_cut_took_from_the_stream_are_delivered_when_they_are_used_again(
+    js: Restarting,
+) -> None:
+    # given
+    js.fill(5)
+    js.consumer()
+    for message in js.pull(batch=5):
+        js.ack(message)
+    lose_the_end(js, records=3)
+    # when: another start comes before anything is delivered
+    js = Restarting(js.store, js.clock)
+    js.fill(2)
+    js = js.restart()
+    # then
+    assert js.position()[1][1] == 2
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [3, 4]
+
+
+def test_sequences_that_were_passed_over_and_then_lost_are_delivered_when_they_are_used_again(
+    js: Restarting,
+) -> None:
+    # given: a consumer that has seen, and skipped, everything up to 5
+    js.fill(1, "s.a")
+    js.fill(4, "s.b")
+    js.consumer(filter_subject="s.a", deliver_policy="new")
+    lose_the_end(js, records=3)
+    # when
+    js = Restarting(js.store, js.clock)
+    js.fill(2, "s.a")
+    js = js.restart()
+    # then
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [3, 4]
+
+
+def test_a_start_in_the_future_stays_there(js: Restarting) -> None:
+    # given
+    js.fill(2)
+    js.consumer(deliver_policy="by_start_sequence", opt_start_seq=5)
+    # when
+    js = js.restart()
+    js.fill(4)
+    # then
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [5, 6]
