@@ -54,6 +54,7 @@ cdef class SegmentContents:
     cdef uint32_t latest                # place of the subject of the last message
     cdef const char* p
     cdef size_t size
+    cdef size_t effort                  # bytes that may still be hashed to find records behind damage
     cdef bint after_damage              # bytes before the next record were unreadable
 
     cdef int own_entries(self) except -1

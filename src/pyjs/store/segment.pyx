@@ -30,6 +30,8 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     GAP_MAX = 10000000          # a larger jump inside one segment is damage
+    EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
+    EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
 ERASED_BIT = <uint64_t> 1 << 63
 
@@ -142,8 +144,9 @@ cdef class SegmentContents:
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
         """Take record after record."""
-        cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used
+        cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
+        self.effort = self.size * EFFORT_PART
         while at < self.size and not self.sealed:
             if self.accept(at):
                 if self.take(self.p + at) != 0:
@@ -151,7 +154,9 @@ cdef class SegmentContents:
                 memcpy(&length, self.p + at, 4)
                 at += length
                 continue
-            used = end_of_bytes(self.p, at, self.size)
+            if end == 0:
+                end = end_of_bytes(self.p, at, self.size)
+            used = max(at, end)
             if used == at:
                 break
             next_at = self.resync(at + 1)
@@ -212,11 +217,20 @@ cdef class SegmentContents:
             self.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
-        """The next place where a record stands that fits the checksum in front of it; 0: none."""
+        """The next place where a record stands that fits the checksum in front of it; 0: none.
+
+        Bytes that look like long records everywhere, as a client may have sent them, must not keep a start waiting.
+        """
         cdef uint64_t before = 0
+        cdef uint32_t length = 0
         while at + RECORD_SIZE_MIN <= self.size:
             if plausible(self.p + at, self.size - at):
                 memcpy(&before, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
+                memcpy(&length, self.p + at, 4)
+                if length > self.effort and length > EFFORT_EACH:
+                    at += 1
+                    continue
+                self.effort -= min(length, self.effort)
                 if intact(self.p + at, before):
                     return at
             at += 1
