@@ -65,6 +65,7 @@ cdef class SegmentContents:
     cdef int take(self, const char* record) noexcept nogil
     cdef int take_message(self, const char* record, RecordHeader* h) noexcept nogil
     cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil
+    cdef bint follows(self, uint64_t before) noexcept nogil
     cdef int fill_gap(self, uint64_t before) noexcept nogil
     cdef Entry* add_entry(self) noexcept nogil
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil

@@ -29,7 +29,7 @@ from pyjs.store.record cimport (
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
-    GAP_MAX = 10000000          # a larger jump inside one segment is damage
+    GAP_MAX = 10000000          # sequences of one segment that hold no message; more are damage
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
     EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
@@ -60,10 +60,12 @@ def last_meta(bytes data) -> bytes:
     """Return the body of the last META record of a segment file, b"": there is none. Its header may be damaged."""
     cdef SegmentContents c = SegmentContents()
     cdef SegmentHeader header
+    cdef RecordHeader first
     memset(&header, 0, sizeof(header))
-    header.base_seq = 1
-    if len(data) < SEGMENT_HEADER_SIZE:
+    if len(data) < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
         return b""
+    memcpy(&first, <const char*> data + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
+    header.base_seq = first.seq         # so that no gap lies before it
     memcpy(&header.checksum, <const char*> data + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
     c.scan_behind(&header, data, len(data))
     return data[c.meta_at:c.meta_at + c.meta_size]
@@ -240,11 +242,14 @@ cdef class SegmentContents:
     cdef int take(self, const char* record) noexcept nogil:
         cdef RecordHeader h
         cdef uint64_t[2] state
-        cdef int failed
+        cdef int failed = 0
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind == KIND_MSG:
             return self.take_message(record, &h)
-        failed = self.fill_gap(h.seq + 1)
+        if self.follows(h.seq + 1):
+            failed = self.fill_gap(h.seq + 1)
+        else:
+            self.report(record - self.p, h.length, b"a sequence that does not follow: not believed")
         if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
             memcpy(state, record + RECORD_HEADER_SIZE, 16)
             self.floor = max(self.floor, state[0])
@@ -275,7 +280,7 @@ cdef class SegmentContents:
         cdef uint64_t expected = self.base_seq + self.n
         cdef uint32_t place
         cdef Entry* e
-        if h.seq < expected or h.seq - expected >= GAP_MAX:
+        if h.seq < expected or not self.follows(h.seq):
             self.report(record - self.p, h.length, b"a sequence that does not follow: not taken")
             return 0
         if self.fill_gap(h.seq) != 0:
@@ -316,6 +321,11 @@ cdef class SegmentContents:
         self.messages += 1
         self.with_headers += e.header_len != 0
         self.message_bytes += e.subject_len + e.size
+
+    cdef bint follows(self, uint64_t before) noexcept nogil:
+        """Whether the next entry can be that of `before`: all gaps of a segment together have their limit."""
+        cdef uint64_t expected = self.base_seq + self.n
+        return before <= expected or before - expected + (self.n - self.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
         """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""

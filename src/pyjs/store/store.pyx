@@ -38,6 +38,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
+    SEGMENT_ENTRIES_MAX = 1048576       # beyond, every gap does
 
 
 cdef class StoredMessage:
@@ -99,7 +100,8 @@ cdef class StreamStore(Catalogue):
         if self.msgs == 0:
             self.drop_all(seq + 1)
             return 0
-        if seq - self.last_seq > GAP_ENTRIES_MAX and self.jump_to(seq) != 0:
+        if (seq - self.last_seq > GAP_ENTRIES_MAX or self.index.segments[self.index.n - 1].n > SEGMENT_ENTRIES_MAX) \
+                and self.jump_to(seq) != 0:
             return -1
         while self.last_seq < seq:
             if self.skip() == 0:
