@@ -91,6 +91,19 @@ class JetStream:
             self._files = self._open_files()
         return self._files
 
+    def damaged(self) -> list[str]:
+        """Return the paths of what could not be read and is set aside."""
+        return [] if self._files is None else self._files.damaged()
+
+    def unrecovered(self) -> list[str]:
+        """Return the file names of stored streams that could not be opened and are not there again since."""
+        if self._files is None:
+            return []
+        from pyjs.store.layout import file_name
+
+        known = {file_name(name) for name in self.streams}
+        return [name for name in self._files.unrecovered if name not in known]
+
     @property
     def options(self) -> JetStreamOptions:
         """The server's options."""

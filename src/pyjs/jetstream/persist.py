@@ -96,10 +96,17 @@ class AccountFiles:
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._logs = logs or OpenLogs(disk)  # those of all accounts
+        self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
+        self.unrecovered: list[str] = []  # file names of streams that this start could not open
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
         self._logs.close_below(self._streams)
+
+    def damaged(self) -> list[str]:
+        """Return the paths of everything that is set aside, as far as nobody has removed it since."""
+        self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]
+        return self._damaged
 
     # -- streams -------------------------------------------------------------------------------------------
 
@@ -160,6 +167,7 @@ class AccountFiles:
         self._finish_removals(self._streams)
         for name in self._disk.list_dir(self._streams):
             if name.startswith("."):
+                self._note_damaged(self._streams, name)
                 continue
             directory = f"{self._streams}/{name}"
             values = self._load(directory, KIND_STREAM)
@@ -187,6 +195,7 @@ class AccountFiles:
 
     def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> StreamStore:
         store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
+        self._damaged += store.set_aside
         store.set_meta(meta)
         store.seal_age_ns = _seal_age_ns(config)
         return store
@@ -277,7 +286,12 @@ class AccountFiles:
         """Yield every kept consumer of a stream."""
         parent = f"{self._stream_dir(stream)}/consumers"
         self._finish_removals(parent)
-        names = [name for name in self._disk.list_dir(parent) if not name.startswith(".")]
+        names = []
+        for name in self._disk.list_dir(parent):
+            if name.startswith("."):
+                self._note_damaged(parent, name)
+            else:
+                names.append(name)
         if names:
             self._log.info(f"  Recovering {len(names)} consumers for stream - '{self._account} > {stream}'")
         for name in names:
@@ -316,7 +330,7 @@ class AccountFiles:
     ) -> StoredConsumer | None:
         """Return a consumer whose state is damaged; the files stay beside the new ones."""
         try:
-            file.set_aside()
+            self._damaged += file.set_aside()
         except OSError as error:
             self._leave(directory, "Consumer", error)
             return None
@@ -411,11 +425,22 @@ class AccountFiles:
         except OSError as failure:
             self._leave(directory, what, failure)
             return
+        self._damaged.append(aside)
+        self._note_unrecovered(directory, what)
         self._log.error(f"  {what} in {directory} cannot be read and is set aside as {aside}: {error}")
 
     def _leave(self, directory: str, what: str, error: Exception) -> None:
         self._unread.add(directory)
+        self._note_unrecovered(directory, what)
         self._log.error(f"  {what} in {directory} is not recovered, its files stay: {error}")
+
+    def _note_damaged(self, parent: str, name: str) -> None:
+        if name.startswith(DAMAGED):
+            self._damaged.append(f"{parent}/{name}")
+
+    def _note_unrecovered(self, directory: str, what: str) -> None:
+        if what == "Stream":
+            self.unrecovered.append(directory.rpartition("/")[2])
 
     def _make_room(self, directory: str) -> None:
         """Make sure that nothing is in the way of a new stream or consumer."""

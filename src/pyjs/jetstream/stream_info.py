@@ -47,6 +47,9 @@ def stream_state(
         out["num_deleted"] = num_deleted
         if deleted is not None:
             out["deleted"] = deleted
+    if store.lost is not None:
+        _, seqs, size = store.lost
+        out["lost"] = {"msgs": seqs, "bytes": size}
     out["consumer_count"] = sum(not consumer.config.direct for consumer in stream.consumers.values())
     return out
 

@@ -97,6 +97,10 @@ def _asset_trouble(monitored: Monitored, account: str, stream: str, consumer: st
                 if stream in ("", each.name) and each.store.failed:
                     text = f"JetStream stream '{name} > {each.name}' write error: {each.store.error}"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, each.name)
+            for gone in engine.unrecovered():
+                if stream in ("", gone):
+                    text = f"JetStream stream '{name} > {gone}' could not be recovered"
+                    return Trouble(503, UNAVAILABLE, "STREAM", text, name, gone)
     return _missing(monitored, account, stream, consumer)
 
 

@@ -175,7 +175,19 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
         totals["consumers_leader"] = consumers
     totals["messages"] = sum(stream.store.msgs for stream in streams)
     totals["bytes"] = sum(stream.store.bytes for stream in streams)
-    return totals
+    return totals | _damage(accounts, streams)
+
+
+def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
+    """Return what damage took, and where what is left of it lies; fields of ours, nothing when all is well."""
+    losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
+    damage: JsonDict = {}
+    if losses:
+        damage["lost_msgs"] = sum(messages for messages, _, _ in losses)
+        damage["lost_bytes"] = sum(size for _, _, size in losses)
+    if set_aside := [path for account in accounts.values() for path in account.damaged()]:
+        damage["damaged"] = set_aside
+    return damage
 
 
 def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:

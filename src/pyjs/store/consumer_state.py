@@ -156,8 +156,8 @@ class ConsumerStateFile:
                 raise problem
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
-    def set_aside(self) -> None:
-        """Give every file a name that is not looked at, so that `snapshot` begins anew; after `load`.
+    def set_aside(self) -> list[str]:
+        """Give every file a name that is not looked at, so that `snapshot` begins anew; after `load`. Returns them.
 
         Raises:
             OSError: some keep their names.
@@ -165,6 +165,7 @@ class ConsumerStateFile:
         for number, kind in self._files():
             self._logs.close(self._path(kind, number))
             self._disk.rename(self._path(kind, number), f"{self._directory}/{ASIDE}{kind}.{number}")
+        return [f"{self._directory}/{ASIDE}{kind}.{number}" for number, kind in self._files(ASIDE)]
 
     # -- parts ---------------------------------------------------------------------------------------------
 

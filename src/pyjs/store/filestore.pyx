@@ -47,6 +47,7 @@ cdef class FileStore(SegmentStore):
         self.doomed = []
         self.in_flight = None
         self.lost_seqs = []
+        self.set_aside = []
         self.unindexed = []
         self.sparse = []
         self.next_number = 1

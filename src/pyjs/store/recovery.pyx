@@ -24,6 +24,7 @@ from pyjs.store.record cimport SEGMENT_HEADER_SIZE, SegmentHeader, check_segment
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
+from pyjs.store.layout import DAMAGED
 from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_file, store_index
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
@@ -40,6 +41,7 @@ def recover(FileStore store) -> None:
     """Fill `store` from the segments of its directory; damage is logged and counted in it."""
     recovery = Recovery(store)
     names = store.disk.list_dir(store.directory)
+    store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
     segments = [name for name in names if name.endswith(".seg") and name[:-4].isdigit()]
     for name in segments:
         recovery.read_segment(f"{store.directory}/{name}", int(name[:-4]), name == segments[-1])
@@ -187,6 +189,7 @@ cdef class Recovery:
             self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
             self.store.disk.rename(path, f"{directory}/.damaged-{name}")
+            self.store.set_aside.append(f"{directory}/.damaged-{name}")
         else:
             self.store.disk.unlink(path)
         self.store.names_unsynced = True

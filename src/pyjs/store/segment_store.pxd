@@ -21,6 +21,7 @@ cdef class SegmentStore(StreamStore):
     cdef bint meta_due                      # the last segment does not hold it
     cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
     cdef readonly list lost_seqs            # the first of them
+    cdef readonly list set_aside            # paths of segments that are not read, from now or earlier
     cdef readonly bint resumable            # failed for want of space or descriptors: it may work later
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium

@@ -481,6 +481,11 @@ cdef class SegmentStore(StreamStore):
         self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
         self.log.error(f"{self.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
 
+    @property
+    def lost(self):
+        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        return (self.lost_msgs, self.lost_seqs, self.lost_bytes) if self.lost_msgs or self.lost_bytes else None
+
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
         cdef size_t i

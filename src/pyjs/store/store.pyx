@@ -437,6 +437,11 @@ cdef class StreamStore(Catalogue):
         """Sync in this thread."""
 
     @property
+    def lost(self):
+        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        return None
+
+    @property
     def wants_upkeep(self) -> bool:
         """Whether begin_upkeep may have a job that makes the files smaller."""
         return False

@@ -1,4 +1,6 @@
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +178,66 @@ def test_details_are_indented_as_everything_around_them(js: Site) -> None:
     whole = orjson.dumps(json.loads(body), option=orjson.OPT_INDENT_2)
     assert body == whole.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     assert body.count(b'"durable_name"') == 40
+
+
+def reopened_after(js: Site, damage: Callable[[Path], None]) -> Site:
+    """Publish three messages to stream F, stop, damage its files, and start again."""
+    client = js.client()
+    api(client, "STREAM.CREATE.F", name="F", subjects=["f.>"], storage="file")
+    for payload in (b"alpha", b"bravo", b"gamma"):
+        client.send(b"PUB f.1 5\r\n" + payload + b"\r\n")
+    js.node.stop()
+    damage(Path(js.monitored.options.jetstream.store_dir) / "$G/streams/F")
+    again = Site(js.monitored.options)
+    again.node.start_jetstream()
+    return again
+
+
+def flip_bravo(stream: Path) -> None:
+    segment = stream / "msgs/00000001.seg"
+    segment.write_bytes(segment.read_bytes().replace(b"bravo", b"brXvo"))
+    (stream / "msgs/00000001.idx").unlink()
+
+
+def flip_all_configuration(stream: Path) -> None:
+    for path in (stream / "meta.a", stream / "meta.b", *stream.glob("msgs/*")):
+        path.write_bytes(bytes(byte ^ 1 for byte in path.read_bytes()))
+
+
+def test_without_damage_nothing_is_said_of_it(js: Site) -> None:
+    after = reopened_after(js, lambda stream: None)
+    assert not {"lost_msgs", "lost_bytes", "damaged"} & after.json("/jsz").keys()
+    assert "lost" not in api(after.client(), "STREAM.INFO.F")["state"]
+
+
+def test_a_damaged_message_is_lost_in_the_totals_and_in_its_stream(js: Site) -> None:
+    after = reopened_after(js, flip_bravo)
+
+    answer = after.json("/jsz?streams=1")
+
+    lost = {"msgs": [2], "bytes": 48}
+    assert (answer["lost_msgs"], answer["lost_bytes"]) == (1, 48)
+    assert answer["account_details"][0]["stream_detail"][0]["state"]["lost"] == lost
+    assert api(after.client(), "STREAM.INFO.F")["state"]["lost"] == lost
+    assert api(after.client(), "STREAM.LIST")["streams"][0]["state"]["lost"] == lost
+
+
+def test_what_is_set_aside_is_named_until_it_is_removed(js: Site) -> None:
+    after = reopened_after(js, flip_all_configuration)
+    aside = Path(js.monitored.options.jetstream.store_dir) / "$G/streams/.damaged-0-F"
+
+    named = after.json("/jsz")["damaged"]
+    shutil.rmtree(aside)
+
+    assert named == [str(aside)]
+    assert "damaged" not in after.json("/jsz")
+
+
+def test_health_names_a_stream_that_could_not_be_recovered_until_it_is_made_again(js: Site) -> None:
+    after = reopened_after(js, flip_all_configuration)
+
+    sick = after.json("/healthz", status=503)
+    api(after.client(), "STREAM.CREATE.F", name="F", subjects=["f.>"], storage="file")
+
+    assert sick["error"] == "JetStream stream '$G > F' could not be recovered"
+    assert after.json("/healthz") == {"status": "ok"}
