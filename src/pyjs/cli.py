@@ -64,6 +64,11 @@ def _answer(line: CommandLine) -> int | None:
     if line.flags.get("help") or word == "help":
         print(usage("pyjs-server"))
         return 0
+    if word == "fsck":
+        from pyjs.base.disk import OsDisk
+        from pyjs.fsck.command import run
+
+        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr)
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:

@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store", "config"),
     ("core",),
     ("jetstream",),
-    ("node",),
+    ("node", "fsck"),
     ("monitor",),
     ("server",),
     ("cli", "testing"),

@@ -13,6 +13,8 @@ import fcntl
 import mmap
 import os
 
+Image = mmap.mmap | bytes  # a file as bytes: mapped, or an empty one
+
 
 class Disk:
     """Files by path and descriptor; subclasses say where they are."""
@@ -95,6 +97,18 @@ class Disk:
         Raises:
             BlockingIOError: another process has it.
         """
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def lock_shared(self, path: str) -> int:
+        """Take a lock on a file that is there, beside others who only read; returns its descriptor.
+
+        Raises:
+            BlockingIOError: another process has it for itself.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether there is a directory of that name."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def free_bytes(self, path: str) -> int:
@@ -208,13 +222,23 @@ class OsDisk(Disk):
 
     def lock(self, path: str) -> int:
         """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock."""
-        fd = self.open_file(path, create=True)
+        return self._locked(self.open_file(path, create=True), fcntl.LOCK_EX)
+
+    def lock_shared(self, path: str) -> int:
+        """Take a lock on a file that is there, beside others who only read; returns its descriptor."""
+        return self._locked(self.open_read_only(path), fcntl.LOCK_SH)
+
+    def _locked(self, fd: int, how: int) -> int:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
             raise
         return fd
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether there is a directory of that name."""
+        return os.path.isdir(path)
 
     def free_bytes(self, path: str) -> int:
         """Return the space left for us on the file system of `path`."""

@@ -227,7 +227,10 @@ def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: 
 
 def usage(program: str) -> str:
     """Return the text of --help."""
-    lines = [f"Usage: {program} [options]"]
+    lines = [
+        f"Usage: {program} [options]",
+        f"       {program} fsck [--repair] [--json] [--quiet] STORE_DIR    check stored streams",
+    ]
     group = ""
     for flag in FLAGS:
         if flag.group != group:

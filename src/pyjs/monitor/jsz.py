@@ -185,9 +185,8 @@ def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
     if losses:
         damage["lost_msgs"] = sum(messages for messages, _, _ in losses)
         damage["lost_bytes"] = sum(size for _, _, size in losses)
-    if set_aside := [path for account in accounts.values() for path in account.damaged()]:
-        damage["damaged"] = set_aside
-    return damage
+    set_aside = [path for account in accounts.values() for path in account.damaged()]
+    return damage | {"damaged": [*set_aside]} if set_aside else damage
 
 
 def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:

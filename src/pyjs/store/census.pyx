@@ -5,13 +5,13 @@ is open knows of its messages is in its index instead (store/index).
 
 Knows no files. Compiled: a check goes over every entry of a store (benchmarks/store_start.py has such stores).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memcpy
+from libc.string cimport memcmp
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_MSG, Entry
-from pyjs.store.segment cimport ERASED_BIT, SegmentContents
+from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -38,11 +38,11 @@ def sorted_seqs(bytes seqs) -> bytes:
     return out
 
 
-def is_named(bytes seqs, uint64_t seq) -> bool:
-    """Tell whether sorted sequences have `seq`."""
+def next_named(bytes seqs, uint64_t seq) -> int:
+    """Return the first of sorted sequences that is not smaller than `seq`; 0: there is none."""
     cdef size_t n = len(seqs) // 8
     cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
-    return at < n and (<const uint64_t*> <const char*> seqs)[at] == seq
+    return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
@@ -55,6 +55,36 @@ cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogi
         else:
             high = middle
     return low
+
+
+def agrees(SegmentContents found not None, SegmentContents c not None) -> bool:
+    """Tell whether what an index file says is what its segment says.
+
+    A message that was overwritten when the index file was there already is none that differs.
+    """
+    if found.n != c.n or found.n_subjects != c.n_subjects or found.n_removals != c.n_removals \
+            or found.names_size != c.names_size:
+        return False
+    if (found.floor, found.first_ts, found.last_ts) != (c.floor, c.first_ts, c.last_ts):
+        return False
+    if (found.messages, found.with_headers, found.message_bytes) != (c.messages, c.with_headers, c.message_bytes):
+        return False
+    if memcmp(found.subjects, c.subjects, c.n_subjects * sizeof(SubjectRow)) != 0 \
+            or memcmp(found.names, c.names, c.names_size) != 0 \
+            or memcmp(found.removals, c.removals, c.n_removals * 8) != 0:
+        return False
+    return same_entries(found.entries, c.entries, c.n)
+
+
+cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
+    cdef Entry e
+    cdef uint32_t i
+    for i in range(n):
+        e = found[i]
+        e.flags |= entries[i].flags & ENTRY_ERASED
+        if memcmp(&e, &entries[i], sizeof(Entry)) != 0:
+            return False
+    return True
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:

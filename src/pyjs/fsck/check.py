@@ -1,0 +1,268 @@
+"""The check of a whole store directory, and its repair.
+
+Finds the directory, takes its lock, and goes through accounts and streams in the order of their names. Without
+`repair` nothing is written, not even the lock file. A repair goes stream by stream: check, mend, check again, so that
+what it reports is what is there afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport, range_text
+from pyjs.fsck.images import size_of
+from pyjs.fsck.mending import move_file_aside, remove_directory
+from pyjs.fsck.metadata import Copies
+from pyjs.fsck.segments import MessagesCheck, is_segment
+from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
+from pyjs.jetstream.config import StreamConfig
+from pyjs.store.layout import DAMAGED, DELETING, StoreLocked, file_name, lock_store
+from pyjs.store.meta import KIND_STREAM, NewerFormat, decode
+from pyjs.store.segment import last_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.disk import Disk
+
+LOST_SHOWN = 20  # ranges of sequences
+ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
+
+
+class NotChecked(PyjsError):
+    """There is nothing that could be checked; the text says why."""
+
+
+class Progress:
+    """Who wants to know how far a check is; this one does not."""
+
+    def begin(self, size: int) -> None:
+        """Take how many bytes will be read."""
+
+    def advance(self, size: int) -> None:
+        """Take that so many more were read."""
+
+    def end(self) -> None:
+        """Take that it is over."""
+
+
+class StoreCheck:
+    """The check of one store directory."""
+
+    def __init__(self, disk: Disk, directory: str, progress: Progress, *, repair: bool = False) -> None:
+        self._disk = disk
+        self._progress = progress
+        self._repair = repair
+        self.report = StoreReport(find_store(disk, directory))
+
+    def run(self) -> StoreReport:
+        """Check everything, and repair what can be if that was asked for.
+
+        Raises:
+            NotChecked: a server works on the directory.
+            OSError: a directory cannot be listed.
+        """
+        lock = self._lock()
+        try:
+            self._progress.begin(self._size())
+            for account in self._accounts():
+                for directory in self._streams(account):
+                    self._stream(account, directory)
+            if self._repair:
+                repairs, failures = mend(self.report.findings)
+                self.report.repairs += repairs
+                self.report.findings += failures
+        finally:
+            self._progress.end()
+            if lock >= 0:
+                self._disk.close_file(lock)
+        return self.report
+
+    def _lock(self) -> int:
+        """Keep servers off the directory; returns a descriptor, -1: it has no lock file, so no server had it."""
+        root = self.report.root
+        try:
+            if self._repair:
+                return lock_store(self._disk, root)
+            return self._disk.lock_shared(f"{root}/.lock")
+        except FileNotFoundError:
+            return -1
+        except (BlockingIOError, StoreLocked):
+            raise NotChecked(
+                f"{root} is in use: stop the server that works on it first; the server itself checks its files"
+                " while it runs (scrub_rate)"
+            ) from None
+
+    def _find(self, level: str, path: str, what: str) -> Finding:
+        finding = Finding(level, path, what)
+        self.report.findings.append(finding)
+        return finding
+
+    # -- directories ---------------------------------------------------------------------------------------
+
+    def _accounts(self) -> list[str]:
+        """Return the file names of the accounts."""
+        root, accounts = self.report.root, []
+        for name in self._disk.list_dir(root):
+            if self._disk.is_directory(f"{root}/{name}/streams"):
+                accounts.append(name)
+                for other in self._disk.list_dir(f"{root}/{name}"):
+                    if other != "streams":
+                        self._find(NOTE, f"{root}/{name}/{other}", STRANGER)
+            elif name != ".lock":
+                self._find(NOTE, f"{root}/{name}", STRANGER)
+        return accounts
+
+    def _streams(self, account: str) -> list[str]:
+        """Return the directories of an account's streams."""
+        parent, streams = f"{self.report.root}/{account}/streams", []
+        for name in self._disk.list_dir(parent):
+            path = f"{parent}/{name}"
+            if name.startswith(DELETING):
+                finding = self._find(NOTE, path, "its removal was begun; a start finishes it")
+                finding.mend = remove_directory(self._disk, path)
+            elif name.startswith(DAMAGED):
+                self._find(NOTE, path, SET_ASIDE)
+            elif not self._disk.is_directory(path):
+                self._find(NOTE, path, STRANGER)
+            else:
+                streams.append(path)
+        return streams
+
+    def _size(self) -> int:
+        """Return how many bytes all segments have."""
+        total, root = 0, self.report.root
+        for account in self._disk.list_dir(root):
+            for stream in names_in(self._disk, f"{root}/{account}/streams"):
+                messages = f"{root}/{account}/streams/{stream}/msgs"
+                names = names_in(self._disk, messages)
+                total += sum(size_of(self._disk, f"{messages}/{name}") for name in names if is_segment(name))
+        return total
+
+    def _stream(self, account: str, directory: str) -> None:
+        found = self._checked(account, directory, self._progress.advance)
+        if self._repair and any(finding.mend for finding in found.findings):
+            repairs, failures = mend(found.findings)
+            if found.lost:
+                ranges = ", ".join(range_text(*each) for each in found.lost[:LOST_SHOWN])
+                repairs.append(f"what was lost stays lost, {found.lost_messages()} messages: {ranges}")
+            if self._disk.is_directory(directory):
+                found = self._checked(account, directory, lambda size: None)
+            else:
+                found.findings = []
+            found.findings += failures
+            found.repairs = repairs
+        self.report.streams.append(found)
+
+    def _checked(self, account: str, directory: str, advance: Callable[[int], None]) -> StreamReport:
+        """Check one stream."""
+        name = directory.rpartition("/")[2]
+        report = StreamReport(unescaped(account), unescaped(name), directory)
+        if self._never_begun(report):
+            return report
+        copies = Copies(self._disk, directory, KIND_STREAM)
+        report.findings += copies.findings
+        if copies.values is None and not copies.newer:
+            self._from_segments(copies, directory)
+        if copies.newer or copies.values is None:
+            if not copies.newer:
+                what = "the stream has no readable configuration: it is not served"
+                report.findings.append(Finding(DAMAGE, directory, what))
+                report.findings[-1].mend = move_file_aside(self._disk, directory)
+            return report
+        try:
+            report.name = StreamConfig.from_meta(copies.values["config"]).name
+            incarnation = int(copies.values["created_ns"])
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"its configuration says what this version does not know: {error}"
+            report.findings.append(Finding(UNCHECKED, directory, what))
+            return report
+        if name != file_name(report.name):
+            what = f"it is of {report.name!r}, which belongs elsewhere: was it copied?"
+            report.findings.append(Finding(UNCHECKED, directory, what))
+            return report
+        MessagesCheck(self._disk, f"{directory}/msgs", incarnation, report, advance).run()
+        StatesCheck(self._disk, report).run()
+        return report
+
+    def _never_begun(self, report: StreamReport) -> bool:
+        """Tell whether a crash left this of a stream that was never confirmed."""
+        directory = report.directory
+        names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
+        inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
+        if names or inside:
+            return False
+        finding = Finding(NOTE, directory, "a stream that was never begun; a start removes it")
+        finding.mend = remove_directory(self._disk, directory)
+        report.findings.append(finding)
+        return True
+
+    def _from_segments(self, copies: Copies, directory: str) -> None:
+        """Take the configuration from the newest META record, as a start does when both copies are gone."""
+        for name in reversed(self._disk.list_dir(f"{directory}/msgs")):
+            path = f"{directory}/msgs/{name}"
+            if not is_segment(name):
+                continue
+            try:
+                meta = last_meta(self._disk.read_file(path))
+                if meta:
+                    generation, values = decode(meta, KIND_STREAM, path)
+                    copies.be_written_anew(generation, values)
+                    return
+            except (CorruptRecord, NewerFormat, OSError):
+                continue
+
+
+def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
+    """Repair what can be; return what was done, and what could not be."""
+    done, failures = [], []
+    for finding in findings:
+        if finding.mend is None:
+            continue
+        try:
+            done.append(finding.mend())
+        except (PyjsError, OSError) as error:
+            failures.append(Finding(DAMAGE, finding.path, f"it could not be repaired: {error}"))
+    return done, failures
+
+
+def find_store(disk: Disk, directory: str) -> str:
+    """Return the `jetstream` directory that `directory` is or has.
+
+    Raises:
+        NotChecked: there is none, or it is of another server.
+        OSError: it cannot be listed.
+    """
+    directory = directory.rstrip("/") or "/"
+    if not disk.is_directory(directory):
+        raise NotChecked(f"{directory} is no directory")
+    below = f"{directory}/jetstream"
+    root = below if disk.is_directory(below) else directory
+    names = disk.list_dir(root)
+    accounts = [name for name in names if disk.is_directory(f"{root}/{name}/streams")]
+    for account in accounts:
+        for stream in disk.list_dir(f"{root}/{account}/streams"):
+            if disk.exists(f"{root}/{account}/streams/{stream}/meta.inf"):
+                raise NotChecked(
+                    f"{root} was written by nats-server (there is {account}/streams/{stream}/meta.inf):"
+                    " this server does not read its files"
+                )
+    if root == directory and not accounts and ".lock" not in names:
+        raise NotChecked(
+            f"{directory} holds no streams: give what store_dir says, or the directory `jetstream` in it"
+        )
+    return root
+
+
+def unescaped(name: str) -> str:
+    """Return the name that a file name stands for; of a long one only the beginning is there."""
+    return ESCAPED.sub(
+        lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
+    )
+
+
+def names_in(disk: Disk, directory: str) -> list[str]:
+    """Return the names in a directory, nothing for what is none."""
+    return disk.list_dir(directory) if disk.is_directory(directory) else []

@@ -1,0 +1,94 @@
+"""`pyjs-server fsck`: what was typed becomes a check, its report and an exit code.
+
+0: clean. 1: damage was found, or repaired. 2: it could not be checked: no such directory, a server works on it, no
+permission, a newer format.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import PyjsError
+from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.findings import CLEAN, NOT_CHECKED
+from pyjs.fsck.text import json_of, lines_of, size_text
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from pyjs.base.disk import Disk
+
+USAGE = """\
+Usage: pyjs-server fsck [--repair] [--json] [--quiet] STORE_DIR
+
+Checks every file of a store directory: checksums, chains, index files, metadata, consumers. STORE_DIR is what
+`store_dir` says in the configuration, or the directory `jetstream` in it. No server may work on it meanwhile.
+Nothing is changed without --repair.
+
+    --repair    repair what can be repaired; what is replaced stays beside it as .damaged-...
+    --json      print the report as JSON
+    --quiet     print what is damaged only, and no progress
+
+Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format)."""
+FLAGS = ("repair", "json", "quiet", "help", "h")
+BAR_WIDTH = 30
+
+
+class Bar(Progress):
+    """A progress bar on a terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._size = self._done = 0
+        self._shown = ""
+
+    def begin(self, size: int) -> None:
+        """Take how many bytes will be read."""
+        self._size = size
+        self._show()
+
+    def advance(self, size: int) -> None:
+        """Take that so many more were read."""
+        self._done += size
+        self._show()
+
+    def end(self) -> None:
+        """Take the bar away."""
+        self._write("\r\x1b[K")
+
+    def _show(self) -> None:
+        share = min(self._done / self._size, 1.0) if self._size else 1.0
+        filled = int(share * BAR_WIDTH)
+        bar = "#" * filled + "-" * (BAR_WIDTH - filled)
+        text = f"[{bar}] {int(share * 100):3d} %  {size_text(self._done)} of {size_text(self._size)}"
+        if text != self._shown:
+            self._shown = text
+            self._write(f"\r{text}\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+def run(words: list[str], disk: Disk, out: TextIO, err: TextIO) -> int:
+    """Run the command with what follows `fsck`; return its exit code."""
+    flags = {word.lstrip("-") for word in words if word.startswith("-")}
+    places = [word for word in words if not word.startswith("-")]
+    if flags & {"help", "h"}:
+        out.write(f"{USAGE}\n")
+        return CLEAN
+    unknown = sorted(flags - set(FLAGS))
+    if unknown or len(places) != 1:
+        problem = f"there is no flag --{unknown[0]}" if unknown else "give one store directory"
+        err.write(f"pyjs-server fsck: {problem}\n\n{USAGE}\n")
+        return NOT_CHECKED
+    progress = Bar(err) if err.isatty() and "quiet" not in flags else Progress()
+    try:
+        report = StoreCheck(disk, places[0], progress, repair="repair" in flags).run()
+    except (PyjsError, OSError) as error:
+        err.write(f"pyjs-server fsck: {error}\n")
+        return NOT_CHECKED
+    if "json" in flags:
+        out.write(f"{json_of(report).decode()}\n")
+    else:
+        out.writelines(f"{line}\n" for line in lines_of(report, quiet="quiet" in flags))
+    return report.exit_code()

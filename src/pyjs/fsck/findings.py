@@ -1,0 +1,105 @@
+"""What a check finds, as plain records: places, streams, the whole store.
+
+Three levels. Damage: bytes are not what was written. A note: what a crash, a stop or a hand leaves behind and a start
+of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it.
+
+A finding may have a mend: what `--repair` calls, which returns what it did. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    Mend: TypeAlias = Callable[[], str]  # repairs, returns what was done; raises OSError
+
+DAMAGE = "damage"
+NOTE = "note"
+UNCHECKED = "unchecked"
+
+CLEAN = 0
+DAMAGED = 1
+NOT_CHECKED = 2
+
+
+@record(eq=False)
+class Finding:
+    """One place where something is not as it should be."""
+
+    level: str
+    path: str
+    what: str
+    offset: int = -1  # in the file; -1: the file or directory as a whole
+    size: int = 0  # bytes that are damaged
+    first_seq: int = 0  # messages lost with it; 0: none
+    last_seq: int = 0
+    mend: Mend | None = None
+
+
+@record(eq=False)
+class ConsumerReport:
+    """One consumer."""
+
+    name: str
+    delivered_seq: int = 0
+    ack_floor_seq: int = 0
+    pending: int = 0
+
+
+@record(eq=False)
+class StreamReport:
+    """One stream, as a start of the server will find it."""
+
+    account: str
+    name: str
+    directory: str
+    segments: int = 0
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges of sequences, removed ones left out
+    lost_bytes: int = 0
+    consumers: list[ConsumerReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+
+    def lost_messages(self) -> int:
+        """Return how many messages damage took."""
+        return sum(last - first + 1 for first, last in self.lost)
+
+
+@record(eq=False)
+class StoreReport:
+    """A whole store directory."""
+
+    root: str
+    streams: list[StreamReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)  # of no stream
+    repairs: list[str] = field(default_factory=list)
+
+    def all_findings(self) -> Iterator[Finding]:
+        """Yield every finding."""
+        yield from self.findings
+        for stream in self.streams:
+            yield from stream.findings
+
+    def all_repairs(self) -> list[str]:
+        """Return what was repaired."""
+        return self.repairs + [text for stream in self.streams for text in stream.repairs]
+
+    def exit_code(self) -> int:
+        """Return what the command ends with."""
+        levels = {finding.level for finding in self.all_findings()}
+        if UNCHECKED in levels:
+            return NOT_CHECKED
+        return DAMAGED if DAMAGE in levels or self.all_repairs() else CLEAN
+
+
+def range_text(first: int, last: int) -> str:
+    """Return a range of sequences as people read it."""
+    return f"{first}" if first == last else f"{first} to {last}"

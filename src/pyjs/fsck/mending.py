@@ -1,0 +1,227 @@
+"""Repairs of the files of one stream: what the server would do at its start, and damaged segments written anew.
+
+Each function returns a mend: a callable without arguments that does the work and says what it did. Nothing that was
+ever acknowledged goes without a copy of it beside; a file is put in place of another only when it is on the medium.
+What a repair makes holds the same messages under the same sequences as the server finds without it: a sequence that
+was lost stays without a message and is not used again, because a later record, or a STATE record at the end, says how
+far the sequences went.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import xxhash
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.fsck.aside import copy_aside, move_aside
+from pyjs.fsck.images import put_metadata, put_segment, segment_image, state_file
+from pyjs.store.consumer_state import OpenLogs
+from pyjs.store.index_file import encode_index, index_path, store_index
+from pyjs.store.recovery import contents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pyjs.base.disk import Disk, Image
+    from pyjs.fsck.findings import Mend
+    from pyjs.store.segment import SegmentContents
+
+SEGMENT_HEADER = struct.Struct("<8sHBBIQqIIQQ")  # without its checksum
+RECORD = struct.Struct("<IBBHQqII")
+CHECKSUM = struct.Struct("<Q")
+VERSION, NEEDS = 2, (0, 1)
+STATE, DELETES, FOOTER = 2, 3, 4
+ERASED = 2  # flag
+HEADER_SIZE = 64
+
+
+def rewrite_segment(
+    disk: Disk, path: str, number: int, incarnation: int, last: bool, erased: tuple[int, ...] = ()
+) -> Mend:
+    """Write a segment anew with the records of it that are whole; the old file stays beside it.
+
+    `erased` are overwritten messages of it whose removal is not recorded anywhere any more.
+    """
+
+    def mend() -> str:
+        image = segment_image(disk, path)
+        c = contents_of(path, image, number, incarnation, 1)
+        assert c is not None
+        fresh = _written_anew(image, c, number, incarnation, last, erased)
+        aside = copy_aside(disk, path)
+        _remove(disk, index_path(path))
+        put_segment(disk, path, fresh)
+        if not last:
+            _write_index(disk, path, fresh, number, incarnation)
+        return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
+
+    return mend
+
+
+def cut_tail(disk: Disk, path: str, end: int) -> Mend:
+    """Cut what is left of a write that was never finished."""
+
+    def mend() -> str:
+        fd = disk.open_file(path)
+        try:
+            disk.truncate(fd, end)
+            disk.sync_file(fd)
+        finally:
+            disk.close_file(fd)
+        return f"{path} is cut to its {end} bytes of whole records"
+
+    return mend
+
+
+def move_segment_aside(disk: Disk, path: str) -> Mend:
+    """Give a segment that cannot be read another name, and remove its index file."""
+
+    def mend() -> str:
+        _remove(disk, index_path(path))
+        if not segment_image(disk, path)[:].strip(b"\0"):
+            disk.unlink(path)
+            return f"{path} is removed, it was empty"
+        return f"{path} is set aside as {move_aside(disk, path)}"
+
+    return mend
+
+
+def move_file_aside(disk: Disk, path: str) -> Mend:
+    """Give a file or directory that cannot be read another name."""
+
+    def mend() -> str:
+        return f"{path} is set aside as {move_aside(disk, path)}"
+
+    return mend
+
+
+def make_index(disk: Disk, segment: str, whole: bool) -> Mend:
+    """Make the index file of a segment anew; only remove it when the segment is damaged, or may grow."""
+
+    def mend() -> str:
+        path = index_path(segment)
+        _remove(disk, path)
+        if not whole:
+            return f"{path} is removed"
+        image = segment_image(disk, segment)
+        c = contents_of(segment, image, 0, 0, 1)
+        assert c is not None
+        store_index(disk, path, encode_index(c))
+        return f"{path} is made anew"
+
+    return mend
+
+
+def write_metadata(disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any]) -> Mend:
+    """Write both copies of metadata of which one is not whole."""
+
+    def mend() -> str:
+        put_metadata(disk, directory, kind, generation + 1, values)
+        return f"{directory}/meta.a and meta.b are written anew"
+
+    return mend
+
+
+def rewrite_state(disk: Disk, directory: str) -> Mend:
+    """Begin a new generation of a consumer's state with everything of the old one that fits."""
+
+    def mend() -> str:
+        logs = OpenLogs(disk)
+        file = state_file(disk, directory, logs)
+        snapshot, changes, _ = file.load()
+        file.snapshot(snapshot)
+        for change in changes:
+            file.append(change)
+        logs.sync.sync_now()
+        logs.close_below(directory)
+        return f"the state in {directory} is written anew with {len(changes)} changes"
+
+    return mend
+
+
+def set_state_aside(disk: Disk, directory: str) -> Mend:
+    """Give the files of a state that cannot be read other names: it begins anew, as it would at a start."""
+
+    def mend() -> str:
+        file = state_file(disk, directory)
+        aside = file.set_aside()
+        disk.sync_dir(directory)
+        return f"the state in {directory} is set aside: {', '.join(aside)}"
+
+    return mend
+
+
+def remove_directory(disk: Disk, directory: str) -> Mend:
+    """Finish the removal of a directory."""
+
+    def mend() -> str:
+        disk.remove_tree(directory)
+        return f"{directory} is removed, as was begun"
+
+    return mend
+
+
+# -- segments ----------------------------------------------------------------------------------------------
+
+
+def _written_anew(
+    image: Image,
+    c: SegmentContents,
+    number: int,
+    incarnation: int,
+    last: bool,
+    erased: tuple[int, ...],
+) -> bytes:
+    """Return the file of a segment with what is whole of another."""
+    head = SEGMENT_HEADER.pack(b"PYJSSEG\n", VERSION, *NEEDS, 0, c.base_seq, 0, number, 0, incarnation, 0)
+    out = bytearray(head + CHECKSUM.pack(xxhash.xxh64_intdigest(head)))
+    for at, size in _whole_records(image, c):
+        _seal(out, image[at : at + size - CHECKSUM.size])
+    if erased:
+        _add(out, DELETES, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
+    if last and c.end_damaged:  # its sequence may be used: the next message gets another one
+        _add(out, STATE, c.base_seq + c.n, struct.pack("<Qq", c.floor, c.last_ts))
+    if not last:
+        end = c.base_seq + c.n - 1
+        _add(out, FOOTER, end, struct.pack("<QQQqqQ", c.base_seq, end, c.n, c.first_ts, c.last_ts, len(out)))
+    return bytes(out)
+
+
+def _whole_records(image: Image, c: SegmentContents) -> Iterator[tuple[int, int]]:
+    """Yield place and size of the records that the scan took, without the footer."""
+    damaged = {at: size for at, size, _ in c.problems}
+    at = HEADER_SIZE
+    while at < c.end:
+        if at in damaged:
+            at += damaged[at]
+            continue
+        size, kind = struct.unpack_from("<IB", image, at)
+        if kind != FOOTER:
+            yield at, size
+        at += size
+
+
+def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> None:
+    size = RECORD.size + len(body) + CHECKSUM.size
+    _seal(out, RECORD.pack(size, kind, flags, 0, seq, 0, 0, 0) + body)
+
+
+def _seal(out: bytearray, record: bytes) -> None:
+    """Add a record, chained to what is before it."""
+    before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
+    out += record
+    out += CHECKSUM.pack(xxhash.xxh64_intdigest(record, before))
+
+
+def _write_index(disk: Disk, path: str, image: bytes, number: int, incarnation: int) -> None:
+    c = contents_of(path, image, number, incarnation, 1)
+    assert c is not None
+    assert not c.problems
+    store_index(disk, index_path(path), encode_index(c))
+
+
+def _remove(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.unlink(path)

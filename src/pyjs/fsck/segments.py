@@ -1,0 +1,316 @@
+"""The messages of one stream, checked: every record, the chain, the index files, the order of the segments.
+
+One segment after the other is mapped and scanned, as a start of the server does it without index files, and what is
+kept of it is a few numbers and the sequences that its DELETES records name; so memory does not grow with the store.
+Which messages are still there is known when all removals are: segments that some of them concern are then read once
+more.
+
+What damage costs is told as the server will find it: which sequences, and where.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.record import field, record
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding
+from pyjs.fsck.images import mapped, segment_image
+from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, rewrite_segment
+from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_seqs
+from pyjs.store.index_file import IndexUnusable, decode_index, index_path
+from pyjs.store.layout import DAMAGED
+from pyjs.store.meta import NewerFormat
+from pyjs.store.recovery import contents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from pyjs.base.disk import Disk, Image
+    from pyjs.fsck.findings import Mend, StreamReport
+    from pyjs.store.segment import SegmentContents
+
+    Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
+
+MESSAGE_OVERHEAD = 30  # what the state of a stream counts of a message beside its bytes, as nats-server does
+HEADERS_OVERHEAD = 4
+MSG = 1
+FOOTER_SIZE = 88
+RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
+SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
+
+
+@record(eq=False)
+class Read:
+    """What is kept of a segment that was scanned."""
+
+    path: str
+    number: int
+    base_seq: int
+    entries: int
+    end_damaged: bool
+    lost: list[tuple[int, int]]
+    live: Live  # by this segment alone
+    ends: list[Finding] = field(default_factory=list)  # what may have taken sequences behind the last entry
+
+
+class MessagesCheck:
+    """The check of one `msgs` directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        incarnation: int,
+        report: StreamReport,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._incarnation = incarnation
+        self._report = report
+        self._progress = progress
+        self._read: list[Read] = []
+        self._removals = bytearray()  # u64 each, of all segments
+        self._floor = 0
+        self._last_seq = 0
+
+    def run(self) -> None:
+        """Check everything and fill the report."""
+        names = self._disk.list_dir(self._directory)
+        segments = [name for name in names if is_segment(name)]
+        for name in segments:
+            path = f"{self._directory}/{name}"
+            try:
+                self._segment(path, int(name[:-4]), name == segments[-1])
+            except OSError as error:
+                self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+        self._others(names, segments)
+        self._settle()
+
+    def _find(self, level: str, path: str, what: str, offset: int = -1, size: int = 0) -> Finding:
+        finding = Finding(level, path, what, offset, size)
+        self._report.findings.append(finding)
+        return finding
+
+    # -- one segment ---------------------------------------------------------------------------------------
+
+    def _segment(self, path: str, number: int, last: bool) -> None:
+        image = segment_image(self._disk, path)
+        try:
+            c = contents_of(path, image, number, self._incarnation, self._last_seq + 1)
+        except NewerFormat as error:
+            self._find(UNCHECKED, path, str(error))
+            return
+        finally:
+            self._progress(len(image))
+        if c is None or c.incarnation != self._incarnation or c.base_seq <= self._last_seq:
+            self._unreadable(path, image, c)
+            return
+        self._bridge(c.base_seq)
+        seen = Read(path, number, c.base_seq, c.n, c.end_damaged, list(c.lost), live_in(c, 0, b""))
+        self._read.append(seen)
+        self._report.lost_bytes += c.lost_bytes
+        self._problems(seen, image, c, last)
+        self._footer(path, image, c, number)
+        self._index(path, image, c, last)
+        self._floor = max(self._floor, c.floor)
+        self._removals += removals_of(c)
+        self._last_seq = c.base_seq + c.n - 1
+
+    def _unreadable(self, path: str, image: Image, c: SegmentContents | None) -> None:
+        """Tell of a segment that the server does not read."""
+        if not image[:].strip(b"\0"):
+            finding = self._find(NOTE, path, "nothing was ever written to it; a start removes it")
+        elif c is None:
+            what = "its header is damaged, and its first record does not tell what it was: none of it is read"
+            finding = self._find(DAMAGE, path, what, 0, len(image))
+            self._report.lost_bytes += len(image)
+        else:
+            finding = self._find(
+                DAMAGE, path, "it belongs to another stream or repeats sequences: it is not read"
+            )
+            self._report.lost_bytes += len(image)
+        finding.mend = move_segment_aside(self._disk, path)
+
+    def _bridge(self, base_seq: int) -> None:
+        """Go on at `base_seq`; with damage at the end of the segment before, what lies between was lost."""
+        before = self._read[-1] if self._read else None
+        if before is not None and before.end_damaged and self._last_seq + 1 < base_seq:
+            self._lose_behind(before, base_seq - 1)
+        self._last_seq = max(self._last_seq, base_seq - 1)
+
+    def _lose_behind(self, segment: Read, last_seq: int) -> None:
+        lost = (segment.base_seq + segment.entries, last_seq)
+        segment.lost.append(lost)
+        for finding in segment.ends:
+            finding.first_seq, finding.last_seq = lost
+
+    def _problems(self, seen: Read, image: Image, c: SegmentContents, last: bool) -> None:
+        """Tell what the scan found damaged."""
+        rewrite: Mend | None = rewrite_segment(self._disk, seen.path, seen.number, self._incarnation, last)
+        for at, size, what in c.problems:
+            if at == c.end and not c.end_damaged:
+                finding = self._find(NOTE, seen.path, what, at, size)
+                finding.mend = cut_tail(self._disk, seen.path, c.end) if len(c.problems) == 1 else None
+                continue
+            finding = self._find(DAMAGE, seen.path, what, at, size)
+            finding.first_seq, finding.last_seq = _lost_before(image, at + size, c)
+            finding.mend, rewrite = rewrite, None
+            if at == c.end:
+                seen.ends.append(finding)
+
+    def _footer(self, path: str, image: Image, c: SegmentContents, number: int) -> None:
+        """Check what a sealed segment says of itself."""
+        if c.number != number:
+            self._find(DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4)
+        if not c.sealed:
+            return
+        at = c.end - FOOTER_SIZE
+        first, last, count, _, _, size = SUMMARY.unpack_from(image, at + 32)
+        if (first, last, count, size) != (c.base_seq, c.base_seq + c.n - 1, c.n, at) and not c.problems:
+            what = f"the footer tells of sequences {first} to {last} in {size} bytes, which are not there"
+            finding = self._find(DAMAGE, path, what, at, FOOTER_SIZE)
+            finding.mend = rewrite_segment(self._disk, path, number, self._incarnation, False)
+        if image[c.end :].strip(b"\0") and not c.problems:
+            finding = self._find(DAMAGE, path, "bytes behind the footer", c.end, len(image) - c.end)
+            finding.mend = rewrite_segment(self._disk, path, number, self._incarnation, False)
+
+    def _index(self, segment: str, image: Image, c: SegmentContents, last: bool) -> None:
+        """Check that the index file says what the segment says."""
+        path = index_path(segment)
+        whole = not c.problems and (c.sealed or (c.end == len(image) and not last))
+        try:
+            data = mapped(self._disk, path)
+            found = decode_index(data or b"")
+        except FileNotFoundError:
+            if whole and c.sealed:
+                finding = self._find(NOTE, path, "there is none; a start reads the segment and makes it")
+                finding.mend = make_index(self._disk, segment, whole)
+            return
+        except IndexUnusable as error:
+            finding = self._find(NOTE if error.ordinary else DAMAGE, path, str(error))
+            finding.mend = make_index(self._disk, segment, whole) if not c.problems else None
+            return
+        if _of_another_state(found, c, len(image)):
+            finding = self._find(NOTE, path, "it is not of the segment as it is now; a start makes it anew")
+        elif c.problems:
+            finding = self._find(
+                NOTE, path, "it hides the damage of its segment until the damaged record is read"
+            )
+        elif not agrees(found, c):
+            finding = self._find(DAMAGE, path, "it says something else than its segment")
+        else:
+            return
+        finding.mend = (
+            make_index(self._disk, segment, whole) if not c.problems else None
+        )  # that repair makes it
+
+    # -- all of them ---------------------------------------------------------------------------------------
+
+    def _others(self, names: list[str], segments: list[str]) -> None:
+        for name in names:
+            path = f"{self._directory}/{name}"
+            stem, _, suffix = name.partition(".")
+            if name in segments:
+                continue
+            if name.startswith(DAMAGED):
+                self._find(NOTE, path, "set aside: no start looks at it")
+            elif suffix == "idx" and stem.isdigit():
+                if f"{stem}.seg" not in segments:
+                    self._find(NOTE, path, "the index file of a segment that is gone; a start removes it")
+            elif suffix == "seg.new" and stem.isdigit():
+                self._find(NOTE, path, "a segment that was being written anew; a start removes it")
+            elif name != ".probe":
+                self._find(NOTE, path, "no file of this server")
+
+    def _settle(self) -> None:
+        """Find out which messages are there, and which were lost."""
+        report, reads = self._report, self._read
+        if reads and reads[-1].end_damaged:
+            self._last_seq += 1
+            self._lose_behind(reads[-1], self._last_seq)
+        removed = sorted_seqs(bytes(self._removals))
+        self._removals.clear()
+        for segment in reads:
+            try:
+                self._count(segment, removed)
+            except OSError as error:
+                self._find(UNCHECKED, segment.path, f"it cannot be read: {error.strerror or error}")
+        self._claims(removed)
+        report.segments = len(reads)
+        report.last_seq = self._last_seq
+        if report.messages == 0 and (self._last_seq or self._floor):
+            report.last_seq = max(self._last_seq, self._floor - 1)
+            report.first_seq = report.last_seq + 1
+        for segment in reads:
+            for first, last in segment.lost:
+                self._lose(max(first, self._floor), last, removed)
+
+    def _lose(self, first: int, last: int, removed: bytes) -> None:
+        """Count sequences as lost, but for those that were removed anyway."""
+        while first <= last:
+            named = next_named(removed, first)
+            end = named if first <= named <= last else last + 1
+            if first < end:
+                self._report.lost.append((first, end - 1))
+            first = end + 1
+
+    def _count(self, segment: Read, removed: bytes) -> None:
+        """Add the messages of a segment that are still there."""
+        report = self._report
+        end = segment.base_seq + segment.entries
+        concerned = (
+            self._floor > segment.base_seq or segment.base_seq <= next_named(removed, segment.base_seq) < end
+        )
+        if segment.live[4] or (segment.live[0] and concerned):
+            image = segment_image(self._disk, segment.path)
+            c = contents_of(segment.path, image, segment.number, self._incarnation, segment.base_seq)
+            segment.live = live_in(c, self._floor, removed) if c is not None else segment.live
+        messages, size, with_headers, first, overwritten = segment.live
+        for seq in overwritten:
+            finding = self._find(DAMAGE, segment.path, f"message {seq} is overwritten but was never removed")
+            finding.first_seq = finding.last_seq = seq
+            segment.lost.append((seq, seq))
+        if overwritten:
+            last = segment is self._read[-1]
+            self._report.findings[-1].mend = rewrite_segment(
+                self._disk, segment.path, segment.number, self._incarnation, last, tuple(overwritten)
+            )
+        if messages and not report.first_seq:
+            report.first_seq = first
+        report.messages += messages
+        report.bytes += size + messages * MESSAGE_OVERHEAD + with_headers * HEADERS_OVERHEAD
+
+    def _claims(self, removed: bytes) -> None:
+        """Check what records say of sequences that nobody knows."""
+        newest = int.from_bytes(removed[-8:], "little")
+        if newest > self._last_seq:
+            self._find(
+                DAMAGE, self._directory, f"message {newest} was removed, but the last one is {self._last_seq}"
+            )
+
+
+def is_segment(name: str) -> bool:
+    """Tell whether a file is a segment by its name."""
+    return name.endswith(".seg") and name[:-4].isdigit()
+
+
+def _lost_before(image: Image, at: int, c: SegmentContents) -> tuple[int, int]:
+    """Return the sequences that were lost in front of the record at `at`; (0, 0): none were."""
+    if at + RECORD.size > c.end:
+        return 0, 0
+    _, kind, _, _, seq = RECORD.unpack_from(image, at)
+    last = seq - 1 if kind == MSG else seq
+    for lost in c.lost:
+        if lost[1] == last:
+            return lost
+    return 0, 0
+
+
+def _of_another_state(found: SegmentContents, c: SegmentContents, size: int) -> bool:
+    """Tell whether an index file is of the segment before more was written to it, or of another one."""
+    mine = (c.base_seq, c.number, c.incarnation, c.sealed, c.end, c.chain)
+    theirs = (found.base_seq, found.number, found.incarnation, found.sealed, found.end, found.chain)
+    return mine != theirs or (not c.sealed and size != c.end)

@@ -1,0 +1,229 @@
+"""What is kept beside the messages of a stream, checked: consumers, positions of sources, the duplicate window."""
+
+from __future__ import annotations
+
+import re
+
+from pyjs.base import TYPE_CHECKING, fast_json
+from pyjs.base.errors import CorruptRecord
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, ConsumerReport, Finding
+from pyjs.fsck.images import envelope, state_file
+from pyjs.fsck.mending import move_file_aside, remove_directory, rewrite_state, set_state_aside
+from pyjs.fsck.metadata import Copies
+from pyjs.jetstream.consumer_config import from_json
+from pyjs.jetstream.consumer_log import decode
+from pyjs.jetstream.consumer_record import VERSION
+from pyjs.store.layout import DAMAGED, DELETING, file_name
+from pyjs.store.meta import KIND_CONSUMER, KIND_WINDOW, NewerFormat
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.base.disk import Disk
+    from pyjs.fsck.findings import StreamReport
+
+STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
+META_FILE = re.compile(r"meta\.(a|b|tmp)")
+DELIVERED, ACKED, ACKED_ALL, SPENT = 1, 2, 3, 8  # changes that a report follows
+SET_ASIDE = "set aside: no start looks at it"
+STRANGER = "no file of this server"
+
+
+class StatesCheck:
+    """The check of everything in a stream's directory but its messages; these come first."""
+
+    def __init__(self, disk: Disk, report: StreamReport) -> None:
+        self._disk = disk
+        self._report = report
+
+    def run(self) -> None:
+        """Check everything and add to the report."""
+        directory = self._report.directory
+        for name in self._disk.list_dir(directory):
+            path = f"{directory}/{name}"
+            if name == "consumers":
+                self._consumers(path)
+            elif name == "sources":
+                self._positions(path)
+            elif name == "window":
+                self._window(path)
+            elif name.startswith(DAMAGED):
+                self._find(NOTE, path, SET_ASIDE)
+            elif name not in ("msgs", "window.tmp") and not META_FILE.fullmatch(name):
+                self._find(NOTE, path, STRANGER)
+
+    def _find(self, level: str, path: str, what: str, offset: int = -1) -> Finding:
+        finding = Finding(level, path, what, offset)
+        self._report.findings.append(finding)
+        return finding
+
+    # -- consumers -----------------------------------------------------------------------------------------
+
+    def _consumers(self, parent: str) -> None:
+        for name in self._disk.list_dir(parent):
+            path = f"{parent}/{name}"
+            if name.startswith(DELETING):
+                self._find(NOTE, path, "its removal was begun; a start finishes it").mend = remove_directory(
+                    self._disk, path
+                )
+            elif name.startswith(DAMAGED):
+                self._find(NOTE, path, SET_ASIDE)
+            elif not self._disk.is_directory(path):
+                self._find(NOTE, path, STRANGER)
+            else:
+                self._consumer(path)
+
+    def _consumer(self, directory: str) -> None:
+        names = self._disk.list_dir(directory)
+        if not set(names) - {"meta.tmp"}:
+            self._find(
+                NOTE, directory, "a consumer that was never begun; a start removes it"
+            ).mend = remove_directory(self._disk, directory)
+            return
+        copies = Copies(self._disk, directory, KIND_CONSUMER)
+        self._report.findings += copies.findings
+        self._strangers(directory, names)
+        if copies.newer:
+            return
+        if copies.values is None:
+            finding = self._find(
+                DAMAGE, directory, "the consumer has no readable configuration: it is not served"
+            )
+            finding.mend = move_file_aside(self._disk, directory)
+            return
+        try:
+            name = copies.values["name"]
+            config = from_json(copies.values["config"])
+        except (ValueError, KeyError, TypeError) as error:
+            self._find(
+                UNCHECKED, directory, f"its configuration says what this version does not know: {error}"
+            )
+            return
+        if directory.rpartition("/")[2] != file_name(name):
+            self._find(UNCHECKED, directory, f"it is of {name!r}, which belongs elsewhere: was it copied?")
+            return
+        self._state(directory, ConsumerReport(name), config.ack_policy == "none")
+
+    def _strangers(self, directory: str, names: list[str]) -> None:
+        for name in names:
+            path = f"{directory}/{name}"
+            if name.startswith(DAMAGED):
+                self._find(NOTE, path, SET_ASIDE)
+            elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name != "snap.tmp":
+                self._find(NOTE, path, STRANGER)
+
+    def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool) -> None:
+        """Check what a consumer remembers."""
+        self._report.consumers.append(consumer)
+        loaded = self._load(directory, "the consumer begins again at the first message")
+        if loaded is None:
+            return
+        snapshot, changes = loaded
+        try:
+            state = fast_json.loads(snapshot)
+            if state["version"] != VERSION:
+                self._find(UNCHECKED, directory, "its state was written by a newer version")
+                return
+            replay(consumer, state, changes, ack_none)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            what = f"its state is no state: {error}; the consumer begins again at the first message"
+            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+            return
+        if consumer.ack_floor_seq > consumer.delivered_seq:
+            what = f"it acknowledged up to {consumer.ack_floor_seq}, but was sent {consumer.delivered_seq}"
+            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+        last_seq = self._report.last_seq
+        if consumer.delivered_seq > last_seq:
+            what = f"it was sent message {consumer.delivered_seq}, the stream ends at {last_seq}; a start goes back"
+            self._find(NOTE, directory, what)
+
+    def _load(self, directory: str, otherwise: str) -> tuple[bytes, list[bytes]] | None:
+        """Return snapshot and changes of a state, None: it cannot be read, which is told."""
+        try:
+            snapshot, changes, problems = state_file(self._disk, directory).load()
+        except NewerFormat as error:
+            self._find(UNCHECKED, directory, str(error))
+        except FileNotFoundError:
+            what = f"its state is missing: neither snap nor log is there; {otherwise}"
+            self._find(DAMAGE, directory, what).mend = move_file_aside(self._disk, directory)
+        except CorruptRecord as error:
+            if any(STATE_FILE.fullmatch(name) for name in self._disk.list_dir(directory)):
+                self._find(
+                    DAMAGE, directory, f"its state cannot be read: {error.reason}; {otherwise}"
+                ).mend = set_state_aside(self._disk, directory)
+            else:
+                self._find(NOTE, directory, f"its state is set aside; {otherwise}")
+        except OSError as error:
+            self._find(UNCHECKED, directory, f"it cannot be read: {error.strerror or error}")
+        else:
+            for problem in problems:
+                self._find(DAMAGE, directory, problem)
+            if problems:
+                self._report.findings[-1].mend = rewrite_state(self._disk, directory)
+            return snapshot, changes
+        return None
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def _positions(self, directory: str) -> None:
+        names = self._disk.list_dir(directory)
+        self._strangers(directory, names)
+        if not any(STATE_FILE.fullmatch(name) for name in names):
+            return
+        loaded = self._load(directory, "positions are read from messages")
+        if loaded is None:
+            return
+        try:
+            for entry in (loaded[0], *loaded[1]):
+                values = fast_json.loads(entry)
+                for _, (seq, ident) in values["sources"].items():
+                    int(seq), str(ident)
+                at = int(values["at"])
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"they are no positions: {error}; they are read from messages"
+            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+            return
+        if at > self._report.last_seq:
+            what = f"positions as of message {at}, the stream ends at {self._report.last_seq}"
+            self._find(NOTE, directory, what)
+
+    def _window(self, path: str) -> None:
+        try:
+            envelope(self._disk, path, KIND_WINDOW)
+        except NewerFormat as error:
+            self._find(UNCHECKED, path, str(error))
+        except CorruptRecord as error:
+            what = f"{error.reason}; message ids are read from messages"
+            self._find(DAMAGE, path, what, error.offset).mend = move_file_aside(self._disk, path)
+        except OSError as error:
+            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+
+
+def replay(consumer: ConsumerReport, state: dict[str, Any], changes: list[bytes], ack_none: bool) -> None:
+    """Follow the changes behind a snapshot, as far as a report needs it.
+
+    Raises:
+        ValueError, KeyError, TypeError, IndexError: that is no state.
+    """
+    delivered, floor = int(state["delivered"][1]), int(state["floor"][1])
+    pending = {int(entry[0]) for entry in state["pending"]}
+    acked = False
+    for change in changes:
+        for kind, seq, *more in decode(change):
+            if kind == DELIVERED:
+                delivered = max(delivered, seq + more[1] - 1)
+                if not ack_none:
+                    pending.update(range(seq, seq + more[1]))
+            elif kind == ACKED:
+                pending.difference_update(range(seq, seq + more[0]))
+                acked = True
+            elif kind == ACKED_ALL:
+                pending = {each for each in pending if each > seq}
+                floor = max(floor, seq)
+            elif kind == SPENT:
+                pending.discard(seq)
+    if acked:
+        floor = max(floor, min(pending) - 1 if pending else delivered)
+    consumer.delivered_seq = delivered
+    consumer.ack_floor_seq = delivered if ack_none else floor
+    consumer.pending = len(pending)
