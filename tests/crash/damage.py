@@ -1,0 +1,244 @@
+"""The damage matrix: every byte of the tail records and of each index, metadata and state file of a scripted store.
+
+In one process, with a Node on a virtual clock for each case, unless --server peer or --process asks for real
+processes, where a sample is taken. A case is a copy of the store with one damage (or two), a start, and the judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.harness.process import ServerFailed
+from tests.crash.damages import Damage, Tree, all_damages, sampled
+from tests.crash.judge import Baseline, Told, Verdict, check_baseline, judge, observe
+from tests.crash.script import HOUR_NS, Known, make_store
+from tests.crash.servers import Speaker, framed, make_server, rng_of, stream_seq_of
+from tests.support.node import Client, NodeFixture, options_with_store
+
+from pyjs.base.clock import VirtualClock
+
+JETSTREAM = "store/jetstream"
+EXAMPLES_MAX = 8  # of each violation that are named in the report
+SAID = ("[WRN]", "[ERR]", "[FTL]")
+
+
+class NodeSpeaker:
+    """The words of servers.Speaker for a Node in this process."""
+
+    def __init__(self, fixture: NodeFixture) -> None:
+        self._fixture = fixture
+        self._client: Client = fixture.client()
+        self._client.send(b"SUB _INBOX.x.> 1\r\n")
+        self._client.take()
+
+    def _ask(self, subject: bytes, payload: bytes, headers: bytes = b"") -> bytes:
+        self._client.send(framed(subject, b"_INBOX.x.1", payload, headers))
+        frames = self._client.frames()
+        return frames[0].payload if frames else b""
+
+    def try_api(self, name: str, /, **body: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(
+            self._ask(f"$JS.API.{name}".encode(), json.dumps(body).encode() if body else b"") or b"{}"
+        )
+        return answer
+
+    def raw_message(self, stream: str, seq: int) -> bytes:
+        body = self._ask(f"$JS.API.STREAM.MSG.GET.{stream}".encode(), b'{"seq":%d}' % seq)
+        return b"" if b'"error":' in body[:200] else body
+
+    def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._ask(subject, payload, headers) or b"{}")
+        return answer
+
+    def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
+        self._client.send(framed(subject, b"_INBOX.x.2", json.dumps({"batch": batch, "no_wait": True}).encode()))
+        replies = [frame.reply for frame in self._client.frames()]
+        return [(stream_seq_of(reply), reply) for reply in replies if reply.startswith(b"$JS.ACK.")]
+
+
+class InProcess:
+    """Cases with a Node in this process."""
+
+    def __init__(self, scratch: Path, now_ns: int) -> None:
+        self._root = scratch / "case"
+        self._now_ns = now_ns
+
+    def run(
+        self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline | None
+    ) -> Verdict | Baseline:
+        """Judge one case, or observe the store without damage when there is no baseline yet."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        tree.write(self._root, damages)
+        fixture = NodeFixture(options_with_store(self._root))
+        fixture.clock = fixture.node.clock = VirtualClock(self._now_ns)
+        try:
+            fixture.node.start_jetstream()
+            fixture.turn()
+            fixture.advance(seconds=1)
+            speaker = NodeSpeaker(fixture)
+            if baseline is None:
+                return observe(speaker)
+            verdict = judge(speaker, tree, damages, known, baseline, self._told(fixture))
+            self._redeliver(fixture, speaker, known, verdict)
+            return verdict
+        finally:
+            fixture.node.stop()
+
+    def _told(self, fixture: NodeFixture) -> Told:
+        return _Later(fixture)
+
+    def _redeliver(self, fixture: NodeFixture, speaker: NodeSpeaker, known: Known, verdict: Verdict) -> None:
+        """Pull whatever the consumer still gives after its ack wait: what is owed must be in it."""
+        fixture.advance(seconds=2 * HOUR_NS // 1_000_000_000)
+        given = {seq for seq, _ in speaker.pull("ORDERS", "worker", 1000)}
+        state = speaker.try_api("STREAM.INFO.ORDERS", deleted_details=True).get("state")
+        if state is None:
+            return
+        there = set(range(state["first_seq"], state["last_seq"] + 1)) - set(state.get("deleted", ()))
+        missing = {seq for seq in known.unsettled() & there - given if speaker.raw_message("ORDERS", seq)}
+        if missing and "consumer gone" not in verdict.violations:
+            verdict.add("never delivered", f"{sorted(missing)[:5]}")
+
+
+class _Later(Told):
+    """What the Node has said by the time that it is asked: a message is checked when it is read."""
+
+    def __init__(self, fixture: NodeFixture) -> None:
+        self._fixture = fixture
+
+    @property
+    def lines(self) -> list[str]:  # type: ignore[override]
+        return [text for level, text in self._fixture.log.lines if level not in ("INF", "DBG", "TRC")]
+
+    @property
+    def lost(self) -> dict[str, int]:  # type: ignore[override]
+        jetstream = self._fixture.node.jetstream
+        assert jetstream is not None
+        streams = jetstream.accounts["$G"].streams
+        return {name: getattr(stream.store, "lost_msgs", 0) for name, stream in streams.items()}
+
+
+class InProcesses:
+    """Cases with a real process each."""
+
+    def __init__(self, scratch: Path, server: str) -> None:
+        self._scratch = scratch
+        self._server = server
+
+    def run(
+        self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline | None
+    ) -> Verdict | Baseline:
+        """Judge one case, or observe the store without damage when there is no baseline yet."""
+        directory = self._scratch / "case"
+        shutil.rmtree(directory, ignore_errors=True)
+        tree.write(directory / JETSTREAM, damages)
+        process = make_server(self._server, "default", directory)
+        try:
+            process.start()
+            speaker = Speaker(process.port, timeout_s=10)
+            if baseline is None:
+                return observe(speaker)
+            return judge(speaker, tree, damages, known, baseline, _LogFile(directory / "log"))
+        finally:
+            process.kill()
+
+
+class _LogFile(Told):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def lines(self) -> list[str]:  # type: ignore[override]
+        return [line for line in self._path.read_text("utf-8", "replace").splitlines() if any(w in line for w in SAID)]
+
+    @property
+    def lost(self) -> None:  # type: ignore[override]
+        return None
+
+
+class Matrix:
+    """Runs cases and adds up what they found."""
+
+    def __init__(self, runner: InProcess | InProcesses, tree: Tree, known: Known) -> None:
+        self._runner = runner
+        self._tree = tree
+        self._known = known
+        baseline = runner.run(tree, (), known, None)
+        assert isinstance(baseline, Baseline)
+        check_baseline(baseline, known)
+        self._baseline = baseline
+        self.cases: Counter[str] = Counter()
+        self.violations: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+
+    def run(self, damages: tuple[Damage, ...]) -> Verdict:
+        """Run one case and count it."""
+        self.cases[" + ".join(sorted(damage.kind for damage in damages))] += 1
+        try:
+            verdict = self._runner.run(self._tree, damages, self._known, self._baseline)
+            assert isinstance(verdict, Verdict)
+        except (ServerFailed, OSError, TimeoutError) as error:
+            verdict = Verdict({"no start": str(error)[-400:]})
+        except Exception:  # a case that ends the Node is a finding, and the next one runs
+            verdict = Verdict({"crash": traceback.format_exc()[-600:]})
+        self.notes.update(verdict.notes)
+        for name, text in verdict.violations.items():
+            self.violations[name] += 1
+            examples = self.examples.setdefault(name, [])
+            if len(examples) < EXAMPLES_MAX:
+                examples.append(f"{' and '.join(map(str, damages))}: {text}")
+        return verdict
+
+    def report(self) -> dict[str, Any]:
+        """Return the figures."""
+        return {
+            "cases": dict(self.cases),
+            "violations": dict(self.violations),
+            "notes": dict(self.notes),
+            "examples": self.examples,
+        }
+
+
+def matrix_of(server: str, directory: Path, *, clean: bool, process: bool, seed: int) -> tuple[Matrix, Tree]:
+    """Make the scripted store, and what runs its cases."""
+    known = make_store(server, directory / "made", clean=clean, seed=seed)
+    tree = Tree(directory / "made" / JETSTREAM)
+    runner = InProcesses(directory, server) if process else InProcess(directory, time.time_ns())
+    return Matrix(runner, tree, known), tree
+
+
+def cases_of(tree: Tree, args: argparse.Namespace) -> Iterator[tuple[Damage, ...]]:
+    """Yield the damages of each case: the whole matrix or a sample, and pairs."""
+    rng = rng_of(args.seed, "damage")
+    sample = args.cycles or (300 if args.process or args.server == "peer" else 0)
+    for damage in sampled(tree, rng, sample) if sample else all_damages(tree, rng):
+        yield (damage,)
+    pairs = sample // 10 if sample else 3000
+    yield from zip(sampled(tree, rng, pairs), sampled(tree, rng, pairs), strict=True)
+
+
+def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """Run the matrix over a store that was stopped and one that was killed."""
+    out: dict[str, Any] = {}
+    process = args.process or args.server == "peer"
+    for clean in (True, False):
+        name = "stopped" if clean else "killed"
+        matrix, tree = matrix_of(args.server, scratch / name, clean=clean, process=process, seed=args.seed)
+        started = time.monotonic()
+        for number, damages in enumerate(cases_of(tree, args)):
+            matrix.run(damages)
+            if number % 5000 == 4999:
+                print(f"{name}: {number + 1} cases, {dict(matrix.violations)}", file=sys.stderr, flush=True)
+        out[name] = {**matrix.report(), "seconds": round(time.monotonic() - started, 1)}
+    return out

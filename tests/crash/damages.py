@@ -1,0 +1,182 @@
+"""Damages of one file of a store, all of them or a sample, and which messages each may cost.
+
+A message may be lost when a byte of its own record changed or is gone, and never otherwise. A record that no sealed
+or indexed file vouches for may also be a write that was never finished: where the end of an open segment is cut
+after a kill, nobody can tell the two apart, which `is_cut` says.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SECTOR = 512
+GARBAGE_SIZE = 700
+SPARSE_STEP = 61  # of the bytes inside large payloads every so many are damaged, everywhere else all
+DENSE_END = 700  # bytes in front of the end of a sealed segment that count as its tail records
+MSG, FOOTER = 1, 4
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a store that is at rest."""
+
+    path: str
+    data: bytes  # without the zeros that are reserved behind it
+    size: int
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is done to one file: flip (bit `bit` at `at`), cut, zeros, garbage (behind `at`), or remove."""
+
+    path: str
+    kind: str
+    at: int = 0
+    bit: int = 0
+
+    def __str__(self) -> str:
+        where = f" at {self.at}" if self.kind != "remove" else ""
+        return f"{self.kind}{where}{f' bit {self.bit}' if self.kind == 'flip' else ''} of {self.path}"
+
+
+class Tree:
+    """The files of a store directory at rest, in memory."""
+
+    def __init__(self, root: Path) -> None:
+        self.files: dict[str, File] = {}
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and path.name != ".lock":
+                data = path.read_bytes()
+                name = path.relative_to(root).as_posix()
+                self.files[name] = File(name, data.rstrip(b"\0") if name.endswith(".seg") else data, len(data))
+        self.records = {name: list(_records(file)) for name, file in self.files.items()}
+
+    def write(self, root: Path, damages: tuple[Damage, ...] = ()) -> None:
+        """Make the directory `root`, which is empty, with the damages done."""
+        hit: dict[str, list[Damage]] = {}
+        for damage in damages:
+            hit.setdefault(damage.path, []).append(damage)
+        for name, file in self.files.items():
+            path = root / name
+            path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            data: bytes | None = file.data
+            if name in hit:
+                data = file.data.ljust(file.size, b"\0")
+                for damage in hit[name]:
+                    data = _damaged(data, damage) if data is not None else None
+            if data is None:
+                continue
+            with path.open("wb") as out:
+                out.write(data)
+                if name not in hit and len(data) < file.size:
+                    out.truncate(file.size)
+
+    def hit_seqs(self, damage: Damage) -> tuple[str, set[int]]:
+        """Return (stream, sequences whose records are touched by `damage`)."""
+        stream = damage.path.split("/streams/")[1].split("/")[0] if "/streams/" in damage.path else ""
+        start, end = _range_of(damage, self.files[damage.path])
+        return stream, {seq for first, last, seq in self.records[damage.path] if first < end and start < last}
+
+    def is_cut(self, damage: Damage) -> bool:
+        """Tell whether this leaves a file as it is after a write that was not finished."""
+        name = damage.path
+        if not name.endswith(".seg") or name[:-3] + "idx" in self.files:
+            return False
+        segments = [each for each in self.files if each.endswith(".seg") and _folder(each) == _folder(name)]
+        return name == max(segments) and damage.kind in ("cut", "zeros", "remove")
+
+
+def all_damages(tree: Tree, rng: random.Random) -> Iterator[Damage]:
+    """Yield every damage of the matrix."""
+    for name, file in tree.files.items():
+        yield Damage(name, "remove")
+        yield Damage(name, "garbage", len(file.data))
+        if file.size > len(file.data):
+            yield Damage(name, "garbage", file.size)
+        for at in range(0, len(file.data), SECTOR):
+            yield Damage(name, "zeros", at)
+        for at in _places(name, file):
+            yield Damage(name, "cut", at)
+            for bit in range(8):
+                yield Damage(name, "flip", at, bit)
+
+
+def sampled(tree: Tree, rng: random.Random, count: int) -> Iterator[Damage]:
+    """Yield `count` damages, a third of them of whole sectors and files."""
+    names = list(tree.files)
+    for number in range(count):
+        file = tree.files[rng.choice(names)]
+        kind = rng.choice(("zeros", "garbage", "remove", "cut")) if number % 3 == 0 else "flip"
+        at = rng.randrange(max(1, len(file.data)))
+        if kind == "garbage":
+            at = len(file.data)
+        elif kind == "zeros":
+            at -= at % SECTOR
+        yield Damage(file.path, kind, 0 if kind == "remove" else at, rng.randrange(8) if kind == "flip" else 0)
+
+
+def _places(name: str, file: File) -> Iterator[int]:
+    """Yield the bytes to damage one by one."""
+    for at in range(len(file.data)):
+        is_payload = name.endswith(".seg") and 1500 < at < len(file.data) - DENSE_END
+        if not is_payload or _is_small(name, file) or at % SPARSE_STEP == 0:
+            yield at
+
+
+def _is_small(name: str, file: File) -> bool:
+    return file.size > len(file.data) + SECTOR and len(file.data) < 20_000  # an open segment without large messages
+
+
+def _range_of(damage: Damage, file: File) -> tuple[int, int]:
+    """Return the bytes that are not any more what they were."""
+    if damage.kind == "remove":
+        return 0, file.size
+    if damage.kind == "garbage":
+        return damage.at, damage.at
+    if damage.kind == "cut":
+        return damage.at, file.size
+    return damage.at, damage.at + (SECTOR if damage.kind == "zeros" else 1)
+
+
+def _damaged(data: bytes, damage: Damage) -> bytes | None:
+    at = damage.at
+    if damage.kind == "remove":
+        return None
+    if damage.kind == "cut":
+        return data[:at]
+    if damage.kind == "garbage":
+        garbage = random.Random(at).randbytes(GARBAGE_SIZE)
+        return data[:at] + garbage + data[at + GARBAGE_SIZE :]
+    if damage.kind == "zeros":
+        end = min(at + SECTOR, len(data))
+        return data[:at] + bytes(end - at) + data[end:]
+    return data[:at] + bytes([data[at] ^ 1 << damage.bit]) + data[at + 1 :]
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _records(file: File) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, seq) of the messages in a segment of ours or a block of the peer."""
+    data = file.data
+    if file.path.endswith(".seg"):
+        at = 64
+        while at + 32 <= len(data) and (length := int.from_bytes(data[at : at + 4], "little")):
+            if data[at + 4] == MSG:
+                yield at, at + length, int.from_bytes(data[at + 8 : at + 16], "little")
+            at += length
+    elif file.path.endswith(".blk"):
+        at = 0
+        while at + 22 <= len(data):
+            length, seq = struct.unpack_from("<IQ", data, at)
+            length &= 0x7FFFFFFF
+            if length == 0:
+                return
+            if seq < 1 << 62:  # the two top bits mark what was removed
+                yield at, at + length, seq
+            at += length

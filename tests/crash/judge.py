@@ -1,0 +1,176 @@
+"""What a start made of a damaged store, held against what was known of it before."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tests.crash.damages import Damage, Tree
+from tests.crash.script import Known
+from tests.crash.servers import id_header
+
+STREAMS = ("ORDERS", "COPY")
+
+
+class Speaks(Protocol):
+    """The words that the judge needs, of a process or of a Node."""
+
+    def try_api(self, name: str, /, **body: Any) -> dict[str, Any]: ...
+
+    def raw_message(self, stream: str, seq: int) -> bytes: ...
+
+    def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]: ...
+
+    def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]: ...
+
+
+@dataclass
+class Baseline:
+    """The store as it answers without damage."""
+
+    messages: dict[str, dict[int, bytes]] = field(default_factory=dict)  # stream -> seq -> answer to MSG.GET
+    last: dict[str, int] = field(default_factory=dict)
+    consumer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Told:
+    """What the server said of losses: lines of its log above INF, and its counters by stream, None: it has none."""
+
+    lines: list[str]
+    lost: dict[str, int] | None
+
+
+@dataclass
+class Verdict:
+    """The findings of one case: name of the violation -> what was seen."""
+
+    violations: dict[str, str] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, name: str, text: str) -> None:
+        self.violations.setdefault(name, text)
+
+
+def observe(speaker: Speaks) -> Baseline:
+    """Read everything of an undamaged store."""
+    found = Baseline()
+    for name in STREAMS:
+        last = speaker.try_api(f"STREAM.INFO.{name}")["state"]["last_seq"]
+        found.last[name] = last
+        found.messages[name] = _messages(speaker, name, last)
+    found.consumer = _consumer(speaker)
+    return found
+
+
+def check_baseline(baseline: Baseline, known: Known) -> None:
+    """Make sure that the undamaged store holds what its client was told."""
+    assert set(baseline.messages["ORDERS"]) == set(known.messages)
+    assert baseline.last["ORDERS"] == known.last_seq
+
+
+def judge(
+    speaker: Speaks, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline, told: Told
+) -> Verdict:
+    """Compare what the server serves after the damages with what it had before."""
+    verdict = Verdict()
+    may_lose: dict[str, set[int]] = {name: set() for name in STREAMS}
+    for damage in damages:
+        stream, seqs = tree.hit_seqs(damage)
+        if stream:
+            may_lose[stream] |= seqs
+    is_cut = any(tree.is_cut(damage) for damage in damages)
+    lost = {}
+    for name in STREAMS:
+        info = speaker.try_api(f"STREAM.INFO.{name}")
+        if "error" in info or not info:
+            verdict.add("stream gone", f"{name}: {info}")
+            continue
+        lost[name] = _judge_messages(speaker, name, baseline, may_lose[name], verdict)
+        if lost[name] and not is_cut:
+            _judge_told(name, lost[name], told, verdict)
+    if "ORDERS" in lost:
+        _judge_consumer(speaker, damages, known, baseline, lost["ORDERS"], verdict)
+        _judge_duplicates(speaker, known, lost["ORDERS"], verdict)
+        _judge_sequence(speaker, baseline, is_cut, verdict)
+    if len(lost) == len(STREAMS):
+        verdict.notes["messages lost"] += sum(map(len, lost.values()))
+    return verdict
+
+
+def _messages(speaker: Speaks, stream: str, last: int) -> dict[int, bytes]:
+    found = ((seq, speaker.raw_message(stream, seq)) for seq in range(1, last + 1))
+    return {seq: answer for seq, answer in found if answer}
+
+
+def _consumer(speaker: Speaks) -> dict[str, Any]:
+    info = speaker.try_api("CONSUMER.INFO.ORDERS.worker")
+    if "error" in info or not info:
+        return {}
+    keys = ("num_ack_pending", "num_pending", "num_redelivered")
+    positions = {key: info[key]["stream_seq"] for key in ("delivered", "ack_floor")}
+    return {**positions, **{key: info[key] for key in keys}}
+
+
+def _judge_messages(
+    speaker: Speaks, name: str, baseline: Baseline, may_lose: set[int], verdict: Verdict
+) -> set[int]:
+    before = baseline.messages[name]
+    now = _messages(speaker, name, baseline.last[name])
+    lost = set(before) - set(now)
+    if lost - may_lose:
+        verdict.add("others lost", f"{name}: {_span(lost - may_lose)}, hit was {_span(may_lose)}")
+    changed = [seq for seq in now if seq in before and now[seq] != before[seq]]
+    if changed:
+        verdict.add("altered", f"{name}: {changed[:5]}")
+    risen = set(now) - set(before)
+    if risen:
+        verdict.add("risen", f"{name}: {_span(risen)} was removed and is there again")
+    return lost
+
+
+def _judge_told(name: str, lost: set[int], told: Told, verdict: Verdict) -> None:
+    if not told.lines:
+        verdict.add("silent", f"{name}: {_span(lost)} lost, and no line of the log says so")
+    elif told.lost is not None and told.lost.get(name, 0) < len(lost):
+        verdict.add("miscounted", f"{name}: {_span(lost)} lost, counted {told.lost.get(name, 0)}")
+
+
+def _judge_consumer(
+    speaker: Speaks, damages: tuple[Damage, ...], known: Known, baseline: Baseline, lost: set[int], verdict: Verdict
+) -> None:
+    found = _consumer(speaker)
+    if not found:
+        verdict.add("consumer gone", "CONSUMER.INFO has none")
+        return
+    owed = known.unsettled() - lost
+    if any(seq <= found["ack_floor"] for seq in owed):
+        verdict.add("floor ahead", f"floor {found['ack_floor']}, owed {sorted(owed)[:3]}")
+    if found["num_ack_pending"] + found["num_pending"] < len(owed):
+        verdict.add("floor ahead", f"{found} promises less than the {len(owed)} that are owed")
+    own_files = any("/consumers/" in damage.path or "/obs/" in damage.path for damage in damages)
+    if not own_files and not lost and found != baseline.consumer:
+        verdict.add("consumer changed", f"{found}, was {baseline.consumer}")
+
+
+def _judge_duplicates(speaker: Speaks, known: Known, lost: set[int], verdict: Verdict) -> None:
+    kept = [(each, seq) for each, seq in known.ids.items() if seq not in lost and seq in known.messages]
+    for message_id, seq in kept[:1] + kept[len(kept) // 2 :][:1] + kept[-1:]:
+        answer = speaker.publish(b"orders.again", b"again", id_header(message_id))
+        if not answer.get("duplicate") or answer.get("seq") != seq:
+            verdict.add("duplicate taken", f"{message_id.decode()} of {seq}: {answer}")
+
+
+def _judge_sequence(speaker: Speaks, baseline: Baseline, is_cut: bool, verdict: Verdict) -> None:
+    answer = speaker.publish(b"orders.new", b"new")
+    if "seq" not in answer:
+        verdict.add("no new message", json.dumps(answer))
+    elif answer["seq"] <= baseline.last["ORDERS"]:
+        name = "sequence taken again after a cut" if is_cut else "sequence reused"
+        (verdict.notes.update([name]) if is_cut else verdict.add(name, f"{answer} after {baseline.last['ORDERS']}"))
+
+
+def _span(seqs: set[int]) -> str:
+    return f"{len(seqs)} from {min(seqs)} to {max(seqs)}" if seqs else "none"

@@ -1,0 +1,123 @@
+"""What every crash test needs of a server: a process in a sync mode, and a few words to speak to it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.support.raw import RawClient
+
+# `default` is each server's own: 1 s here, 2 minutes of nats-server.
+MODES = {"default": "", "always": ", sync_interval: always", "5s": ", sync_interval: 5s", "2s": ", sync_interval: 2s"}
+PAYLOAD_SIZE = 128
+
+
+class PeerMissing(Exception):
+    """nats-server is not installed."""
+
+
+def command_of(server: str) -> list[str]:
+    """Return the command of `ours` or of `peer`."""
+    if server == "ours":
+        return our_command()
+    command = peer_command()
+    if command is None:
+        raise PeerMissing("nats-server is not installed beside this Python")
+    return command
+
+
+def make_server(server: str, mode: str, directory: Path, prefix: Sequence[str] = (), more: str = "") -> ServerProcess:
+    """Return a server that is not started; its store is `directory`/store. `prefix` goes before its command."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = f'jetstream: {{store_dir: "<<store>>", max_file: 10GB{MODES[mode]}}}\n{more}'
+    return ServerProcess([*prefix, *command_of(server)], config, directory, with_http=False)
+
+
+def rng_of(seed: int, *what: object) -> random.Random:
+    """Return the chance of one part of a run: the same for the same seed."""
+    return random.Random(f"{seed} {what}")
+
+
+class Speaker(RawClient):
+    """A RawClient with the words of these tests; what is told here for processes, damage.py tells for a Node."""
+
+    def raw_message(self, stream: str, seq: int) -> bytes:
+        """Return the answer to MSG.GET, b"" for no message."""
+        body = self.request(f"$JS.API.STREAM.MSG.GET.{stream}".encode(), b'{"seq":%d}' % seq)
+        return b"" if b'"error":' in body[:200] else body
+
+    def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+        """Publish and return the PubAck, or {} when nobody answers."""
+        self._inbox += 1
+        inbox = b"_INBOX.raw.pb%d" % self._inbox
+        self.send(framed(subject, inbox, payload, headers))
+        for answered, _, _, body in self.frames():
+            if answered == inbox:
+                answer: dict[str, Any] = json.loads(body or b"{}")
+                return answer
+        raise AssertionError("unreachable: frames() ends with an error")
+
+    def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]:
+        """Return (stream sequence, reply subject) of up to `batch` messages that are due now."""
+        body = json.dumps({"batch": batch, "no_wait": True}).encode()
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
+        self._inbox += 1
+        inbox = b"_INBOX.raw.pl%d" % self._inbox
+        self.send(framed(subject, inbox, body))
+        found: list[tuple[int, bytes]] = []
+        for _, reply, headers, _ in self.frames():
+            if headers.startswith(b"NATS/1.0 40"):  # nothing more is due
+                return found
+            if reply.startswith(b"$JS.ACK."):
+                found.append((stream_seq_of(reply), reply))
+            if len(found) == batch:
+                return found
+        return found
+
+
+def framed(subject: bytes, inbox: bytes, payload: bytes, headers: bytes = b"") -> bytes:
+    """Return the PUB or HPUB of a message."""
+    if headers:
+        sizes = (len(headers), len(headers) + len(payload))
+        return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject, inbox, *sizes, headers, payload)
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(payload), payload)
+
+
+def stream_seq_of(reply: bytes) -> int:
+    """Return the stream sequence in an ack subject, of either form."""
+    parts = reply.split(b".")
+    return int(parts[5] if len(parts) == 9 else parts[7])
+
+
+def id_header(message_id: bytes) -> bytes:
+    """Return headers with a message id."""
+    return b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % message_id
+
+
+def read_messages(port: int, stream: str) -> list[tuple[int, bytes]]:
+    """Return (seq, payload) of every message of a stream, read through a pull consumer."""
+    client = Speaker(port)
+    state = client.api(f"STREAM.INFO.{stream}")["state"]
+    config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
+    name = client.api(f"CONSUMER.CREATE.{stream}", stream_name=stream, config=config)["name"]
+    found: list[tuple[int, bytes]] = []
+    frames = client.frames()
+    while len(found) < state["messages"]:
+        batch = min(5_000, state["messages"] - len(found))
+        body = json.dumps({"batch": batch, "no_wait": True}).encode()
+        client.send(framed(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}".encode(), b"_INBOX.raw.n", body))
+        before = len(found)
+        for _ in range(batch):
+            _, reply, headers, payload = next(frames)
+            if headers.startswith(b"NATS/1.0 40"):
+                break
+            found.append((stream_seq_of(reply), payload))
+        if len(found) == before:
+            break  # fewer than the state says: the caller sees the gap
+    client.api(f"CONSUMER.DELETE.{stream}.{name}")
+    client.close()
+    return found
