@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from tests.support.raw import RawClient
 # `default` is each server's own: 1 s here, 2 minutes of nats-server.
 MODES = {"default": "", "always": ", sync_interval: always", "5s": ", sync_interval: 5s", "2s": ", sync_interval: 2s"}
 PAYLOAD_SIZE = 128
+_numbers = itertools.count(1)  # of connections: each has its own inboxes
 
 
 class PeerMissing(Exception):
@@ -43,7 +45,16 @@ def rng_of(seed: int, *what: object) -> random.Random:
 
 
 class Speaker(RawClient):
-    """A RawClient with the words of these tests; what is told here for processes, damage.py tells for a Node."""
+    """A RawClient with the words of these tests, and inboxes of its own; damage.py has the same for a Node."""
+
+    def __init__(self, port: int, timeout_s: float = 20.0) -> None:
+        super().__init__(port, timeout_s)
+        self.inbox = b"_INBOX.s%d." % next(_numbers)
+        self.send(b"UNSUB 1\r\nSUB %b> 2\r\n" % self.inbox)
+
+    def request(self, subject: bytes, payload: bytes = b"") -> bytes:
+        """Publish with an inbox and return the payload of the answer."""
+        return self._answer(subject, payload, b"")
 
     def raw_message(self, stream: str, seq: int) -> bytes:
         """Return the answer to MSG.GET, b"" for no message."""
@@ -52,21 +63,14 @@ class Speaker(RawClient):
 
     def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
         """Publish and return the PubAck, or {} when nobody answers."""
-        self._inbox += 1
-        inbox = b"_INBOX.raw.pb%d" % self._inbox
-        self.send(framed(subject, inbox, payload, headers))
-        for answered, _, _, body in self.frames():
-            if answered == inbox:
-                answer: dict[str, Any] = json.loads(body or b"{}")
-                return answer
-        raise AssertionError("unreachable: frames() ends with an error")
+        answer: dict[str, Any] = json.loads(self._answer(subject, payload, headers) or b"{}")
+        return answer
 
     def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]:
         """Return (stream sequence, reply subject) of up to `batch` messages that are due now."""
         body = json.dumps({"batch": batch, "no_wait": True}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
-        self._inbox += 1
-        inbox = b"_INBOX.raw.pl%d" % self._inbox
+        inbox = self._next_inbox()
         self.send(framed(subject, inbox, body))
         found: list[tuple[int, bytes]] = []
         for _, reply, headers, _ in self.frames():
@@ -77,6 +81,18 @@ class Speaker(RawClient):
             if len(found) == batch:
                 return found
         return found
+
+    def _answer(self, subject: bytes, payload: bytes, headers: bytes) -> bytes:
+        inbox = self._next_inbox()
+        self.send(framed(subject, inbox, payload, headers))
+        for answered, _, _, body in self.frames():
+            if answered == inbox:
+                return body
+        raise AssertionError("unreachable: frames() ends with an error")
+
+    def _next_inbox(self) -> bytes:
+        self._inbox += 1
+        return b"%brq%d" % (self.inbox, self._inbox)
 
 
 def framed(subject: bytes, inbox: bytes, payload: bytes, headers: bytes = b"") -> bytes:
@@ -109,7 +125,7 @@ def read_messages(port: int, stream: str) -> list[tuple[int, bytes]]:
     while len(found) < state["messages"]:
         batch = min(5_000, state["messages"] - len(found))
         body = json.dumps({"batch": batch, "no_wait": True}).encode()
-        client.send(framed(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}".encode(), b"_INBOX.raw.n", body))
+        client.send(framed(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}".encode(), client.inbox + b"n", body))
         before = len(found)
         for _ in range(batch):
             _, reply, headers, payload = next(frames)

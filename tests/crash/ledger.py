@@ -1,0 +1,81 @@
+"""What clients were told by a server that may die, and the check of what is there afterwards.
+
+Every payload begins with its message id and is published again, under the same id, until it is acknowledged. So
+each must be stored at most once, and once acknowledged it stays where the PubAck said.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+
+class Ledger:
+    """One stream and its consumer, over many lives of the server. Threads of a cycle write to it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.acked: dict[bytes, int] = {}  # message id -> sequence of its PubAck
+        self.acked_at: dict[bytes, float] = {}
+        self.unacked: set[bytes] = set()  # sent, and not answered by the life that is over
+        self.delete_asked: set[int] = set()
+        self.deleted: set[int] = set()  # confirmed
+        self.settle_sent: set[int] = set()
+        self.settled: set[int] = set()  # the consumer's ack was confirmed
+        self.purged_to = 0
+        self.found: Counter[str] = Counter()  # violations
+        self.examples: list[str] = []
+
+    def ack(self, message_id: bytes, seq: int) -> int:
+        """Take a PubAck; return how many there are."""
+        with self.lock:
+            before = self.acked.get(message_id, seq)
+            if before != seq:
+                self.violation("moved", f"{message_id.decode()} was {before}, is acknowledged as {seq}")
+            self.acked[message_id] = seq
+            self.acked_at[message_id] = time.monotonic()
+            self.unacked.discard(message_id)
+            return len(self.acked)
+
+    def violation(self, name: str, text: str, count: int = 1) -> None:
+        """Count something that must not be."""
+        self.found[name] += count
+        if len(self.examples) < 20:
+            self.examples.append(f"{name}: {text}")
+
+    def forget(self, up_to: int) -> None:
+        """Begin anew behind a purge."""
+        self.purged_to = up_to
+        self.acked.clear()
+        self.acked_at.clear()
+        self.unacked.clear()
+
+    def check_messages(self, messages: list[tuple[int, bytes]], first_seq: int, last_seq: int) -> set[bytes]:
+        """Hold the stream against what was told; return the ids of acknowledged messages that are lost."""
+        seqs = [seq for seq, _ in messages]
+        ids = Counter(payload.split(b" ", 1)[0] for _, payload in messages)
+        by_id = {payload.split(b" ", 1)[0]: seq for seq, payload in messages}
+        for message_id, count in ids.items():
+            if count > 1:
+                self.violation("duplicate", f"{message_id.decode()} is there {count} times")
+        if seqs != sorted(set(seqs)):
+            self.violation("order", "sequences do not rise")
+        gaps = set(range(first_seq, last_seq + 1)) - set(seqs) - self.delete_asked
+        if gaps:
+            self.violation("gap", f"{len(gaps)} from {min(gaps)} to {max(gaps)}", len(gaps))
+        risen = self.deleted & set(seqs)
+        if risen:
+            self.violation("risen", f"{sorted(risen)[:5]} were removed", len(risen))
+        lost = {each for each, seq in self.acked.items() if each not in by_id and seq not in self.delete_asked}
+        moved = {each for each, seq in self.acked.items() if by_id.get(each, seq) != seq}
+        if moved:
+            self.violation("moved", f"{len(moved)} such as {min(moved).decode()}", len(moved))
+        return lost
+
+    def check_floor(self, floor: int) -> None:
+        """See that nothing counts as settled that nobody settled."""
+        fair = self.settle_sent | self.delete_asked
+        ahead = [seq for seq in range(self.purged_to + 1, floor + 1) if seq not in fair]
+        if ahead:
+            self.violation("floor ahead", f"floor {floor}, {ahead[:3]} were never acknowledged", len(ahead))
