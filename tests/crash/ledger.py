@@ -20,9 +20,9 @@ class Ledger:
         self.acked_at: dict[bytes, float] = {}
         self.unacked: set[bytes] = set()  # sent, and not answered by the life that is over
         self.delete_asked: set[int] = set()
-        self.deleted: set[int] = set()  # confirmed
+        self.deleted: dict[int, float] = {}  # confirmed, when
         self.settle_sent: set[int] = set()
-        self.settled: set[int] = set()  # the consumer's ack was confirmed
+        self.settled: dict[int, float] = {}  # the consumer's ack was confirmed, when
         self.purged_to = 0
         self.found: Counter[str] = Counter()  # violations
         self.examples: list[str] = []
@@ -41,7 +41,7 @@ class Ledger:
     def violation(self, name: str, text: str, count: int = 1) -> None:
         """Count something that must not be."""
         self.found[name] += count
-        if len(self.examples) < 20:
+        if sum(each.startswith(f"{name}:") for each in self.examples) < 3:
             self.examples.append(f"{name}: {text}")
 
     def forget(self, up_to: int) -> None:
@@ -64,7 +64,7 @@ class Ledger:
         gaps = set(range(first_seq, last_seq + 1)) - set(seqs) - self.delete_asked
         if gaps:
             self.violation("gap", f"{len(gaps)} from {min(gaps)} to {max(gaps)}", len(gaps))
-        risen = self.deleted & set(seqs)
+        risen = set(self.deleted) & set(seqs)
         if risen:
             self.violation("risen", f"{sorted(risen)[:5]} were removed", len(risen))
         lost = {each for each, seq in self.acked.items() if each not in by_id and seq not in self.delete_asked}

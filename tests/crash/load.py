@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable
 
 from tests.conformance.harness.process import ServerProcess
@@ -86,6 +87,8 @@ class Load:
                 subject, _, _, body = next(frames)
                 answer = json.loads(body)
                 if "error" in answer:
+                    if self._done.is_set():
+                        return
                     self._ledger.violation("refused", body.decode())
                     continue
                 self._ledger.ack(inflight.pop(subject), answer["seq"])
@@ -96,8 +99,12 @@ class Load:
             self._acks += 1
             due = self._acks == self._enough
         if due:
-            self._done.set()
-            self._end()
+            self.finish()
+
+    def finish(self) -> None:
+        """End this life of the server."""
+        self._done.set()
+        self._end()
 
     def _settle(self) -> None:
         client = Speaker(self._port)
@@ -113,7 +120,7 @@ class Load:
             client.send(b"".join(framed(reply, inbox, b"+ACK") for inbox, (_, reply) in replies.items()))
             for subject, _, _, _ in client.frames() if replies else ():
                 if subject in replies:
-                    self._ledger.settled.add(replies.pop(subject)[0])
+                    self._ledger.settled[replies.pop(subject)[0]] = time.monotonic()
                 if not replies:
                     break
 
@@ -130,8 +137,11 @@ class Load:
                 continue
             removed = newest if rng.random() < 0.5 else removed
             self._ledger.delete_asked.add(seq)
-            client.api(f"STREAM.MSG.DELETE.{STREAM}", seq=seq, no_erase=rng.random() < 0.5)
-            self._ledger.deleted.add(seq)
+            answer = client.try_api(f"STREAM.MSG.DELETE.{STREAM}", seq=seq, no_erase=rng.random() < 0.5)
+            if answer.get("success"):
+                self._ledger.deleted[seq] = time.monotonic()
+            elif not self._done.is_set():
+                self._ledger.violation("refused", str(answer))
 
 
 def next_due(server: ServerProcess) -> list[int]:

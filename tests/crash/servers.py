@@ -32,9 +32,16 @@ def command_of(server: str) -> list[str]:
     return command
 
 
-def make_server(server: str, mode: str, directory: Path, prefix: Sequence[str] = (), more: str = "") -> ServerProcess:
-    """Return a server that is not started; its store is `directory`/store. `prefix` goes before its command."""
+def make_server(
+    server: str, mode: str, directory: Path, *, store: Path | None = None, prefix: Sequence[str] = (), more: str = ""
+) -> ServerProcess:
+    """Return a server that is not started; its store is `directory`/store, or `store`.
+
+    `prefix` goes before its command, `more` is further configuration.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    if store is not None:
+        (directory / "store").symlink_to(store)
     config = f'jetstream: {{store_dir: "<<store>>", max_file: 10GB{MODES[mode]}}}\n{more}'
     return ServerProcess([*prefix, *command_of(server)], config, directory, with_http=False)
 
@@ -74,7 +81,7 @@ class Speaker(RawClient):
         self.send(framed(subject, inbox, body))
         found: list[tuple[int, bytes]] = []
         for _, reply, headers, _ in self.frames():
-            if headers.startswith(b"NATS/1.0 40"):  # nothing more is due
+            if headers.startswith((b"NATS/1.0 40", b"NATS/1.0 503")):  # nothing more is due, or nobody is there
                 return found
             if reply.startswith(b"$JS.ACK."):
                 found.append((stream_seq_of(reply), reply))

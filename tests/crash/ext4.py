@@ -1,0 +1,71 @@
+"""An ext4 file system in an image file, which can lose what was not synced, be filled, or be made read-only.
+
+Needs root and loop mounts. Shutting it down without a flush of its journal is what a power cut leaves: only what
+fdatasync and fsync brought to the device, and what the kernel wrote back by itself, is there after the next mount.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+EXT4_IOC_SHUTDOWN = 2 << 30 | 4 << 16 | ord("X") << 8 | 125  # _IOR('X', 125, __u32)
+GOING_FLAGS_NOLOGFLUSH = 2
+TOOLS = ("mkfs.ext4", "mount", "umount")
+
+
+class CannotMount(Exception):
+    """This machine or user cannot mount an image; the text says why."""
+
+
+def run_tool(*command: str) -> None:
+    """Run a tool of the system."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise CannotMount(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+class Ext4:
+    """One file system; `path` is where it is mounted."""
+
+    def __init__(self, scratch: Path, megabytes: int = 256) -> None:
+        if os.geteuid() != 0:
+            raise CannotMount("mounting needs root")
+        for tool in TOOLS:
+            if shutil.which(tool) is None:
+                raise CannotMount(f"there is no {tool}")
+        self.path = scratch / "mounted"
+        self._image = scratch / "image"
+        self.path.mkdir(parents=True)
+        with self._image.open("wb") as file:
+            file.truncate(megabytes << 20)
+        run_tool("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
+        self.mount()
+
+    def mount(self) -> None:
+        """Mount it, which replays its journal."""
+        run_tool("mount", "-o", "loop", str(self._image), str(self.path))
+
+    def unmount(self) -> None:
+        """Unmount it; no process may have files open in it."""
+        run_tool("umount", str(self.path))
+
+    def remount(self, option: str) -> None:
+        """Make it `ro` or `rw`; ro needs that no file is open for writing."""
+        run_tool("mount", "-o", f"remount,{option}", str(self.path))
+
+    def sync(self) -> None:
+        """Bring everything to the device that is there now."""
+        run_tool("sync", "-f", str(self.path))
+
+    def cut_power(self) -> None:
+        """Let it take no more writes, and forget what is not on its device."""
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", GOING_FLAGS_NOLOGFLUSH))
+        finally:
+            os.close(fd)
