@@ -702,6 +702,7 @@ cdef class Stream(Sink):
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
+        self.commit_now()                   # a store that refuses messages must not forget, or overwrite, any
         subjects = (subject_filter,) if subject_filter else ()
         purged = self.store.purge(self.store.make_filter(subjects), before_seq, keep)
         self.purges.append(subject_filter)
@@ -710,6 +711,7 @@ cdef class Stream(Sink):
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
         """Remove one message; False: there was none. In the file when it returns."""
+        self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
         return removed

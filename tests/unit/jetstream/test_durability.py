@@ -173,6 +173,32 @@ def test_a_full_disk_refuses_and_later_takes_again() -> None:
     assert js.publish("a.x", Nats_Msg_Id="one")["duplicate"] is True
 
 
+@pytest.mark.parametrize(
+    ("request_name", "body"),
+    [("STREAM.MSG.DELETE.A", b'{"seq":1}'), ("STREAM.MSG.DELETE.A", b'{"seq":1,"no_erase":true}'), ("STREAM.PURGE.A", b"")],
+)
+def test_a_store_that_refuses_messages_removes_none(request_name: str, body: bytes) -> None:
+    class ReadsOnly(FullDisk):
+        """Has room for what is there already, so that bytes can be overwritten."""
+
+        def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+            if offset + len(data) > self.size_of(fd):
+                self._check()
+            OsDisk.write_at(self, fd, data, offset)
+
+    disk = ReadsOnly()
+    js = JetStreamFixture(disk=disk)
+    add(js, "A")
+    js.publish("a.x", b"1")
+    disk.full = True
+    js.refused("a.x", bytes(800_000))
+
+    assert "error" in js.api(request_name, body)
+
+    assert js.payloads("A") == [b"1"]
+    assert js.restart().payloads("A") == [b"1"]
+
+
 # -- answers that wait for the medium ----------------------------------------------------------------------------
 
 
