@@ -62,6 +62,7 @@ cdef class SegmentContents:
     cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int records(self) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
+    cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil
     cdef int take(self, const char* record) noexcept nogil
     cdef int take_message(self, const char* record, RecordHeader* h) noexcept nogil
     cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil

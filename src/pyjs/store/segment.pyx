@@ -184,7 +184,7 @@ cdef class SegmentContents:
         memcpy(&h, p, RECORD_HEADER_SIZE)
         computed = xxh64(p, h.length - CHECKSUM_SIZE, self.chain)
         stored = stored_checksum(p, h.length)
-        if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED):
+        if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED and self.goes_on(at, &h)):
             self.chain = stored
             return True
         # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
@@ -193,6 +193,16 @@ cdef class SegmentContents:
             self.chain = computed
             return True
         return False
+
+    cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
+        """Whether length and sequence of an overwritten message, which no checksum proves, fit what follows it."""
+        cdef size_t behind = at + h.length, end
+        cdef RecordHeader after
+        if not plausible(self.p + behind, self.size - behind):
+            end = end_of_bytes(self.p, at, self.size)
+            return behind - CHECKSUM_SIZE < end <= behind
+        memcpy(&after, self.p + behind, RECORD_HEADER_SIZE)
+        return after.seq >= h.seq + (after.kind == KIND_MSG) and after.seq - h.seq < GAP_MAX
 
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
         """Judge the bytes at..used, behind which nothing valid stands."""

@@ -267,3 +267,23 @@ def test_what_a_start_finds_is_on_the_medium_after_its_first_sync(tmp_path: Path
     assert found.msgs == count
     assert found.lost_msgs == 0
     found.release()
+
+
+def test_a_damaged_overwritten_message_costs_no_other(tmp_path: Path) -> None:
+    # given: nothing proves the length and the sequence of a message whose payload was overwritten
+    store = open_store(tmp_path / "msgs")
+    for number in range(6):
+        store.store(b"s", b"", b"payload-%d" % number, 1000 + number)
+    store.drop_seq(3, erase=True)
+    store.close()
+    path = tmp_path / "msgs" / "00000001.seg"
+    data = path.read_bytes()
+    at = next(at for at, _, record in records(data) if record[8] == 3)
+    for place in (*range(at, at + 5), *range(at + 6, at + 16)):
+        for bit in range(8):
+            path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+            # when
+            state, _ = by_scan(tmp_path / "msgs")
+            # then
+            assert [message[0] for message in state["messages"]] == [1, 2, 4, 5, 6], (place, bit)  # type: ignore[attr-defined]
+            assert state["lost"][0] == 0, (place, bit)  # type: ignore[index]
