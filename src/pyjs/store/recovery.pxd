@@ -13,6 +13,7 @@ cdef class Recovery:
     cdef list erased                    # messages whose bytes are overwritten
     cdef list scanned                   # numbers of the segments that were read, not taken from an index file
     cdef bint end_damaged               # the last record of the file read last
+    cdef uint64_t cut                   # so many messages may be missing at the end of the file read last
 
     cdef int adopt(self, SegmentContents c) except -1
     cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1

@@ -20,7 +20,9 @@ from pyjs.store.index cimport (
     ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, index_find, index_push, is_dead, segment_mark,
     segment_new,
 )
-from pyjs.store.record cimport SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header
+from pyjs.store.record cimport (
+    FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
+)
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
@@ -146,9 +148,14 @@ cdef class Recovery:
             return
         if not indexed:
             self.scanned.append(number)
+            if not last and not c.sealed:
+                self.note_cut(c, size)
             report(store, path, c)
             self.keep_index(path, c, size, last)
         self.bridge(c.base_seq)
+        self.cut = 0 if indexed or c.sealed else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
+        if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
+            self.cut = 0                # its footer is all that it lost
         self.adopt(c)
         # The file just read is the one that is appended to, until another follows.
         store.allocated = size
@@ -181,6 +188,11 @@ cdef class Recovery:
         except OSError as error:
             self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
 
+    def note_cut(self, SegmentContents c not None, size) -> None:
+        """Note that a segment ends without the footer that it had when the next one was begun."""
+        if not c.problems or c.problems[-1][0] != c.end:
+            c.problems.append((c.end, size - c.end, "the end of the segment is missing"))
+
     def set_aside(self, path, size, reason) -> None:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
@@ -195,9 +207,10 @@ cdef class Recovery:
         self.store.names_unsynced = True
 
     def bridge(self, base_seq) -> None:
-        """Go on at `base_seq`; with damage at the end of the file before, what lies between was lost."""
-        if self.end_damaged and self.store.last_seq + 1 < base_seq:
-            self.lost.append((self.store.last_seq + 1, base_seq - 1))
+        """Go on at `base_seq`; with the end of the file before gone, what lies between was lost, as far as it held it."""
+        if self.cut and self.store.last_seq + 1 < base_seq:
+            self.lost.append((self.store.last_seq + 1, min(base_seq - 1, self.store.last_seq + self.cut)))
+        self.cut = 0
         self.end_damaged = False
         self.store.last_seq = max(self.store.last_seq, base_seq - 1)
 

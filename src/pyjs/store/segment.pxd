@@ -55,7 +55,7 @@ cdef class SegmentContents:
     cdef const char* p
     cdef size_t size
     cdef size_t effort                  # bytes that may still be hashed to find records behind damage
-    cdef bint after_damage              # bytes before the next record were unreadable
+    cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
 
     cdef int own_entries(self) except -1
     cdef int scan(self, const char* p, size_t size) except -1

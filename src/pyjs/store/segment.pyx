@@ -167,7 +167,7 @@ cdef class SegmentContents:
                 break
             self.report(at, next_at - at, b"damaged bytes between records")
             self.lost_bytes += next_at - at
-            self.after_damage = True
+            self.after_damage = max(<size_t> 1, (next_at - at) // (RECORD_SIZE_MIN + 1))
             memcpy(&self.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             at = next_at
         self.end = at
@@ -271,7 +271,7 @@ cdef class SegmentContents:
         elif h.kind == KIND_META:
             self.meta_at = record + RECORD_HEADER_SIZE - self.p
             self.meta_size = h.length - RECORD_SIZE_MIN
-        self.after_damage = False
+        self.after_damage = 0
         return failed
 
     cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil:
@@ -342,8 +342,8 @@ cdef class SegmentContents:
         cdef Entry* e
         if self.after_damage and self.base_seq + self.n < before:
             with gil:
-                self.lost.append((self.base_seq + self.n, before - 1))
-        self.after_damage = False
+                self.lost.append((self.base_seq + self.n, min(before, self.base_seq + self.n + self.after_damage) - 1))
+        self.after_damage = 0
         while self.base_seq + self.n < before:
             e = self.add_entry()
             if e == NULL:

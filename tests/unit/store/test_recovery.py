@@ -287,3 +287,52 @@ def test_a_damaged_overwritten_message_costs_no_other(tmp_path: Path) -> None:
             # then
             assert [message[0] for message in state["messages"]] == [1, 2, 4, 5, 6], (place, bit)  # type: ignore[attr-defined]
             assert state["lost"][0] == 0, (place, bit)  # type: ignore[index]
+
+
+def test_a_sealed_segment_cut_anywhere_counts_what_was_lost(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = path.read_bytes()
+    before = by_scan(directory)[0]["messages"]
+    for size in range(64, len(data)):
+        path.write_bytes(data[:size])
+        state, log = by_scan(directory)
+        gone = len(before) - len(state["messages"])  # type: ignore[arg-type]
+        assert state["lost"][0] == gone, size  # type: ignore[index]
+        assert log.lines, size
+
+
+def test_a_damaged_footer_before_a_gap_loses_nothing(tmp_path: Path) -> None:
+    # given
+    store = open_store(tmp_path / "msgs")
+    store.store(b"s", b"", b"x", 1)
+    store.skip_seqs_to(1 << 40)
+    store.store(b"s", b"", b"y", 2)
+    store.close()
+    path = tmp_path / "msgs" / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:-20] + b"\xff" * 20)
+    # when
+    log = ListLog()
+    store = open_store(tmp_path / "msgs", log)
+    # then
+    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (2, 0, 88)
+    assert "the last record is damaged" in log.lines[-1][1]
+    store.close()
+
+
+def test_a_damaged_end_before_a_wide_gap_loses_no_more_than_the_segment_held(tmp_path: Path) -> None:
+    # given
+    store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
+    store.store(b"s", b"", b"x", 1)
+    store.store(b"s", b"", b"x", 1)
+    store.skip_seqs_to(1 << 40)
+    store.store(b"s", b"", b"y", 2)
+    store.close()
+    path = tmp_path / "msgs" / "00000001.seg"
+    data = path.read_bytes()
+    path.write_bytes(data[:-100] + b"\xff" * 100)
+    # when
+    store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
+    # then
+    assert 1 <= store.lost_msgs <= SEGMENT_SIZE // 41
+    store.close()
