@@ -23,7 +23,7 @@ from pyjs.store.index cimport (
 from pyjs.store.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
 )
-from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header
+from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header, salvage_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
 from pyjs.store.layout import DAMAGED
@@ -70,7 +70,8 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     if found == 0:
         c.scan(p, size)
         return c
-    if mend_header(&header, p, size, number, incarnation, next_seq) != 0:
+    if mend_header(&header, p, size, number, incarnation, next_seq) != 0 \
+            and salvage_header(&header, p, size, number, incarnation, next_seq) != 0:
         return None
     c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
     c.scan_behind(&header, p, size)
@@ -92,6 +93,7 @@ def examine(FileStore store, uint64_t seq) -> None:
     cdef Segment* s = index_find(&store.index, seq)
     cdef SegmentContents c
     cdef uint32_t i
+    cdef uint64_t at
     path = store.path_of(s.number)
     c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
     if c is None:
@@ -105,7 +107,8 @@ def examine(FileStore store, uint64_t seq) -> None:
     store.lost_bytes += c.lost_bytes
     lost = []
     for i in range(s.n):
-        if not is_dead(s, i) and not (i < c.n and same_record(&s.entries[i], &c.entries[i])):
+        at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
+        if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
             lost.append(s.base + i)
             store.unlink(s, i)
     if lost:

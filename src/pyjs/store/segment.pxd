@@ -80,3 +80,7 @@ cdef class SegmentContents:
 # Makes the header that a segment must have had whose own is damaged; -1: its records do not tell.
 cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) noexcept nogil
+
+# Makes one for a file whose first record is damaged as well: an intact record further on vouches for the rest.
+cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                        uint64_t next_seq) except -2

@@ -95,6 +95,29 @@ cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t
     return -1
 
 
+cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                        uint64_t next_seq) except -2:
+    cdef SegmentContents c = SegmentContents()
+    cdef size_t at
+    cdef RecordHeader first
+    if size < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
+        return -1
+    c.p, c.size, c.effort = p, size, size * EFFORT_PART
+    at = SEGMENT_HEADER_SIZE
+    memcpy(&first, p + at, RECORD_HEADER_SIZE)
+    if not (plausible(p + at, size - at) and first.kind == KIND_MSG and first.flags & FLAG_ERASED
+            and c.goes_on(at, &first)):
+        at = c.resync(at + 1)
+        memcpy(&first, p + at, RECORD_HEADER_SIZE)
+    if at == 0 or first.seq + (first.kind != KIND_MSG) < next_seq:
+        return -1
+    if first.seq - next_seq > size // RECORD_SIZE_MIN:      # a gap before the segment, and no loss
+        next_seq = first.seq + (first.kind != KIND_MSG)
+    make_segment_header(header, FORMAT_VERSION, next_seq, number, incarnation)
+    memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    return 0
+
+
 cdef class SegmentContents:
     def __cinit__(self):
         self.problems = []

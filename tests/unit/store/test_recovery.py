@@ -336,3 +336,35 @@ def test_a_damaged_end_before_a_wide_gap_loses_no_more_than_the_segment_held(tmp
     # then
     assert 1 <= store.lost_msgs <= SEGMENT_SIZE // 41
     store.close()
+
+
+def test_a_damaged_first_sector_costs_what_was_in_it(directory: Path) -> None:
+    path = directory / "00000002.seg"
+    data = path.read_bytes()
+    first = next(record[8] for at, kind, record in records(data) if kind == MSG)
+    for size in (100, 200):
+        path.write_bytes(bytes(size) + data[size:])
+        hit = [record[8] for at, kind, record in records(data) if kind == MSG and at < size]
+        state, _ = by_scan(directory)
+        kept = [message[0] for message in state["messages"]]  # type: ignore[attr-defined]
+        assert kept == [seq for seq in range(1, COUNT + 1) if seq != 5 and seq not in hit]
+        assert state["lost"][0] == len(hit)  # type: ignore[index]
+        assert hit[0] == first
+
+
+def test_an_overwritten_message_in_a_segment_without_header_keeps_its_sequence(tmp_path: Path) -> None:
+    # given: a power cut came before the header reached the medium, another one after the message was erased
+    store = open_store(tmp_path)
+    store.store(b"s", b"", b"secret", 1)
+    store.drop_seq(1, erase=True)
+    store.flush()
+    store.release()
+    path = tmp_path / "00000001.seg"
+    data = path.read_bytes()
+    at, _, record = next(records(data))
+    path.write_bytes(bytes(64) + data[64 : at + len(record)] + bytes(4096))
+    # when
+    store = open_store(tmp_path)
+    # then
+    assert store.store(b"s", b"", b"other", 2) == 2
+    store.close()
