@@ -111,7 +111,7 @@ cdef class FileStore(SegmentStore):
         """Remove the files that nothing needs any more."""
         keep = []
         for mark, path in self.doomed:
-            if mark > self.synced_mark:
+            if mark == 0 or mark > self.synced_mark:
                 keep.append((mark, path))
                 continue
             remove_file(self.disk, self.log, index_path(path))

@@ -124,8 +124,16 @@ cdef class SegmentStore(StreamStore):
         self.n_removals = self.n_erasures = 0
         self.state_due = False
         return 0
+        if self.doomed_since:
+            with gil:
+                self.date_doomed()
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
+    cdef void date_doomed(self) noexcept:
+        """Have the files that were doomed since the last commit go when this one is on the medium."""
+        self.doomed_since = False
+        self.doomed = [(mark or self.written_mark, path) for mark, path in self.doomed]
+
         cdef Segment* s = index_find(&self.index, seq)
         cdef Entry* e
         cdef const char* p
@@ -625,8 +633,12 @@ cdef class SegmentStore(StreamStore):
         self.state_due = True
 
     cdef void doom(self, Segment* s) noexcept:
-        """Have the file of `s` removed once the next commit is on the medium."""
-        self.doomed.append((self.written_mark + 1, self.path_of(s.number)))
+        """Have the file of `s` removed once the next commit is on the medium.
+
+        Not the next write: what is staged may be written before, without the records that make the file superfluous.
+        """
+        self.doomed.append((0, self.path_of(s.number)))
+        self.doomed_since = True
         self.outdate_rewrite(s.number)
         self.unindexed = [full for full in self.unindexed if full.number != s.number]
         self.maps.pop(s.number, None)

@@ -177,3 +177,30 @@ def test_a_segment_of_a_newer_version_is_refused_with_the_version_it_needs(tmp_p
     with pytest.raises(NewerFormat, match=r"it needs pyjs-server >= 1\.7"):
         FileStore(OsDisk(), str(tmp_path), ListLog(), 1 << 20, INCARNATION)
     assert path.read_bytes() == before
+
+
+def test_a_file_with_removals_stays_until_they_are_recorded_anew(tmp_path: Path) -> None:
+    # given: the second segment says that message 1 is removed, and all its own messages go
+    store = open_store(tmp_path, segment_size=SEGMENT_SIZE)
+    while len(store.segment_paths()) < 2:
+        store.store(b"a", b"", b"x" * 30, 1000)
+    second = store.last_seq
+    store.drop_seq(2)
+    store.flush()
+    while len(store.segment_paths()) < 3:
+        store.store(b"a", b"", b"x" * 30, 1000)
+    third = store.last_seq
+    store.flush()
+    store.sync_now()
+    for seq in range(second, third):
+        store.drop_seq(seq)
+    # when: more is staged than fits, and an interval is over, before the turn commits; then the process is killed
+    for _ in range(30):
+        store.store(b"a", b"", b"x" * 30, 1000)
+    store.sync_now()
+    store.release()
+    # then
+    again = open_store(tmp_path, segment_size=SEGMENT_SIZE)
+    assert again.get(1) is not None
+    assert again.get(2) is None
+    again.close()
