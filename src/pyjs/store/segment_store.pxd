@@ -81,6 +81,7 @@ cdef class SegmentStore(StreamStore):
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
     cdef FullSegment without_index(self, Segment* s, bint footer)
     cdef void bury(self, Segment* s) noexcept nogil
+    cdef void keep_buried(self, Segment* s) noexcept nogil
     cdef void unearth(self) noexcept nogil
     cdef void doom(self, Segment* s) noexcept
     cdef void date_doomed(self) noexcept

@@ -359,7 +359,7 @@ cdef class SegmentStore(StreamStore):
             with gil:
                 self.doom(s)
             self.index.n -= 1
-            segment_free(s, 0)
+            self.keep_buried(s)         # who asked for the write may hold it
             # The last segment is the sealed one before, all of which is in its file.
             self.written = self.allocated = self.index.segments[self.index.n - 1].end if self.index.n else 0
 
@@ -596,13 +596,17 @@ cdef class SegmentStore(StreamStore):
 
     cdef void bury(self, Segment* s) noexcept nogil:
         """Free a segment: now, or when the sync that is on its way has ended."""
-        cdef void* more
         cdef bint busy
         with gil:
             busy = self.in_flight is not None
         if not busy:
             segment_free(s, 0)
-            return
+        else:
+            self.keep_buried(s)
+
+    cdef void keep_buried(self, Segment* s) noexcept nogil:
+        """Free a segment when the sync that is on its way, or the next one, has ended."""
+        cdef void* more
         more = realloc(self.buried, (self.n_buried + 1) * sizeof(Segment*))
         if more == NULL:
             return                      # out of memory: rather lost than read when it is not ours
