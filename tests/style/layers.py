@@ -42,7 +42,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
 )
 # fmt: on
 SHELL = ("server", "cli", "testing", "__main__")  # rooms that may touch the outside world
-SEAM = ("base.disk",)
+SEAM = ("base.disk", "base.file_map")
 # Who may import what comes from outside: a module named here is closed to every room that is not listed.
 OUTSIDE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(

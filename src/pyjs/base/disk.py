@@ -9,11 +9,13 @@ Order of effects on a crash is the caller's business: a file's bytes are safe af
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
 
 Image = mmap.mmap | bytes  # a file as bytes: mapped, or an empty one
+PAGE_SIZE = 4096
 
 
 class Disk:
@@ -116,6 +118,35 @@ class Disk:
         raise NotImplementedError("a Disk subclass has the files")
 
 
+def read_around(disk: Disk, path: str) -> bytes:
+    """Return the bytes of a file, zeros for pages that cannot be read.
+
+    Raises:
+        OSError: not because of a page.
+    """
+    try:
+        return disk.read_file(path)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    fd = disk.open_read_only(path)
+    try:
+        size = disk.size_of(fd)
+        return b"".join(_page(disk, fd, min(PAGE_SIZE, size - at), at) for at in range(0, size, PAGE_SIZE))
+    finally:
+        disk.close_file(fd)
+
+
+def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
+    """Return a page of a file, zeros if it cannot be read."""
+    try:
+        return disk.read_at(fd, size, offset).ljust(size, b"\0")
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return bytes(size)
+
+
 class OsDisk(Disk):
     """The file system of this machine. Files are made 0600, directories 0700."""
 
@@ -178,7 +209,9 @@ class OsDisk(Disk):
 
     def map_file(self, fd: int, size: int) -> mmap.mmap:
         """Return a read-only map of the first `size` bytes."""
-        return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        from pyjs.base.file_map import FileMap  # with the first map: a start without streams needs none
+
+        return FileMap(fd, size)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or directory another name, in one step; a file of that name is replaced."""

@@ -7,7 +7,7 @@ is set aside under another name and reported, never removed, and never keeps the
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, read_around
 from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.base.record import record
@@ -388,7 +388,7 @@ class AccountFiles:
         for name in reversed(self._disk.list_dir(messages)):
             path = f"{messages}/{name}"
             try:
-                meta = last_meta(self._disk.read_file(path)) if name.endswith(".seg") else b""
+                meta = last_meta(read_around(self._disk, path)) if name.endswith(".seg") else b""
                 if meta:
                     generation, values = decode(meta, KIND_STREAM, path)
                     return generation, values, [f"{error}; {path} has the configuration as well"]

@@ -210,7 +210,11 @@ def load_index(disk, str path, fd, size) -> SegmentContents:
     if not SEGMENT_HEADER_SIZE <= c.end <= size:
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     at = max(c.end, FOOTER_SIZE + CHECKSUM_SIZE) - FOOTER_SIZE - CHECKSUM_SIZE
-    if not fits_segment(c, size, disk.read_at(fd, SEGMENT_HEADER_SIZE, 0), disk.read_at(fd, c.end - at, at)):
+    try:
+        head, tail = disk.read_at(fd, SEGMENT_HEADER_SIZE, 0), disk.read_at(fd, c.end - at, at)
+    except OSError as error:
+        raise IndexUnusable(f"its segment cannot be read: {error}") from None
+    if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     return c
 

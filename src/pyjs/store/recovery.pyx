@@ -21,13 +21,15 @@ from pyjs.store.index cimport (
     segment_new,
 )
 from pyjs.store.record cimport (
-    FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
+    FOOTER_SIZE, FORMAT_VERSION, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
+    make_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header, salvage_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
-from pyjs.store.layout import DAMAGED
+from pyjs.base.disk import read_around
 from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_file, store_index
+from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
 from pyjs.store.rewrite import NEW
@@ -92,27 +94,42 @@ def examine(FileStore store, uint64_t seq) -> None:
     """
     cdef Segment* s = index_find(&store.index, seq)
     cdef SegmentContents c
+    cdef bint last = s == store.index.segments[store.index.n - 1]
     cdef uint32_t i
     cdef uint64_t at
     path = store.path_of(s.number)
     c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
     if c is None:
-        c = SegmentContents()
-        c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
+        c = behind_header(s, store.read_segment(s.number), store.incarnation)
     s.examined = True
+    store.drop_map(s.number)
     store.outdate_rewrite(s.number)
     remove_file(store.disk, store.log, index_path(path))           # the next start shall find it too
     store.unindexed = [full for full in store.unindexed if full.number != s.number]
     report(store, path, c)
     store.lost_bytes += c.lost_bytes
+    if last and not s.sealed and c.end < store.written:
+        store.mend_tail()
     lost = []
     for i in range(s.n):
+        if last and s.entries[i].offset >= store.written:       # not in the file yet
+            continue
         at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
         if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
             lost.append(s.base + i)
             store.unlink(s, i)
     if lost:
         store.note_lost(lost)
+
+
+cdef SegmentContents behind_header(Segment* s, bytes data, uint64_t incarnation):
+    """Return what follows a header that is gone with the first record, of a segment that is known."""
+    cdef SegmentContents c = SegmentContents()
+    cdef SegmentHeader header
+    make_segment_header(&header, FORMAT_VERSION, s.base, s.number, incarnation)
+    c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged, and what follows it"))
+    c.scan_behind(&header, data, len(data))
+    return c
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
@@ -200,7 +217,7 @@ cdef class Recovery:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
         remove_file(self.store.disk, self.store.log, index_path(path))
-        if size and any(self.store.disk.read_file(path)):
+        if size and any(read_around(self.store.disk, path)):
             self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
             self.store.disk.rename(path, f"{directory}/.damaged-{name}")

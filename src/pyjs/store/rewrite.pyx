@@ -23,6 +23,8 @@ from pyjs.store.record cimport (
 )
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents
 
+from pyjs.base.bad_pages import bad_page_count
+
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 NEW = ".new"        # behind the name of a segment: a file that is being written; a start removes it
@@ -82,8 +84,11 @@ cdef class SegmentRewrite:
             old.scan(file, view.shape[0])
             if old.problems or old.base_seq != self.base or old.incarnation != self.incarnation:
                 raise ValueError(f"it is damaged: {old.problems}")
+            unreadable = bad_page_count()
             with nogil:
                 failed = self.write_anew(old, file)
+            if bad_page_count() != unreadable:
+                raise ValueError("a page of it cannot be read any more")
             if failed:
                 raise MemoryError
             self.contents = SegmentContents()

@@ -71,6 +71,7 @@ cdef class SegmentStore(StreamStore):
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
+    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil

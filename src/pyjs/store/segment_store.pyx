@@ -18,6 +18,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
     Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
@@ -32,6 +33,7 @@ from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
+from pyjs.base.disk import read_around
 from pyjs.base.errors import StoreFailed
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -139,7 +141,8 @@ cdef class SegmentStore(StreamStore):
         cdef const char* p
         cdef RecordHeader h
         cdef uint64_t end
-        cdef bint last
+        cdef bint last, checked
+        cdef int damaged
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1
         e = &s.entries[seq - s.base]
@@ -148,14 +151,16 @@ cdef class SegmentStore(StreamStore):
         if last and e.offset >= self.written:
             p = self.staging + (e.offset - self.written)
         else:
-            if end > s.map_size and self.map_segment(s, end) != 0:
-                return -2
-            p = s.data + e.offset
             # This process has just written or read what no index file tells of.
-            if not s.examined and not (last and e.offset >= self.indexed) \
-                    and not self.checks_out(p, e, s.map_size - e.offset):
+            checked = s.examined or (last and e.offset >= self.indexed)
+            damaged = self.find_record(s, e, end, checked)
+            if damaged > 0:
                 if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
                     return -2
+                damaged = self.find_record(s, e, end, True)
+            if damaged:
+                return -2
+            p = s.data + e.offset
         memcpy(&h, p, RECORD_HEADER_SIZE)
         if h.seq != seq or h.length < end - e.offset or h.subject_len != e.subject_len:
             return -2
@@ -167,6 +172,21 @@ cdef class SegmentStore(StreamStore):
         r.header_len = e.header_len
         r.size = e.size
         return 0
+
+    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
+        """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, -1: there is no map."""
+        cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
+        cdef RecordHeader h
+        if failed:
+            return failed
+        if not checked:
+            return not self.checks_out(s.data + e.offset, e, s.map_size - e.offset)
+        if not is_readable(s.data + e.offset, end - e.offset):
+            return 1
+        memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+        # Behind the end of a file that was cut its last page shows zeros.
+        return h.seq != e.seq or h.length > s.map_size - e.offset \
+            or stored_checksum(s.data + e.offset, h.length) == 0
 
     cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
         """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
@@ -453,7 +473,7 @@ cdef class SegmentStore(StreamStore):
         return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
 
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map the file of `s` up to `wanted` bytes at least."""
+        """Map the file of `s` up to `wanted` bytes at least: 0, -1: it cannot be mapped, 1: it is not so long."""
         cdef int failed = -1
         cdef const unsigned char[::1] view
         with gil:
@@ -464,7 +484,7 @@ cdef class SegmentStore(StreamStore):
                 try:
                     size = self.disk.size_of(fd)
                     if size < wanted:
-                        raise OSError(errno.EIO, f"{size} bytes where {wanted} were written")
+                        raise EOFError(f"{size} bytes where {wanted} were written")
                     view = self.disk.map_file(fd, size)
                 finally:
                     if s.fd < 0:
@@ -473,14 +493,15 @@ cdef class SegmentStore(StreamStore):
                 s.data = <const char*> &view[0]
                 s.map_size = size
                 failed = 0
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
+                failed = 1 if isinstance(error, EOFError) else -1
         return failed
 
     def read_segment(self, uint32_t number) -> bytes:
         """Return the bytes of a segment's file that are in use. Raises OSError."""
         cdef Segment* last = self.index.segments[self.index.n - 1]
-        data = self.disk.read_file(self.path_of(number))
+        data = read_around(self.disk, self.path_of(number))
         return data[:self.written] if last.number == number else data
 
     def note_lost(self, seqs) -> None:
@@ -493,6 +514,24 @@ cdef class SegmentStore(StreamStore):
     def lost(self):
         """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
         return (self.lost_msgs, self.lost_seqs, self.lost_bytes) if self.lost_msgs or self.lost_bytes else None
+
+    def mend_tail(self) -> None:
+        """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
+        cdef Segment* s = self.index.segments[self.index.n - 1]
+        try:
+            checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
+            self.disk.write_at(s.fd, checksum, self.written - CHECKSUM_SIZE)
+        except OSError as error:
+            self.log.error(f"{self.path_of(s.number)}: what comes next may be taken for damage: {error}")
+        self.state_due = True           # the lost sequences stay used
+
+    def drop_map(self, uint32_t number) -> None:
+        """Give the map of one segment back: unreadable pages in it became zeros for good."""
+        cdef size_t at = self.place_of(number)
+        self.maps.pop(number, None)
+        if at < self.index.n:
+            self.index.segments[at].data = NULL
+            self.index.segments[at].map_size = 0
 
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""

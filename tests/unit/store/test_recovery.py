@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,7 +231,7 @@ class UnreadableSegments(OsDisk):
 
     def read_file(self, path: str) -> bytes:
         if path.endswith(".seg"):
-            raise OSError(5, "EIO", path)
+            raise OSError(errno.EACCES, "EACCES", path)
         return super().read_file(path)
 
 

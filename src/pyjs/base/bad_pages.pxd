@@ -1,0 +1,5 @@
+"""Maps of files whose pages may turn out unreadable."""
+from libc.stdint cimport uint64_t
+
+cdef uint64_t bad_pages() noexcept nogil                        # replaced by zeros so far
+cdef bint is_readable(const char* p, size_t n) noexcept nogil   # False: just now a page of it became zeros
