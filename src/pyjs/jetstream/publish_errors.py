@@ -18,12 +18,13 @@ _NO_ROOM = {
     1: "maximum messages exceeded",
     2: "maximum bytes exceeded",
     3: "maximum messages per subject exceeded",
+    4: "subject exceeds 65535 bytes",
 }
 _BIG_INT = re.compile(rb"[+-]?[0-9]+")
 
 
 def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
-    """Return the reply body for `err_code`; `seq` fills the text, or says why there is no room."""
+    """Return the reply body for `err_code`; `seq` fills the text, or says why it cannot be stored."""
     row = errcodes.BY_NUMBER[err_code]
     error = row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
     return failure_body(stream, error)

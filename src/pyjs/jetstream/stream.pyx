@@ -50,6 +50,8 @@ cdef enum:
     MAX_MSGS_REACHED = 1        # what discard new refuses, see publish_errors.store_error
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
+    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores a part of it
+    SUBJECT_SIZE_MAX = 65535    # what a record has room for
 
 
 cdef class Stream(Sink):
@@ -242,7 +244,7 @@ cdef class Stream(Sink):
             return self.refuse(m, 10054, 0)
         if m.header_len > HEADERS_SIZE_MAX:
             return self.refuse(m, 10097, 0)
-        return False
+        return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
         """The sequence that the message got; 0: refused, and answered."""

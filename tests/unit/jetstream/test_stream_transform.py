@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.config.options import Options
 
 MOVED = {"src": "foo.*", "dest": "bar.$1"}
 
@@ -84,3 +87,23 @@ def test_a_transform_that_cannot_be_is_refused() -> None:
     ):
         asked = {"name": "S", "subjects": ["a.>"], "subject_transform": given}
         assert js.error("STREAM.CREATE.S", asked) == refusal
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_subject_that_no_record_has_room_for_is_refused(storage: str) -> None:
+    # given
+    options = Options(max_control_line=200_000)
+    js = JetStreamFixture(options)
+    js.add("S", subjects=["s.>"], storage=storage)
+    js.add("T", subjects=["t.*"], storage=storage, subject_transform={"src": "t.*", "dest": "longer.$1"})
+
+    # when
+    kept = js.publish("s." + "a" * 65533)
+    refused = js.refused("s." + "a" * 65534)
+    made_too_long = js.refused("t." + "a" * 65530, Nats_Msg_Id="1")
+
+    # then
+    assert kept["seq"] == 1
+    assert refused == made_too_long == (503, 10077, "subject exceeds 65535 bytes")
+    assert subjects(js, "S") == [b"s." + b"a" * 65533]
+    assert subjects(js, "T") == []
