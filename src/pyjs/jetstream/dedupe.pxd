@@ -32,5 +32,8 @@ cdef class Dedupe:
     cdef void remove_slot(self, uint64_t at) noexcept nogil
     cdef void put_slot(self, uint64_t e) noexcept nogil
     cdef int grow(self) noexcept nogil
+    cdef int grow_to(self, uint64_t entries) noexcept nogil
+    cdef int restore_keys(self, bytes data, size_t end, uint64_t count) noexcept
+    cdef void restore_entries(self, const KeptId* kept, uint64_t count) noexcept nogil
     cdef size_t keys_live(self) noexcept nogil
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil

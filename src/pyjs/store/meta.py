@@ -77,8 +77,8 @@ def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
         raise CorruptRecord(path, 0, f"its {len(data)} bytes do not begin as metadata does")
     if len(data) != size:
         raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
-    end = size - CHECKSUM.size
-    if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(data[:end]):
+    end, view = size - CHECKSUM.size, memoryview(data)  # a duplicate window is large: no copies
+    if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
     if version > VERSION or flags:
@@ -86,7 +86,7 @@ def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
     if found != kind:
         raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
     try:
-        values = msgpack.unpackb(data[HEADER.size : end], strict_map_key=False)
+        values = msgpack.unpackb(view[HEADER.size : end], strict_map_key=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise CorruptRecord(path, HEADER.size, f"its body is no msgpack: {error}") from None
     if not isinstance(values, dict):

@@ -74,3 +74,24 @@ def test_what_is_no_dump_is_refused_and_leaves_nothing() -> None:
         with pytest.raises(ValueError, match="message id"):
             again.restore(bad, count)
         assert len(again) == 0
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 64, 65, 5_000])
+def test_a_restored_window_of_any_size_finds_and_forgets_as_before(count: int) -> None:
+    window = Dedupe(1_000)
+    for i in range(count):
+        window.add(b"id-%d" % i, i + 1, i)
+    restored = Dedupe(1_000)
+    restored.restore(window.dump(), count)
+
+    window.add(b"another", count + 1, count)
+    restored.add(b"another", count + 1, count)
+    window.expire(count + 500)
+    restored.expire(count + 500)
+
+    assert len(restored) == len(window)
+    ids = [b"id-%d" % i for i in range(count)] + [b"another", b"new"]
+    assert [restored.find(each, count + 500) for each in ids] == [
+        window.find(each, count + 500) for each in ids
+    ]
+    assert restored.dump() == window.dump()
