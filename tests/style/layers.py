@@ -37,7 +37,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("cursor",),
     ("persist", "positions"),
     ("engine", "consumers", "sourcing", "streams"),
-    ("stream_info", "api"),
+    ("stream_info", "api", "scrub"),
     ("service",),
 )
 # fmt: on

@@ -197,6 +197,7 @@ JETSTREAM = Table(
             ("sync",),
         ),
         Key("sync_always", BOOL, ("sync_always",)),
+        Key("scrub_rate", SIZE, ("scrub_rate",), check=_size_63),
         Key("domain", STRING, ("domain",), check=_check_domain),
         Key("unique_tag", Kind("string", "", _read_lower), ("unique_tag",)),
         Key("strict", BOOL, ("strict",)),

@@ -40,6 +40,7 @@ class JetStreamOptions:
     strict: bool = True
     sync_interval_ns: int = 1_000_000_000
     sync_always: bool = False
+    scrub_rate: int = 0  # bytes a second that the check of stored files reads; 0: it is off
     max_duplicate_window_ns: int = 0  # 0: no limit
     max_ack_pending: int = 0  # of a consumer; 0: no limit
     max_request_batch: int = 0  # of a pull request; 0: no limit
@@ -65,6 +66,7 @@ def options_from(options: config.Options) -> JetStreamOptions:
         strict=given.strict,
         sync_interval_ns=given.sync_interval_ns,
         sync_always=given.sync_always,
+        scrub_rate=given.scrub_rate,
         max_duplicate_window_ns=given.limits.duplicate_window_ns,
         max_ack_pending=given.limits.max_ack_pending,
         max_request_batch=given.limits.max_request_batch,

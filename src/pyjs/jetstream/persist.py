@@ -103,6 +103,10 @@ class AccountFiles:
         """Give every descriptor back; nothing is written."""
         self._logs.close_below(self._streams)
 
+    def directory_of(self, stream: str, consumer: str = "") -> str:
+        """Return where a stream, or a consumer of it, is kept."""
+        return self._consumer_dir(stream, consumer) if consumer else self._stream_dir(stream)
+
     def damaged(self) -> list[str]:
         """Return the paths of everything that is set aside, as far as nobody has removed it since."""
         self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]

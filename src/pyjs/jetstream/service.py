@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from pyjs.base.disk import Disk
+    from pyjs.base.timers import Timer
     from pyjs.config.options import Options
     from pyjs.jetstream.persist import AccountFiles
+    from pyjs.jetstream.scrub import Scrubber
     from pyjs.store.consumer_state import OpenLogs
     from pyjs.store.log_sync import LogSync
 
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
         turn_state: Turn
 
 
+SCRUB_AFTER_NS = 10_000_000_000  # a start has other things to read
+
+
 class JetStreamServer:
     """JetStream of one server."""
 
@@ -58,6 +63,8 @@ class JetStreamServer:
         self.accounts: dict[str, JetStream] = {}
         self._seats: dict[str, ApiSeat] = {}
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
+        self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
+        self._scrub_timer: Timer | None = None
         self._lock = -1  # holds the lock of the store directory
 
     def _ask_for_sync(self, logs: LogSync) -> None:
@@ -82,6 +89,15 @@ class JetStreamServer:
         self._lock = lock_store(self._disk, self.options.store_dir)
         self._apply_to_accounts()
         self._report_strangers()
+        if self.options.scrub_rate:
+            begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
+            self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
+
+    def _begin_scrubbing(self) -> None:
+        from pyjs.jetstream.scrub import Scrubber  # not before the server has started
+
+        self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
+        self.scrubber.begin_pass()
 
     def apply_options(self) -> None:
         """Take over what a reload changed: what the accounts have, and larger limits of the server."""
@@ -126,6 +142,10 @@ class JetStreamServer:
 
     def stop(self) -> None:
         """Close every stream; what they hold is on disk."""
+        if self._scrub_timer is not None:
+            self._scrub_timer.cancel()
+        if self.scrubber is not None:
+            self.scrubber.stop()
         for seat in self._seats.values():
             seat.close()
         for engine in list(self.accounts.values()):

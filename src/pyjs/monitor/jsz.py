@@ -84,6 +84,8 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
         answer["account_details"] = details = []
         for name in chosen:
             details.append((yield from _account_detail(monitored, accounts[name], options)))
+    if jetstream.scrubber is not None:
+        answer["scrub"] = jetstream.scrubber.report()
     answer["total"] = len(accounts)
     return answer
 

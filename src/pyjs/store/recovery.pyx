@@ -93,14 +93,44 @@ def examine(FileStore store, uint64_t seq) -> None:
         OSError: the file cannot be read.
     """
     cdef Segment* s = index_find(&store.index, seq)
+    drop_damaged(store, s, contents_in(store, s))
+
+
+def confirm(FileStore store, uint32_t number) -> int:
+    """Read a sealed segment that was seen to be damaged; what is, is dropped. Returns how many places are.
+
+    It may have been changed, or written anew, while somebody else looked at it.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    cdef size_t at = store.place_of(number)
+    cdef Segment* s
+    if at == store.index.n or store.closed:
+        return 0
+    s = store.index.segments[at]
+    if s.examined or not s.sealed:
+        return 0
+    c = contents_in(store, s)
+    if c.problems:
+        drop_damaged(store, s, c)
+    return len(c.problems)
+
+
+cdef SegmentContents contents_in(FileStore store, Segment* s):
+    """Return what a segment's file holds; nothing but the damage when even its header is."""
     cdef SegmentContents c
+    path = store.path_of(s.number)
+    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
+    return behind_header(s, store.read_segment(s.number), store.incarnation) if c is None else c
+
+
+cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
+    """Drop the messages of a segment that are not found, whole, where they should be; and tell of it."""
     cdef bint last = s == store.index.segments[store.index.n - 1]
     cdef uint32_t i
     cdef uint64_t at
     path = store.path_of(s.number)
-    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
-    if c is None:
-        c = behind_header(s, store.read_segment(s.number), store.incarnation)
     s.examined = True
     store.drop_map(s.number)
     store.outdate_rewrite(s.number)
@@ -120,6 +150,7 @@ def examine(FileStore store, uint64_t seq) -> None:
             store.unlink(s, i)
     if lost:
         store.note_lost(lost)
+    return 0
 
 
 cdef SegmentContents behind_header(Segment* s, bytes data, uint64_t incarnation):

@@ -467,6 +467,12 @@ cdef class SegmentStore(StreamStore):
             paths.append(self.path_of(self.index.segments[at].number))
         return paths
 
+    def sealed_numbers(self) -> list:
+        """Return the numbers of the segments that do not grow any more, and in which no damage is known, oldest first."""
+        cdef size_t at
+        return [self.index.segments[at].number for at in range(self.index.n)
+                if self.index.segments[at].sealed and not self.index.segments[at].examined]
+
     cdef FullSegment without_index(self, Segment* s, bint footer):
         """Take down what the index file of the last segment needs."""
         cdef bint whole = not self.mended and not s.examined

@@ -24,6 +24,8 @@ Where the effect is not nats-server's:
 
 - `sync_interval` is 1 s (nats-server: 2 minutes); with `always`, or `sync_always: true`, a publish, a
   purge, the deletion of a message and an acknowledgement that asks for it are answered when they are on the medium.
+- `scrub_rate` is a key of this server: so many bytes a second the check of stored files reads while the server runs
+  (docs/operations.md), 8MB when it is not given; 0 turns the check off.
 - `trace` leaves out the clients of the system account; `trace_verbose` shows them.
 - `disable_sublist_cache` gives cached routes back at the end of each turn.
 

@@ -176,6 +176,11 @@ def acknowledged(site: Site) -> object:
     return len(client.frames())
 
 
+def scrubbed(site: Site) -> object:
+    site.fixture.advance(seconds=11)
+    return "scrub" in site.json("/jsz")
+
+
 def puback(site: Site) -> object:
     client = site.client()
     ask(client, *stream())
@@ -315,6 +320,7 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
         jetstream("sync_interval: 5s", jsz("config")),
     ],
     "jetstream/sync_always": [jetstream("sync_always: true", acknowledged)],
+    "jetstream/scrub_rate": [jetstream("scrub_rate: 0", scrubbed)],
     "jetstream/domain": [jetstream("domain: hub", puback), jetstream("domain: hub", info("domain"))],
     "jetstream/unique_tag": [jetstream("unique_tag: az", jsz("config"))],
     "jetstream/strict": [jetstream("strict: false", api(stream(no_such_field=1)))],

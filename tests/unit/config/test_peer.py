@@ -208,6 +208,7 @@ WIDER = {
     "authorization {token: $2b$10$abc}": "bcrypt has more than one version",
     'jetstream {max_mem: "1GB"}': "a JSON file has no other way to say it",
     "jetstream {sync_always: true}": "our spelling of sync_interval: always",
+    "jetstream {scrub_rate: 1MB}": "a key of our own",
     "include = included.conf": _WISHED,
 }
 

@@ -1,0 +1,224 @@
+"""The check of stored files while the server runs: sealed segments and both copies of metadata, at a rate.
+
+A pass goes over everything once, and the next one begins a day after it. One step after the other is read in the
+upkeep thread, which changes nothing; what looks damaged is read again here, between two turns, since it may have been
+changed meanwhile, and then dealt with as when a message is loaded: the messages are counted as lost and reported, and
+the next start finds the damage again. Metadata is written anew from what the server knows.
+
+After a step of n bytes the next one comes n / scrub_rate seconds later, by the timers of the node.
+
+Knows nothing of threads: a turn carries it, as it carries stores that want upkeep.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.base.gotext import time_text
+from pyjs.jetstream.consumer import Consumer
+from pyjs.store.filestore import FileStore
+from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta
+from pyjs.store.recovery import confirm, contents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TypeAlias
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.timers import Timer
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.engine import JetStream, Shared
+    from pyjs.jetstream.stream import Stream
+
+    Step: TypeAlias = "SegmentStep | MetadataStep"  # called in a thread, settled where the node runs
+
+NS_PER_S = 1_000_000_000
+PASS_EVERY_NS = 24 * 3600 * NS_PER_S
+STEP_NS = 10_000_000  # at least between two steps, however small
+META_SIZE = 1024  # what reading two copies counts for
+CONSUMERS_STEP = 50  # whose metadata is read in one step
+
+
+class SegmentStep:
+    """A sealed segment."""
+
+    def __init__(self, disk: Disk, store: FileStore, number: int) -> None:
+        self._disk = disk
+        self._store = store
+        self._number = number
+        self._path = store.path_of(number)
+        self._damaged = False
+        self.size = 0  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read every record."""
+        try:
+            fd = self._disk.open_read_only(self._path)
+            try:
+                size = self._disk.size_of(fd)
+                image = self._disk.map_file(fd, size) if size else b""
+            finally:
+                self._disk.close_file(fd)
+            found = contents_of(self._path, image, self._number, self._store.incarnation, 1)
+        except (OSError, ValueError, PyjsError) as error:
+            return error
+        self.size = size
+        self._damaged = found is None or bool(found.problems)
+        return None
+
+    def settle(self) -> int:
+        """Drop what is damaged."""
+        return confirm(self._store, self._number) if self._damaged else 0
+
+
+class MetadataStep:
+    """The metadata of a stream, or of some of its consumers."""
+
+    def __init__(self, disk: Disk, js: JetStream, stream: Stream, consumers: list[str]) -> None:
+        self._disk = disk
+        self._js = js
+        self._stream = stream
+        self._consumers = consumers  # []: that of the stream itself
+        self._suspects: list[str] = []
+        self.size = 0  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read both copies of each."""
+        files, name = self._js.files, self._stream.name
+        for consumer in self._consumers or [""]:
+            self.size += META_SIZE
+            if _problems(self._disk, files.directory_of(name, consumer), consumer):
+                self._suspects.append(consumer)
+        return None
+
+    def settle(self) -> int:
+        """Write what is damaged anew."""
+        damaged, files, name = 0, self._js.files, self._stream.name
+        for consumer in self._suspects if self._js.streams.get(name) is self._stream else []:
+            problems = _problems(self._disk, files.directory_of(name, consumer), consumer)
+            found = self._stream.consumers.get(consumer)
+            if not problems or (consumer and not isinstance(found, Consumer)):
+                continue
+            for problem in problems:
+                self._js.shared.log.warn(f"{problem}; both copies are written anew")
+            if isinstance(found, Consumer):
+                files.save_consumer(name, consumer, found.config, found.created_ns)
+            else:
+                files.save(self._stream.config, self._stream.created_ns, self._stream.store)
+            damaged += len(problems)
+        return damaged
+
+
+def _problems(disk: Disk, directory: str, consumer: str) -> list[str]:
+    """Return what is wrong with the metadata in a directory; nothing when it is kept nowhere."""
+    try:
+        return load_meta(disk, directory, "meta", KIND_CONSUMER if consumer else KIND_STREAM)[2]
+    except (FileNotFoundError, NewerFormat):
+        return []
+    except (CorruptRecord, OSError) as error:
+        return [str(error)]
+
+
+class Scrubber:
+    """The check of all stored streams of a server."""
+
+    def __init__(self, shared: Shared, accounts: dict[str, JetStream], disk: Disk, turn: Turn) -> None:
+        self._shared = shared
+        self._accounts = accounts
+        self._disk = disk
+        self._turn = turn
+        self._steps: Iterator[Step] | None = None  # None: no pass is under way
+        self._step: Step | None = None  # given to the thread
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._passes = 0
+        self._finished_ns = 0  # when the last pass ended; 0: none has
+        self._checked_bytes = 0  # in the pass under way, or else in the last one
+        self._damaged = 0  # places, since the start
+
+    def report(self) -> dict[str, Any]:
+        """Return what /jsz shows."""
+        shown: dict[str, Any] = {"rate": self._shared.options.scrub_rate, "passes": self._passes}
+        if self._finished_ns:
+            shown["last_finished"] = time_text(self._finished_ns)
+        return shown | {
+            "running": self._steps is not None,
+            "checked_bytes": self._checked_bytes,
+            "damaged": self._damaged,
+        }
+
+    def begin_pass(self) -> None:
+        """Check everything once."""
+        self._steps = self._all_steps()
+        self._checked_bytes = 0
+        self._go_on()
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- upkeep --------------------------------------------------------------------------------------------
+
+    def begin_upkeep(self) -> Step | None:
+        """Return the next step for the thread; None: it is not time for one, or there is none."""
+        if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
+            return None
+        self._step = next(self._steps, None)
+        if self._step is None:
+            self._end_pass()
+        return self._step
+
+    def finish_upkeep(self, error: Exception | None) -> None:
+        """Take the result of the step, and wait as long as its bytes are worth."""
+        step, self._step = self._step, None
+        if step is None or self._stopped:
+            return
+        try:
+            if error is None:
+                self._damaged += step.settle()
+            elif not isinstance(error, FileNotFoundError):
+                self._shared.log.warn(f"The check of stored files leaves out what it cannot read: {error}")
+        except (OSError, PyjsError) as failure:
+            self._damaged += 1
+            self._shared.log.error(
+                f"The check of stored files found damage and could not settle it: {failure}"
+            )
+        self._checked_bytes += step.size
+        pause_ns = step.size * NS_PER_S // self._shared.options.scrub_rate
+        self._wait(max(pause_ns, STEP_NS))
+
+    def _wait(self, pause_ns: int) -> None:
+        self._timer = self._shared.timers.at(self._shared.clock.now_ns() + pause_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        if self._steps is None:
+            self.begin_pass()
+        else:
+            self._turn.upkeep.append(self)
+
+    def _end_pass(self) -> None:
+        self._steps = None
+        self._passes += 1
+        self._finished_ns = self._shared.clock.now_ns()
+        self._wait(PASS_EVERY_NS)
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def _all_steps(self) -> Iterator[Step]:
+        """Yield what is to be checked, as it is when its turn comes."""
+        for js in list(self._accounts.values()):
+            for stream in list(js.streams.values()):
+                if isinstance(stream.store, FileStore):
+                    yield from self._stream_steps(js, stream, stream.store)
+
+    def _stream_steps(self, js: JetStream, stream: Stream, store: FileStore) -> Iterator[Step]:
+        yield MetadataStep(self._disk, js, stream, [])
+        names = list(stream.consumers)
+        for at in range(0, len(names), CONSUMERS_STEP):
+            yield MetadataStep(self._disk, js, stream, names[at : at + CONSUMERS_STEP])
+        for number in store.sealed_numbers():
+            if not store.closed and number in store.sealed_numbers():
+                yield SegmentStep(self._disk, store, number)

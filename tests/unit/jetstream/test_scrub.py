@@ -1,0 +1,218 @@
+"""Stored files checked while the server runs: what is found, at what pace, and what it does not disturb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.base.disk import OsDisk
+from pyjs.config.options import JetStreamOptions, Options
+from pyjs.jetstream.scrub import PASS_EVERY_NS, Scrubber, SegmentStep
+from pyjs.jetstream.service import SCRUB_AFTER_NS
+from pyjs.store.filestore import FileStore
+
+RATE = 100_000
+MESSAGES = 130
+DAY_S = PASS_EVERY_NS // 1_000_000_000
+
+
+class Scrubbing(JetStreamFixture):
+    """A server whose upkeep runs between two turns, as if in a thread that is always in time."""
+
+    def turn(self) -> None:
+        super().turn()
+        while kept := self.node.turn_state.take("upkeep"):
+            for store in kept:
+                while (job := store.begin_upkeep()) is not None:
+                    store.finish_upkeep(job())
+            super().turn()
+
+    @property
+    def scrubber(self) -> Scrubber:
+        assert self.node.jetstream is not None
+        assert self.node.jetstream.scrubber is not None
+        return self.node.jetstream.scrubber
+
+    def report(self) -> dict[str, Any]:
+        return self.scrubber.report()
+
+    def begin(self) -> None:
+        """Let the first pass begin."""
+        self.advance(milliseconds=SCRUB_AFTER_NS // 1_000_000)
+
+    def files(self, name: str = "S") -> Path:
+        return Path(self.options.jetstream.store_dir) / f"$G/streams/{name}"
+
+
+@pytest.fixture
+def js() -> Iterator[Scrubbing]:
+    """A stream of several segments with a consumer, and a memory stream."""
+    options = Options()
+    options.jetstream = JetStreamOptions(enabled=True, scrub_rate=RATE)
+    fixture = Scrubbing(options)
+    fixture.add("M", subjects=["m.>"])
+    fixture.add("S", subjects=["s.>"], storage="file", max_bytes=250_000)
+    fixture.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"durable_name": "c"}})
+    for number in range(MESSAGES):
+        fixture.publish("s.a", b"%03d" % number + b"x" * 1500)
+    fixture.stream("S").store.sync_now()
+    yield fixture
+    fixture.node.stop()
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    with path.open("r+b") as file:  # in place: the server has it open and mapped
+        file.write(data)
+
+
+def test_a_pass_reads_every_sealed_segment_and_finds_nothing(js: Scrubbing) -> None:
+    js.begin()
+    assert js.report()["running"]
+
+    js.advance(seconds=30)
+
+    sealed = sorted((js.files() / "msgs").glob("*.seg"))[:-1]
+    size = sum(path.stat().st_size for path in sealed)
+    report = js.report()
+    assert len(sealed) >= 2
+    assert (report["passes"], report["running"], report["damaged"]) == (1, False, 0)
+    assert report["checked_bytes"] == size + 2 * 1024
+    assert report["last_finished"].startswith("2023-11-14T22:13:")
+
+
+def test_it_reads_no_more_than_the_rate_says(js: Scrubbing) -> None:
+    js.begin()
+    first = js.report()["checked_bytes"]
+
+    js.advance(milliseconds=1000)
+
+    size = (js.files() / "msgs/00000001.seg").stat().st_size
+    assert 0 <= js.report()["checked_bytes"] - first <= RATE + size
+    assert js.report()["running"]
+
+
+def test_the_next_pass_begins_a_day_later(js: Scrubbing) -> None:
+    js.begin()
+    js.advance(seconds=30)
+
+    js.advance(seconds=DAY_S - 60)
+    early = js.report()["passes"]
+    js.advance(seconds=120)
+
+    assert (early, js.report()["passes"]) == (1, 2)
+
+
+def test_a_damaged_record_is_lost_reported_and_found_again_by_the_next_start(js: Scrubbing) -> None:
+    path = js.files() / "msgs/00000001.seg"
+    flip(path, 20_000)
+    before = js.state("S")["messages"]
+    js.begin()
+
+    js.advance(seconds=30)
+
+    state = js.state("S")
+    seq = state["lost"]["msgs"][0]
+    assert (len(state["lost"]["msgs"]), state["messages"], js.report()["damaged"]) == (1, before - 1, 1)
+    assert any(f"{path} at " in text for level, text in js.log.lines if level == "WRN")
+    assert any(
+        "1 messages were damaged and are lost" in text for level, text in js.log.lines if level == "ERR"
+    )
+    again = js.restart()
+    assert again.state("S")["lost"]["msgs"] == [seq]
+    again.node.stop()
+
+
+def test_damage_is_counted_once(js: Scrubbing) -> None:
+    flip(js.files() / "msgs/00000001.seg", 20_000)
+    js.begin()
+
+    js.advance(seconds=DAY_S + 90)
+
+    assert (js.report()["passes"], js.report()["damaged"]) == (2, 1)
+    lost = js.stream("S").store.lost
+    assert lost is not None
+    assert len(lost[1]) == 1
+
+
+@pytest.mark.parametrize("place", ["meta.a", "meta.b", "consumers/c/meta.a", "consumers/c/meta.b"])
+def test_a_damaged_copy_of_metadata_is_written_anew(place: str, js: Scrubbing) -> None:
+    path = js.files() / place
+    flip(path, 45)
+    js.begin()
+
+    js.advance(seconds=30)
+
+    copies = [(path.parent / name).read_bytes() for name in ("meta.a", "meta.b")]
+    assert copies[0] == copies[1]
+    assert js.report()["damaged"] == 1
+    assert any(f"{path} at " in text and "both copies are written anew" in text for _, text in js.log.lines)
+
+
+def test_both_copies_come_from_what_the_server_knows(js: Scrubbing) -> None:
+    for name in ("meta.a", "meta.b"):
+        (js.files() / name).write_bytes(b"garbage")
+    js.begin()
+    js.advance(seconds=30)
+
+    again = js.restart()
+
+    assert again.state("S")["messages"] > 0
+    assert again.stream("S").config.max_bytes == 250_000
+    again.node.stop()
+
+
+def test_a_stream_that_is_deleted_on_the_way_is_left_out(js: Scrubbing) -> None:
+    js.begin()
+    js.api("STREAM.DELETE.S")
+    js.advance(seconds=30)
+    assert (js.report()["passes"], js.report()["damaged"]) == (1, 0)
+
+
+def test_what_looked_damaged_only_while_it_was_read_is_no_damage(js: Scrubbing) -> None:
+    path, store = js.files() / "msgs/00000001.seg", js.stream("S").store
+    assert isinstance(store, FileStore)
+    step = SegmentStep(OsDisk(), store, 1)
+    flip(path, 20_000)
+    assert step() is None
+    flip(path, 20_000)
+
+    assert step.settle() == 0
+    assert store.lost is None
+
+
+def test_a_segment_that_cannot_be_read_is_left_out_and_told(js: Scrubbing) -> None:
+    path = js.files() / "msgs/00000002.seg"
+    js.stream("S").store.drop_maps()
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    js.begin()
+    js.advance(seconds=30)
+    path.rmdir()
+    path.with_name("elsewhere").rename(path)
+    assert any("leaves out what it cannot read" in text for _, text in js.log.lines)
+    assert js.report()["passes"] == 1
+
+
+def test_with_a_rate_of_0_nothing_is_checked() -> None:
+    options = Options()
+    options.jetstream = JetStreamOptions(enabled=True, scrub_rate=0)
+    js = Scrubbing(options)
+    js.advance(seconds=60)
+    assert js.node.jetstream is not None
+    assert js.node.jetstream.scrubber is None
+    js.node.stop()
+
+
+def test_a_stop_ends_it(js: Scrubbing) -> None:
+    js.begin()
+    scrubber = js.scrubber
+    scrubber.stop()
+    js.advance(seconds=60)
+    assert scrubber.begin_upkeep() is None
+    assert scrubber.report()["passes"] == 0
