@@ -124,7 +124,7 @@ class JetStreamOptions:
     max_storage: int = -1  # -1: chosen by the free disk
     sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes
     sync_always: bool = False  # an ack leaves only after fdatasync
-    scrub_rate: int = 8_000_000  # bytes a second that the check of stored files reads; 0: it is off
+    scrub_rate: int = 8 << 20  # bytes a second that the check of stored files reads; 0: it is off
     domain: str = ""
     unique_tag: str = ""  # begins the server tag by which a cluster would spread replicas
     strict: bool = True  # unknown fields in API requests are errors

@@ -11,7 +11,7 @@ import re
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord, PyjsError
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport, range_text
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import size_of
 from pyjs.fsck.mending import move_file_aside, remove_directory
 from pyjs.fsck.metadata import Copies
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
 
-LOST_SHOWN = 20  # ranges of sequences
 ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
@@ -145,15 +144,13 @@ class StoreCheck:
         found = self._checked(account, directory, self._progress.advance)
         if self._repair and any(finding.mend for finding in found.findings):
             repairs, failures = mend(found.findings)
-            if found.lost:
-                ranges = ", ".join(range_text(*each) for each in found.lost[:LOST_SHOWN])
-                repairs.append(f"what was lost stays lost, {found.lost_messages()} messages: {ranges}")
+            gone = found.lost
             if self._disk.is_directory(directory):
                 found = self._checked(account, directory, lambda size: None)
             else:
                 found.findings = []
             found.findings += failures
-            found.repairs = repairs
+            found.repairs, found.gone = repairs, gone
         self.report.streams.append(found)
 
     def _checked(self, account: str, directory: str, advance: Callable[[int], None]) -> StreamReport:

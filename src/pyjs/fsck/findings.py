@@ -67,10 +67,11 @@ class StreamReport:
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    gone: list[tuple[int, int]] = field(default_factory=list)  # what was lost before the repair, which lasts
 
     def lost_messages(self) -> int:
         """Return how many messages damage took."""
-        return sum(last - first + 1 for first, last in self.lost)
+        return count_of(self.lost)
 
 
 @record(eq=False)
@@ -103,3 +104,8 @@ class StoreReport:
 def range_text(first: int, last: int) -> str:
     """Return a range of sequences as people read it."""
     return f"{first}" if first == last else f"{first} to {last}"
+
+
+def count_of(ranges: list[tuple[int, int]]) -> int:
+    """Return how many sequences are in ranges."""
+    return sum(last - first + 1 for first, last in ranges)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, range_text
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, count_of, range_text
 
 if TYPE_CHECKING:
     from typing import Any
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyjs.fsck.findings import ConsumerReport, Finding, StoreReport, StreamReport
 
 WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED"}
+RANGES_SHOWN = 20  # of sequences, in the text
 CONSUMERS_SHOWN = 20  # of one stream, in the text
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -47,15 +48,21 @@ def _stream_lines(report: StoreReport, stream: StreamReport, quiet: bool) -> lis
     ]
     lines += findings
     if stream.lost:
-        shown = ", ".join(range_text(*each) for each in stream.lost[:20])
-        more = ", ..." if len(stream.lost) > 20 else ""
-        lines.append(f"  lost: {_count(stream.lost_messages(), 'message')}: {shown}{more}")
+        lines.append(f"  lost: {_ranges(stream.lost)}")
     lines += [f"  repaired: {_below(report, text)}" for text in stream.repairs]
+    if stream.gone:
+        lines.append(f"  lost for good: {_ranges(stream.gone)}")
     if not quiet:
         lines += [_consumer_line(each) for each in stream.consumers[:CONSUMERS_SHOWN]]
         left = len(stream.consumers) - CONSUMERS_SHOWN
         lines += [f"  and {left} more consumers"] if left > 0 else []
     return lines
+
+
+def _ranges(ranges: list[tuple[int, int]]) -> str:
+    shown = ", ".join(range_text(*each) for each in ranges[:RANGES_SHOWN])
+    more = ", ..." if len(ranges) > RANGES_SHOWN else ""
+    return f"{_count(count_of(ranges), 'message')}: {shown}{more}"
 
 
 def _consumer_line(consumer: ConsumerReport) -> str:
@@ -138,6 +145,7 @@ def _stream_json(stream: StreamReport) -> dict[str, Any]:
         ],
         "findings": [_finding_json(each) for each in stream.findings],
         "repairs": stream.repairs,
+        "gone": [list(each) for each in stream.gone],
     }
 
 

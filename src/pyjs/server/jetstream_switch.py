@@ -70,7 +70,7 @@ class JetStreamSwitch:
             self._driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always
         )
         self._upkeep_thread = IoThread(self._driver.loop)
-        upkeep = Upkeep(self._node.turn_state, self._upkeep_thread)
+        upkeep = Upkeep(self._driver, self._upkeep_thread)
 
         def after_turn() -> None:
             syncer.after_turn()

@@ -8,15 +8,17 @@ from __future__ import annotations
 from pyjs.base import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyjs.core.sink import Keeping, Turn
+    from pyjs.core.sink import Keeping
+    from pyjs.server.driver import Driver
     from pyjs.server.io_thread import IoThread
 
 
 class Upkeep:
     """Runs the upkeep of the stores of one node; `after_turn` is called after each turn."""
 
-    def __init__(self, turn_state: Turn, thread: IoThread) -> None:
-        self._turn_state = turn_state
+    def __init__(self, driver: Driver, thread: IoThread) -> None:
+        self._driver = driver
+        self._turn_state = driver.node.turn_state
         self._thread = thread
 
     def after_turn(self) -> None:
@@ -33,5 +35,6 @@ class Upkeep:
         def done(error: Exception | None) -> None:
             store.finish_upkeep(error)
             self._next(store)
+            self._driver.wake()  # it may have set a deadline
 
         self._thread.submit(job, done)

@@ -77,8 +77,8 @@ def test_a_repair_ends_with_1_and_the_next_check_with_0(
         "  repaired: $G/streams/S/msgs/00000002.seg is written anew with 40 messages; as it was it is "
         in told
     )
-    assert "  repaired: what was lost stays lost, 1 messages: 54\n" in told
-    assert told.splitlines()[-1].endswith(": 2 repairs made")
+    assert "  lost for good: 1 message: 54\n" in told
+    assert told.splitlines()[-1].endswith(": 1 repair made")
 
 
 def test_json_says_the_same(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
