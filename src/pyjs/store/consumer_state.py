@@ -206,6 +206,8 @@ class ConsumerStateFile:
         try:
             return self._disk.read_file(path)
         except OSError as error:
+            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends, and nothing is lost
+                raise
             problems.append(error)
             return None
 

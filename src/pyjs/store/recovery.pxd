@@ -1,5 +1,5 @@
 """Reading the segments of a directory back."""
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport Segment
@@ -12,9 +12,12 @@ cdef class Recovery:
     cdef list lost                      # (first, last) sequence of each loss
     cdef list erased                    # messages whose bytes are overwritten
     cdef list scanned                   # numbers of the segments that were read, not taken from an index file
+    cdef list unrecorded                # removals that only a missing segment told of, with ERASED_BIT
+    cdef list witnesses                 # (path, last sequence) of index files whose segments are missing
     cdef bint end_damaged               # the last record of the file read last
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last
 
+    cdef int miss(self, SegmentContents known, uint32_t start) except -1
     cdef int adopt(self, SegmentContents c) except -1
     cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1
     cdef int count(self, SegmentContents c, Segment* s) except -1

@@ -5,6 +5,8 @@ record is read, after a kill those of the open segment. What both give is the sa
 does not ask where it came from. A segment whose index file is missing or unusable is read, and gets a new one; one
 with damage in it never has one, so that every start finds and tells it.
 
+An index file also bears witness: it names the messages of a segment that is missing, or of an end that was cut off.
+
 A record that an index file vouched for is checked when it is loaded; if it is damaged, `examine` reads the whole
 segment as a start would have done.
 
@@ -28,7 +30,9 @@ from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_he
 from pyjs.store.subjects cimport Subject, subjects_add
 
 from pyjs.base.disk import read_around
-from pyjs.store.index_file import IndexUnusable, encode_index, index_path, load_index, remove_file, store_index
+from pyjs.store.index_file import (
+    IndexUnusable, decode_index, encode_index, index_path, load_index, map_whole, remove_file, store_index,
+)
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
@@ -47,11 +51,14 @@ def recover(FileStore store) -> None:
     names = store.disk.list_dir(store.directory)
     store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
     segments = [name for name in names if name.endswith(".seg") and name[:-4].isdigit()]
-    for name in segments:
-        recovery.read_segment(f"{store.directory}/{name}", int(name[:-4]), name == segments[-1])
     for name in names:
-        if name.endswith(".idx") and f"{name[:-4]}.seg" not in segments or name.endswith(NEW):
-            remove_file(store.disk, store.log, f"{store.directory}/{name}")
+        path = f"{store.directory}/{name}"
+        if name in segments:
+            recovery.read_segment(path, int(name[:-4]), name == segments[-1])
+        elif name.endswith(".idx") and f"{name[:-4]}.seg" not in segments:
+            recovery.miss_segment(path)
+        elif name.endswith(NEW):
+            remove_file(store.disk, store.log, path)
     recovery.settle()
 
 
@@ -175,11 +182,13 @@ cdef class Recovery:
         self.lost = []
         self.erased = []
         self.scanned = []
+        self.unrecorded = []
+        self.witnesses = []
 
     # -- files -------------------------------------------------------------------------------------------------
     def read_segment(self, path, number, last) -> None:
         """Take everything that one file holds."""
-        cdef SegmentContents c
+        cdef SegmentContents c, known = None
         store = self.store
         store.next_number = max(store.next_number, number + 1)
         fd = store.disk.open_read_only(path)
@@ -191,6 +200,12 @@ cdef class Recovery:
                 c = self.from_records(path, number, fd, size)
         finally:
             store.disk.close_file(fd)
+        if not indexed:
+            known = self.witness(index_path(path))
+        if c is None and known is not None:
+            self.set_aside(path, size, "its header is damaged", True)
+            self.mourn(index_path(path), known)
+            return
         if c is None:
             self.set_aside(path, size, "its header is damaged")
             return
@@ -199,6 +214,8 @@ cdef class Recovery:
             return
         if not indexed:
             self.scanned.append(number)
+            if known is not None:
+                self.restore_end(c, known)
             if not last and not c.sealed:
                 self.note_cut(c, size)
             report(store, path, c)
@@ -244,10 +261,61 @@ cdef class Recovery:
         if not c.problems or c.problems[-1][0] != c.end:
             c.problems.append((c.end, size - c.end, "the end of the segment is missing"))
 
-    def set_aside(self, path, size, reason) -> None:
+    def witness(self, path):
+        """Return what an index file of this stream that is whole says, whatever its segment is like; None: nothing."""
+        cdef SegmentContents known
+        try:
+            known = decode_index(map_whole(self.store.disk, path))
+        except (OSError, ValueError, IndexUnusable):
+            return None
+        return known if known.incarnation == self.store.incarnation else None
+
+    def miss_segment(self, path) -> None:
+        """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
+        cdef SegmentContents known = self.witness(path)
+        if known is None or known.base_seq <= self.store.last_seq:
+            remove_file(self.store.disk, self.store.log, path)
+            return
+        self.store.next_number = max(self.store.next_number, known.number + 1)
+        self.store.log.error(f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept")
+        self.mourn(path, known)
+
+    def mourn(self, path, SegmentContents known) -> None:
+        """Count the messages of a segment that is gone as lost, and go on behind its sequences."""
+        self.bridge(known.base_seq)
+        self.miss(known, 0)
+        self.store.lost_bytes += known.message_bytes
+        self.store.last_seq = max(self.store.last_seq, known.base_seq + known.n - 1)
+        self.witnesses.append((path, known.base_seq + known.n - 1))
+
+    def restore_end(self, SegmentContents c, SegmentContents known) -> None:
+        """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
+        if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number:
+            return
+        c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))
+        c.lost_bytes = max(c.lost_bytes, known.end - c.end)
+        self.miss(known, c.n)
+        if c.fill_gap(known.base_seq + known.n) != 0:
+            raise MemoryError
+        c.end_damaged = False
+        self.store.state_due = True         # nothing in the file says how far the sequences went
+
+    cdef int miss(self, SegmentContents known, uint32_t start) except -1:
+        """Count the messages from entry `start` on as lost, and keep what else only their segment said."""
+        cdef uint32_t i
+        for i in range(start, known.n):
+            if known.entries[i].flags & ENTRY_MSG:
+                self.lost.append((known.base_seq + i, known.base_seq + i))
+        self.floor = max(self.floor, known.floor)
+        for i in range(known.n_removals):
+            self.unrecorded.append(known.removals[i])
+        return 0
+
+    def set_aside(self, path, size, reason, witnessed=False) -> None:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
-        remove_file(self.store.disk, self.store.log, index_path(path))
+        if not witnessed:
+            remove_file(self.store.disk, self.store.log, index_path(path))
         if size and any(read_around(self.store.disk, path)):
             self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
@@ -379,6 +447,9 @@ cdef class Recovery:
         store.recovering = True
         store.drop_below(self.floor)
         self.drop_removed()
+        for path, last_seq in self.witnesses:
+            if last_seq < self.floor:       # all that was in it would be gone by now
+                remove_file(store.disk, store.log, path)
         for seq in self.erased:
             if store.drop(seq, False) == 0:
                 self.lost.append((seq, seq))
@@ -386,6 +457,9 @@ cdef class Recovery:
         if store.msgs == 0 and (store.last_seq or self.floor):
             store.first_seq = store.last_seq + 1
         store.recovering = False
+        for removal in self.unrecorded:
+            if index_find(&store.index, removal & ~ERASED_BIT) != NULL:
+                store.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         self.count_lost(removed)
         self.reopen()
         self.sync_later()
@@ -425,6 +499,8 @@ cdef class Recovery:
             for at in range(n):
                 store.drop(removed[at] & ~ERASED_BIT, False)
         free(removed)
+        for removal in self.unrecorded:
+            store.drop(removal & ~ERASED_BIT, False)
         return 0
 
     def removed_seqs(self) -> set:
@@ -432,7 +508,7 @@ cdef class Recovery:
         cdef size_t at
         cdef uint32_t i
         cdef Segment* s
-        seqs = set()
+        seqs = {removal & ~ERASED_BIT for removal in self.unrecorded}
         for at in range(self.store.index.n):
             s = self.store.index.segments[at]
             for i in range(s.n_removed):

@@ -88,6 +88,22 @@ def test_an_append_costs_one_write(tmp_path: Path) -> None:
     assert disk.calls == calls + 1
 
 
+@pytest.mark.parametrize("name", ["snap.1", "log.1"])
+def test_a_lack_of_descriptors_is_no_damage(tmp_path: Path, name: str) -> None:
+    class NoneLeft(OsDisk):
+        def read_file(self, path: str) -> bytes:
+            if path.endswith(name):
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return super().read_file(path)
+
+    filled(tmp_path)
+
+    with pytest.raises(OSError, match="Too many open files"):
+        fresh(tmp_path, NoneLeft()).load()
+
+    assert fresh(tmp_path).load() == (b"state", DELTAS, [])
+
+
 def test_nothing_kept_is_absence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fresh(tmp_path).load()
