@@ -39,8 +39,13 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an exception that nobody expected, with where it came from."""
-    import traceback
+    """Log an exception that nobody expected, with where it came from; with its words alone if that cannot be told."""
+    lines: list[str] = []
+    if isinstance(error, BaseException):
+        try:
+            import traceback  # the warm-up has loaded it, unless it had no descriptor left to read it
 
-    lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
+            lines = traceback.format_exception(error)
+        except (OSError, ImportError):
+            lines = [f"{type(error).__name__}: {error}"]
     log.error(f"{message}\n{''.join(lines)}".rstrip())

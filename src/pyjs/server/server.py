@@ -197,10 +197,13 @@ class Server:
         return self._router.answer(target)
 
     def _warm_up(self) -> None:
-        """Load what the first management and monitoring requests need, beside the loop."""
-        modules = []
+        """Load what the first requests, writes and failures need, beside the loop.
+
+        When descriptors have run out it is too late to open a module.
+        """
+        modules = ["traceback"]
         if self.node.jetstream is not None:
-            modules += ["pyjs.jetstream.api.router", "pyjs.jetstream.persist"]
+            modules += ["queue", "pyjs.jetstream.api.router", "pyjs.jetstream.persist"]
         if self.monitor_port:
             modules += ["pyjs.monitor.router", "httptools"]
         if self._running:

@@ -46,7 +46,8 @@ cdef enum:
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)        # clients may hold them all; nothing was written or lost
+# A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
 
 cdef class SegmentStore(StreamStore):

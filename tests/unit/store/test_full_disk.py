@@ -51,7 +51,7 @@ def found(store: FileStore) -> list[int]:
     return [message.seq for message in messages if message and message.payload == payload(message.seq)]
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EACCES])
 @pytest.mark.parametrize("call", ["open_file", "allocate"])
 def test_what_is_stored_can_be_read_when_a_segment_cannot_begin(
     tmp_path: Path, call: str, error: int
