@@ -189,9 +189,9 @@ class Matrix:
             verdict = self._runner.run(self._tree, damages, self._known, self._baseline)
             assert isinstance(verdict, Verdict)
         except (ServerFailed, OSError, TimeoutError) as error:
-            verdict = Verdict({"no start": str(error)[-400:]})
+            verdict = Verdict(violations={"no start": str(error)[-400:]})
         except Exception:  # a case that ends the Node is a finding, and the next one runs
-            verdict = Verdict({"crash": traceback.format_exc()[-600:]})
+            verdict = Verdict(violations={"crash": traceback.format_exc()[-600:]})
         self.notes.update(verdict.notes)
         for name, text in verdict.violations.items():
             self.violations[name] += 1

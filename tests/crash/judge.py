@@ -45,13 +45,26 @@ class Told:
 
 @dataclass
 class Verdict:
-    """The findings of one case: name of the violation -> what was seen."""
+    """The findings of one case: name of the violation -> what was seen.
 
+    After a cut that nobody can tell from a write that was never finished, what follows from the lost end is no
+    violation but a note: sequences are given again, and what was only recorded there is not known.
+    """
+
+    is_cut: bool = False
     violations: dict[str, str] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
 
     def add(self, name: str, text: str) -> None:
+        """Take a violation."""
         self.violations.setdefault(name, text)
+
+    def add_unless_cut(self, name: str, text: str) -> None:
+        """Take what is a violation unless an end was cut."""
+        if self.is_cut:
+            self.notes[f"after a cut: {name}"] += 1
+        else:
+            self.add(name, text)
 
 
 def observe(speaker: Speaks) -> Baseline:
@@ -75,13 +88,13 @@ def judge(
     speaker: Speaks, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline, told: Told
 ) -> Verdict:
     """Compare what the server serves after the damages with what it had before."""
-    verdict = Verdict()
+    is_cut = any(tree.is_cut(damage) for damage in damages)
+    verdict = Verdict(is_cut)
     may_lose: dict[str, set[int]] = {name: set() for name in STREAMS}
     for damage in damages:
         stream, seqs = tree.hit_seqs(damage)
         if stream:
             may_lose[stream] |= seqs
-    is_cut = any(tree.is_cut(damage) for damage in damages)
     lost = {}
     for name in STREAMS:
         info = speaker.try_api(f"STREAM.INFO.{name}")
@@ -89,12 +102,12 @@ def judge(
             verdict.add("stream gone", f"{name}: {info}")
             continue
         lost[name] = _judge_messages(speaker, name, baseline, may_lose[name], verdict)
-        if lost[name] and not is_cut:
+        if lost[name]:
             _judge_told(name, lost[name], told, verdict)
     if "ORDERS" in lost:
         _judge_consumer(speaker, damages, known, baseline, lost["ORDERS"], verdict)
         _judge_duplicates(speaker, known, lost["ORDERS"], verdict)
-        _judge_sequence(speaker, baseline, is_cut, verdict)
+        _judge_sequence(speaker, baseline, verdict)
     if len(lost) == len(STREAMS):
         verdict.notes["messages lost"] += sum(map(len, lost.values()))
     return verdict
@@ -124,18 +137,18 @@ def _judge_messages(
         verdict.add("others lost", f"{name}: {_span(lost - may_lose)}, hit was {_span(may_lose)}")
     changed = [seq for seq in now if seq in before and now[seq] != before[seq]]
     if changed:
-        verdict.add("altered", f"{name}: {changed[:5]}")
+        verdict.add_unless_cut("altered", f"{name}: {changed[:5]}")
     risen = set(now) - set(before)
     if risen:
-        verdict.add("risen", f"{name}: {_span(risen)} was removed and is there again")
+        verdict.add_unless_cut("risen", f"{name}: {_span(risen)} was removed and is there again")
     return lost
 
 
 def _judge_told(name: str, lost: set[int], told: Told, verdict: Verdict) -> None:
     if not told.lines:
-        verdict.add("silent", f"{name}: {_span(lost)} lost, and no line of the log says so")
+        verdict.add_unless_cut("silent", f"{name}: {_span(lost)} lost, and no line of the log says so")
     elif told.lost is not None and told.lost.get(name, 0) < len(lost):
-        verdict.add("miscounted", f"{name}: {_span(lost)} lost, counted {told.lost.get(name, 0)}")
+        verdict.add_unless_cut("miscounted", f"{name}: {_span(lost)} lost, counted {told.lost.get(name, 0)}")
 
 
 def _judge_consumer(
@@ -163,13 +176,12 @@ def _judge_duplicates(speaker: Speaks, known: Known, lost: set[int], verdict: Ve
             verdict.add("duplicate taken", f"{message_id.decode()} of {seq}: {answer}")
 
 
-def _judge_sequence(speaker: Speaks, baseline: Baseline, is_cut: bool, verdict: Verdict) -> None:
+def _judge_sequence(speaker: Speaks, baseline: Baseline, verdict: Verdict) -> None:
     answer = speaker.publish(b"orders.new", b"new")
     if "seq" not in answer:
         verdict.add("no new message", json.dumps(answer))
     elif answer["seq"] <= baseline.last["ORDERS"]:
-        name = "sequence taken again after a cut" if is_cut else "sequence reused"
-        (verdict.notes.update([name]) if is_cut else verdict.add(name, f"{answer} after {baseline.last['ORDERS']}"))
+        verdict.add_unless_cut("sequence reused", f"{answer} after {baseline.last['ORDERS']}")
 
 
 def _span(seqs: set[int]) -> str:

@@ -24,6 +24,7 @@ from tests.crash.preload import Faults, NoCompiler, build
 from tests.crash.servers import Speaker, make_server
 
 BEFORE = 200
+WARM_S = 0.5  # the server has loaded what it loads in the background
 OUTAGE_S = 1.5
 RESUME_S = 12.0
 PAUSE_S = 0.004  # between two publishes: a client that waits for its answers
@@ -34,9 +35,9 @@ HOUR_NS = 3_600_000_000_000
 class Steady:
     """A client that publishes and waits, and what it saw."""
 
-    def __init__(self, port: int, payload_size: int = 100) -> None:
-        self._port = port
-        self._client = Speaker(port, timeout_s=3)
+    def __init__(self, server: ServerProcess, payload_size: int = 100) -> None:
+        self._server = server
+        self._client = Speaker(server.port, timeout_s=3)
         self._size = payload_size
         self.acked: list[int] = []
         self.unanswered = 0
@@ -72,7 +73,7 @@ class Steady:
 
     def _again(self) -> None:
         try:
-            self._client = Speaker(self._port, timeout_s=3)
+            self._client = Speaker(self._server.port, timeout_s=3)
         except OSError:
             pass  # the server is gone; the next request says so
 
@@ -83,7 +84,8 @@ def endure(server: ServerProcess, size: int, begin: Callable[[], None], end: Cal
     client = Speaker(server.port)
     client.api("STREAM.CREATE.S", name="S", subjects=["s.>"])
     client.close()
-    steady = Steady(server.port, size)
+    time.sleep(WARM_S)
+    steady = Steady(server, size)
     for _ in range(BEFORE):
         steady.publish()
     started = time.monotonic()
@@ -262,7 +264,7 @@ def read_only_start(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
         server.start()
         client = Speaker(server.port)
         client.api("STREAM.CREATE.S", name="S", subjects=["s.>"])
-        steady = Steady(server.port)
+        steady = Steady(server)
         for _ in range(BEFORE):
             steady.publish()
         server.stop()

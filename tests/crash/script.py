@@ -47,6 +47,7 @@ def make_store(server: str, directory: Path, *, clean: bool, seed: int = 1) -> K
         known = _fill(client, random.Random(seed))
         _consume(client, known)
         _wait_for_copy(client, known)  # of what came after the removals
+        _wait_for_sync(server, directory)
         client.close()
         if clean:
             process.stop()
@@ -111,3 +112,11 @@ def _wait_for_copy(client: Speaker, known: Known) -> None:
     while client.api("STREAM.INFO.COPY")["state"]["messages"] < len(known.ids):
         assert time.monotonic() < deadline, "the source was not copied"
         time.sleep(0.005)  # between two questions: nothing tells when a source is up to date
+
+
+def _wait_for_sync(server: str, directory: Path) -> None:
+    """Wait for the sync that writes the index files of our sealed segments; the peer's blocks have none."""
+    deadline = time.monotonic() + 20
+    while server == "ours" and len(list(directory.rglob("ORDERS/msgs/*.idx"))) < SEALED - 1:
+        assert time.monotonic() < deadline, "a sealed segment has no index file"
+        time.sleep(0.02)  # between two looks at the directory

@@ -1,0 +1,129 @@
+"""Short versions of the crash tests; `make crash` and `python -m tests.crash` run the long ones."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crash import acks, damage, errors, kill, outages, power
+from tests.crash.damages import Damage, Tree
+from tests.crash.ext4 import CannotMount, Ext4
+from tests.crash.judge import Told, Verdict
+from tests.crash.preload import NoCompiler
+from tests.crash.script import Known
+
+DAMAGES = 250  # of each of the two stores
+ERRORS = 12
+
+
+def args(**given: Any) -> Namespace:
+    return Namespace(
+        **{"server": "ours", "mode": "default", "seed": 1, "cycles": 0, "process": False, **given}
+    )
+
+
+def scratch_of(tmp_path: Path) -> Path:
+    """Return a directory in memory, where there is one: thousands of small files are written."""
+    return tmp_path
+
+
+@pytest.fixture
+def ext4_here(tmp_path: Path) -> None:
+    """Skip where no image can be mounted."""
+    try:
+        Ext4(tmp_path / "probe", megabytes=16).unmount()
+    except CannotMount as reason:
+        pytest.skip(f"no ext4 image can be mounted: {reason}")
+
+
+def test_damage_costs_the_damaged_messages_and_is_told(tmp_path: Path) -> None:
+    found = damage.run(args(cycles=DAMAGES), tmp_path)
+    assert {name: each["examples"] for name, each in found.items()} == {"stopped": {}, "killed": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("remove", "$G/streams/ORDERS/msgs/00000002.seg", {"others lost", "silent", "stream gone"}),
+        ("flip", "$G/streams/ORDERS/msgs/00000002.seg", {"altered"}),
+    ],
+)
+def test_the_judge_sees_a_loss(tmp_path: Path, kind: str, name: str, expected: set[str]) -> None:
+    """The checks are held against a store that forgets without a word, so that they are known to see."""
+    matrix, tree = damage.matrix_of("ours", tmp_path, clean=True, process=False, seed=1)
+    runner = Forgetful(matrix._runner, kind)
+    matrix._runner = runner  # type: ignore[assignment]
+    matrix.run((Damage(name, "flip", 40),))
+    assert set(matrix.violations) & expected
+    assert len(tree.files) > 10
+
+
+class Forgetful:
+    """A runner whose server serves another store than it should: without a message, or with one altered."""
+
+    def __init__(self, runner: Any, kind: str) -> None:
+        self._runner = runner
+        self._kind = kind
+
+    def run(self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Any) -> Verdict:
+        messages = baseline.messages["ORDERS"]
+        if self._kind == "remove":  # what it should have is more than what it has
+            messages[4] = b"a message that the server does not know"
+        else:
+            messages[5] = b"another message"
+        verdict: Verdict = self._runner.run(tree, (), known, baseline)
+        return verdict
+
+
+def test_kill_9_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    for mode in ("default", "always"):
+        found = kill.run(args(cycles=6, mode=mode), tmp_path / mode)
+        assert found["violations"] == {}
+        assert found["confirmed consumer acks"] > 0
+
+
+def test_confirmed_consumer_acks_survive_kill_9(tmp_path: Path) -> None:
+    found = acks.one_round(args(), tmp_path, 1000)
+    assert found == {"confirmed": 1000, "redelivered": 0, "floor": 1000}
+
+
+@pytest.mark.usefixtures("ext4_here")
+def test_power_loss_takes_nothing_that_is_synced(tmp_path: Path) -> None:
+    always = power.run(args(mode="always", cycles=1), tmp_path)
+    assert (always["lost"], always["redelivered"], always["removals undone"]) == (0, 0, 0)
+    assert always["crashes with violations"] == []
+
+
+@pytest.mark.usefixtures("ext4_here")
+def test_power_loss_takes_only_what_is_younger_than_the_interval(tmp_path: Path) -> None:
+    found = power.run(args(cycles=1), tmp_path)
+    assert found["in the middle"] == 0
+    assert found["streams gone"] == 0
+    assert found["oldest lost s"] < 1.0 + 0.2 + 1.0  # a machine that tests in parallel is late by itself
+    assert found["crashes with violations"] == []
+
+
+def test_an_error_in_any_call_is_survived(tmp_path: Path) -> None:
+    found = errors.run(args(cycles=ERRORS), tmp_path)
+    if "skipped" in found:
+        pytest.skip(found["skipped"])
+    assert found["failed"] == {}
+
+
+@pytest.mark.parametrize("name", ["no space (ENOSPC)", "one failed fdatasync", "clock steps back an hour"])
+def test_an_outage_ends_and_takes_nothing(tmp_path: Path, name: str) -> None:
+    try:
+        found = outages.OUTAGES[name]("ours", "default", tmp_path)
+    except NoCompiler as reason:
+        pytest.skip(str(reason))
+    assert found["acked lost"] == 0
+    assert found["unanswered"] == 0
+    seen, of = found["reads"].split(" of ")
+    assert seen == of
+    assert found["after a restart"] == "works"
+
+
+def test_what_was_told_is_by_line_and_count() -> None:
+    assert Told(["[ERR] lost"], None).lost is None
