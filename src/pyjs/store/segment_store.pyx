@@ -126,17 +126,17 @@ cdef class SegmentStore(StreamStore):
             return -1
         self.n_removals = self.n_erasures = 0
         self.state_due = False
-        return 0
         if self.doomed_since:
             with gil:
                 self.date_doomed()
+        return 0
 
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
     cdef void date_doomed(self) noexcept:
         """Have the files that were doomed since the last commit go when this one is on the medium."""
         self.doomed_since = False
         self.doomed = [(mark or self.written_mark, path) for mark, path in self.doomed]
 
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.index, seq)
         cdef Entry* e
         cdef const char* p
