@@ -163,9 +163,12 @@ cdef class SegmentStore(StreamStore):
                 return -2
             p = s.data + e.offset
         memcpy(&h, p, RECORD_HEADER_SIZE)
-        if h.seq != seq or h.length < end - e.offset or h.subject_len != e.subject_len:
+        end += 16 if h.flags & FLAG_EXTENDED else 0
+        if h.seq != seq or h.length != end - e.offset or h.subject_len != e.subject_len:
             return -2
-        r.subject = p + (h.length - (end - e.offset)) + RECORD_HEADER_SIZE    # behind term and index, if there
+        if not (last and e.offset >= self.written) and end > s.map_size:
+            return -2
+        r.subject = p + h.length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
         r.body = r.subject + e.subject_len
         r.seq = seq
         r.ts = e.ts

@@ -228,6 +228,23 @@ def test_a_message_overwritten_but_never_removed_is_lost_when_it_is_read(directo
         again.close()
 
 
+def test_a_length_that_changes_after_the_segment_was_examined_leads_nowhere(directory: Path) -> None:
+    path = directory / "00000001.seg"
+    data = bytearray(path.read_bytes())
+    places = [at for at, _, _ in records(bytes(data))]
+    data[places[0] + 40] ^= 1
+    path.write_bytes(data)
+    store = open_store(directory, ListLog(), SEGMENT_SIZE)
+    assert (store.get(1), store.lost_seqs) == (None, [1])
+    assert store.get(2) is not None
+    with path.open("r+b") as file:
+        file.seek(places[1])
+        file.write(b"\xff\xff\xff\x7f")
+    assert store.get(2) is None
+    assert store.get(3) is not None
+    store.release()
+
+
 class UnreadableSegments(OsDisk):
     """Gives no file as a whole."""
 
