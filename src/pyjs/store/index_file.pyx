@@ -20,8 +20,8 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
-    check_segment_header, intact, plausible,
+    CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
+    SegmentHeader, check_segment_header, intact, plausible,
 )
 from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
 
@@ -147,7 +147,8 @@ cdef bint consistent(SegmentContents c) except *:
     """Whether entries and subjects are what a scan makes: a start follows their numbers without a look."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
-    cdef uint32_t i, messages = 0
+    cdef uint32_t i, messages = 0, with_headers = 0
+    cdef uint64_t size = 0
     cdef bint good = True
     if rows == NULL:
         raise MemoryError
@@ -156,7 +157,10 @@ cdef bint consistent(SegmentContents c) except *:
             if not follows(c, rows, i):
                 good = False
                 break
-            messages += c.entries[i].flags & ENTRY_MSG
+            if c.entries[i].flags & ENTRY_MSG:
+                messages += 1
+                with_headers += c.entries[i].header_len != 0
+                size += c.entries[i].subject_len + <uint64_t> c.entries[i].size
             c.erased |= c.entries[i].flags & ENTRY_ERASED != 0
         for i in range(c.n_subjects):
             row = &c.subjects[i]
@@ -164,7 +168,7 @@ cdef bint consistent(SegmentContents c) except *:
                     or row.count == 0 or <uint64_t> row.name_at + row.name_size > c.names_size:
                 good = False
         free(rows)
-    return good and messages == c.messages
+    return good and messages == c.messages and with_headers == c.with_headers and size == c.message_bytes
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
@@ -175,7 +179,9 @@ cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexce
         return False
     if not e.flags & ENTRY_MSG:
         return True
-    if e.subject_id >= c.n_subjects or e.header_len > e.size:
+    if e.subject_id >= c.n_subjects or e.header_len > e.size or e.offset < SEGMENT_HEADER_SIZE \
+            or <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size > c.end \
+            or e.subject_len != c.subjects[e.subject_id].name_size:
         return False
     row = &rows[e.subject_id]
     if e.prev != (i - row.last if row.count else 0):

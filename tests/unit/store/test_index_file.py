@@ -383,8 +383,14 @@ def test_an_index_file_of_another_segment_or_stream_is_not_used(directory: Path)
         (108, "<I", 0),  # subjects
         (112, "<I", 1 << 31),  # names_size
         (116, "<I", 1),  # removals
+        (80, "<Q", 1),  # message_bytes
+        (100, "<I", 77),  # with_headers
         (128, "<Q", 77),  # seq of the first entry
+        (128 + 16, "<I", 3),  # its offset, in the header
+        (128 + 16, "<I", 4_000_000_000),
         (128 + 20, "<I", 1),  # its size, less than its headers
+        (128 + 20, "<I", 4_000_000_000),
+        (128 + 28, "<H", 60_000),  # its subject_len
         (128 + 32, "<I", 500),  # its subject
         (128 + 32, "<I", 1),
         (128 + 36, "<I", 1),  # its prev
