@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# What taking apart raises whose bytes are whole, by their checksum, and make no sense.
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
 
 class PyjsError(Exception):
     """Base of every error that a user may see; its text says where, what and what to do."""

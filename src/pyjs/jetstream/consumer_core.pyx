@@ -52,6 +52,7 @@ cdef enum:
     PIN_SIZE = 22                   # of a nuid
     HOLD_MIN_NS = 1000000           # and one that waits for its rate waits for others as well
     LATE_NS = 50000000              # later than this, the next distance counts from when it came
+    RETRY_NS = 100000000            # after which a message is read again that could not be for want of descriptors
 
 
 cdef class ConsumerCore(StreamConsumer):
@@ -324,11 +325,16 @@ cdef class ConsumerCore(StreamConsumer):
         """Deliver what is due again; what can not be any more is settled."""
         cdef Entry* e = &self.pending.entries[i]
         cdef Record r
+        cdef int failed
         if self.max_deliver and e.count >= self.max_deliver:
             with gil:
                 self.spend(i)
             return
-        if self.store.load(e.seq, &r) < 0:
+        failed = self.store.load(e.seq, &r)
+        if failed == -3:
+            self.hold_until = self.turn.now + RETRY_NS
+            return
+        if failed < 0:
             with gil:
                 self.lose(i, "Unacknowledged message was deleted")
             return
@@ -342,11 +348,16 @@ cdef class ConsumerCore(StreamConsumer):
         """Deliver the next match; -1: there is none."""
         cdef Record r
         cdef uint64_t seq
+        cdef int failed
         self.refresh_unread()
         seq = self.find_next()
         if seq == 0 or self.pending.reserve() < 0:
             return -1
-        if self.store.load(seq, &r) < 0:
+        failed = self.store.load(seq, &r)
+        if failed == -3:
+            self.hold_until = self.turn.now + RETRY_NS
+            return 0
+        if failed < 0:
             self.pass_by(seq)
             return 0
         if seq <= self.replay_to and self.is_early(r.ts):

@@ -9,7 +9,7 @@ Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.errors import StoreFailed
+from pyjs.base.errors import NONSENSE, StoreFailed
 from pyjs.base.nuid import token
 from pyjs.base.record import replace
 from pyjs.jetstream import consumer_record, consumer_rules, errcodes
@@ -78,7 +78,7 @@ def recover(js: JetStream, stream: Stream) -> bool:
     for stored in js.files.recover_consumers(stream.name):
         try:
             consumer = _restored(js, stream, stored)
-        except consumer_record.NewerState as error:
+        except (consumer_record.NewerState, *NONSENSE) as error:
             js.shared.log.error(
                 f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
             )

@@ -176,7 +176,11 @@ cdef class Cursor(StreamConsumer):
                 if seq == 0 or seq > limit:
                     self.at = max(self.at, limit + 1)
                     break
-                if store.load(seq, &r) != 0:    # damaged: the store has told of it
+                result = store.load(seq, &r)
+                if result == -3:                # no descriptor is left to read it: it is not passed over
+                    self.blocked = True
+                    break
+                if result != 0:                 # damaged: the store has told of it
                     self.at = seq + 1
                     continue
                 result = self.copy(&r)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk, read_around
-from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
+from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.base.record import record
 from pyjs.jetstream.config import LIMITS, StreamConfig
@@ -186,16 +186,24 @@ class AccountFiles:
         try:
             config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
+            for subject in config.subjects:
+                subject.encode()  # it is one: what is opened halfway is hard to take back
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values)
             store = self._open_store(directory, config, created_ns, meta)
-        except (PyjsError, ValueError, KeyError, TypeError, OSError) as error:
+        except (PyjsError, *NONSENSE, OSError) as error:
             self._leave(directory, "Stream", error)
             return None
         took_ms = (self._now_ns() - started_ns) // 1_000_000
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         return config, created_ns, store
+
+    def leave_stream(self, name: str, store: StreamStore, error: Exception) -> None:
+        """Leave alone what recover gave, since it makes no sense."""
+        assert isinstance(store, FileStore)
+        store.release()
+        self._leave(self._stream_dir(name), "Stream", error)
 
     def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> StreamStore:
         store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
@@ -316,7 +324,7 @@ class AccountFiles:
             return None
         except CorruptRecord as error:
             return self._without_state(directory, name, config, created_ns, file, error)
-        except (PyjsError, ValueError, KeyError, TypeError, OSError) as error:
+        except (PyjsError, *NONSENSE, OSError) as error:
             self._leave(directory, "Consumer", error)
             return None
         for problem in problems:

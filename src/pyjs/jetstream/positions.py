@@ -11,7 +11,7 @@ Knows nothing of streams; the names of sources are those of Nats-Stream-Source.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Positions:
             return True
         except FileNotFoundError:
             return False
-        except (PyjsError, OSError, ValueError, KeyError, TypeError) as error:
+        except (PyjsError, OSError, *NONSENSE) as error:
             self._log.warn(f"  Positions of sources are read from messages: {error}")
             if self._file is not None and isinstance(error, CorruptRecord):
                 self._file.set_aside()
@@ -76,9 +76,16 @@ class Positions:
 
     def _apply(self, entry: bytes) -> None:
         values = fast_json.loads(entry)
-        self.true_at = values["at"]
+        true_at = _sequence(values["at"])
         for name, (seq, ident) in values["sources"].items():
-            self.known[name.encode("utf-8", "surrogateescape")] = (seq, ident.encode())
+            self.known[name.encode("utf-8", "surrogateescape")] = (_sequence(seq), ident.encode())
+        self.true_at = true_at
+
+
+def _sequence(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+        raise ValueError(f"{value!r} is no sequence")
+    return value
 
 
 def _entry(true_at: int, positions: dict[bytes, Position]) -> bytes:

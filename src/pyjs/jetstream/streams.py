@@ -9,6 +9,7 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import NONSENSE
 from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
@@ -150,7 +151,11 @@ def recover(js: JetStream) -> None:
     """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
     whole = []
     for config, created_ns, store in js.files.recover():
-        stream = _open(js, config, store, created_ns)
+        try:
+            stream = _open(js, config, store, created_ns)
+        except NONSENSE as error:
+            js.files.leave_stream(config.name, store, error)
+            continue
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
         _relearn(js, stream)
         if consumers.recover(js, stream):
@@ -169,7 +174,7 @@ def _relearn(js: JetStream, stream: Stream) -> None:
     now_ns = js.shared.clock.now_ns()
     try:
         stream.relearn(now_ns, js.files.load_window(stream.name))
-    except (ValueError, KeyError, TypeError) as error:
+    except NONSENSE as error:
         js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
         stream.relearn(now_ns)
 

@@ -87,7 +87,7 @@ def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
         raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
     try:
         values = msgpack.unpackb(view[HEADER.size : end], strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise CorruptRecord(path, HEADER.size, f"its body is no msgpack: {error}") from None
     if not isinstance(values, dict):
         raise CorruptRecord(path, HEADER.size, "its body is no map")

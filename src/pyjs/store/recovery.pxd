@@ -15,6 +15,7 @@ cdef class Recovery:
     cdef list unrecorded                # removals that only a missing segment told of, with ERASED_BIT
     cdef list witnesses                 # (path, last sequence) of index files whose segments are missing
     cdef bint end_damaged               # the last record of the file read last
+    cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last
 
     cdef int miss(self, SegmentContents known, uint32_t start) except -1

@@ -49,8 +49,9 @@ def recover(FileStore store) -> None:
     """Fill `store` from the segments of its directory; damage is logged and counted in it."""
     recovery = Recovery(store)
     names = store.disk.list_dir(store.directory)
+    names.sort(key=len)                 # of the same length they are in order
     store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
-    segments = [name for name in names if name.endswith(".seg") and name[:-4].isdigit()]
+    segments = [name for name in names if is_segment(name)]
     for name in names:
         path = f"{store.directory}/{name}"
         if name in segments:
@@ -60,6 +61,13 @@ def recover(FileStore store) -> None:
         elif name.endswith(NEW):
             remove_file(store.disk, store.log, path)
     recovery.settle()
+
+
+def is_segment(str name) -> bool:
+    """Whether a file has the name of a segment; others are not ours."""
+    digits = name[:-4]
+    return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
+            and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
 
 
 def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq):
@@ -184,11 +192,13 @@ cdef class Recovery:
         self.scanned = []
         self.unrecorded = []
         self.witnesses = []
+        self.ends = []
 
     # -- files -------------------------------------------------------------------------------------------------
     def read_segment(self, path, number, last) -> None:
         """Take everything that one file holds."""
         cdef SegmentContents c, known = None
+        cdef bint restored = False
         store = self.store
         store.next_number = max(store.next_number, number + 1)
         fd = store.disk.open_read_only(path)
@@ -214,16 +224,16 @@ cdef class Recovery:
             return
         if not indexed:
             self.scanned.append(number)
-            if known is not None:
-                self.restore_end(c, known)
-            if not last and not c.sealed:
-                self.note_cut(c, size)
+            restored = known is not None and self.restore_end(c, known)
             report(store, path, c)
-            self.keep_index(path, c, size, last)
+            self.keep_index(path, c)
         self.bridge(c.base_seq)
-        self.cut = 0 if indexed or c.sealed else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
+        self.cut = 0 if indexed or restored or c.sealed \
+            else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
             self.cut = 0                # its footer is all that it lost
+        if not (last or c.sealed or c.problems):
+            self.ends.append((path, c.end, c.base_seq + c.n))
         self.adopt(c)
         # The file just read is the one that is appended to, until another follows.
         store.allocated = size
@@ -247,19 +257,14 @@ cdef class Recovery:
         data = self.store.disk.map_file(fd, size) if size else b""
         return contents_of(path, data, number, self.store.incarnation, self.store.last_seq + 1)
 
-    def keep_index(self, path, SegmentContents c not None, size, last) -> None:
+    def keep_index(self, path, SegmentContents c not None) -> None:
         """Write the index file of a segment that was read whole and will not grow."""
-        if c.problems or not (c.sealed or (c.end == size and not last)):
+        if c.problems or not c.sealed:
             return
         try:
             store_index(self.store.disk, index_path(path), encode_index(c))
         except OSError as error:
             self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
-
-    def note_cut(self, SegmentContents c not None, size) -> None:
-        """Note that a segment ends without the footer that it had when the next one was begun."""
-        if not c.problems or c.problems[-1][0] != c.end:
-            c.problems.append((c.end, size - c.end, "the end of the segment is missing"))
 
     def witness(self, path):
         """Return what an index file of this stream that is whole says, whatever its segment is like; None: nothing."""
@@ -288,17 +293,20 @@ cdef class Recovery:
         self.store.last_seq = max(self.store.last_seq, known.base_seq + known.n - 1)
         self.witnesses.append((path, known.base_seq + known.n - 1))
 
-    def restore_end(self, SegmentContents c, SegmentContents known) -> None:
+    def restore_end(self, SegmentContents c, SegmentContents known) -> bool:
         """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number:
-            return
-        c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))
+            return False
+        if not c.problems or c.problems[-1][0] != c.end:
+            c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))
         c.lost_bytes = max(c.lost_bytes, known.end - c.end)
         self.miss(known, c.n)
+        c.after_damage = 0              # what was there is known
         if c.fill_gap(known.base_seq + known.n) != 0:
             raise MemoryError
         c.end_damaged = False
         self.store.state_due = True         # nothing in the file says how far the sequences went
+        return True
 
     cdef int miss(self, SegmentContents known, uint32_t start) except -1:
         """Count the messages from entry `start` on as lost, and keep what else only their segment said."""
@@ -457,13 +465,29 @@ cdef class Recovery:
         if store.msgs == 0 and (store.last_seq or self.floor):
             store.first_seq = store.last_seq + 1
         store.recovering = False
+        self.retire_empty()
         for removal in self.unrecorded:
             if index_find(&store.index, removal & ~ERASED_BIT) != NULL:
                 store.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         self.count_lost(removed)
+        self.tell_ends()
         self.reopen()
         self.sync_later()
         self.find_sparse()
+
+    def retire_empty(self) -> None:
+        """Have segments go in which there never was a message: a purge left them, and a kill came before their end."""
+        cdef size_t at = self.store.index.n
+        while at > 1:
+            at -= 1
+            if self.store.index.segments[at - 1].live == 0:
+                self.store.retire(at - 1)
+
+    def tell_ends(self) -> None:
+        """Report segments without the footer that they had when the next was begun; a purged one never had it."""
+        for path, end, next_seq in self.ends:
+            if next_seq > self.floor:
+                self.store.log.warn(f"{path} at {end}: the end of the segment is missing")
 
     def find_sparse(self) -> None:
         """Have segments written anew that are mostly dead."""

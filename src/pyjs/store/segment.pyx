@@ -362,10 +362,11 @@ cdef class SegmentContents:
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
         """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""
+        cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if self.after_damage and self.base_seq + self.n < before:
             with gil:
-                self.lost.append((self.base_seq + self.n, min(before, self.base_seq + self.n + self.after_damage) - 1))
+                self.lost.append((first, min(before, first + self.after_damage) - 1))
         self.after_damage = 0
         while self.base_seq + self.n < before:
             e = self.add_entry()

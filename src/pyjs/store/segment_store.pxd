@@ -28,7 +28,7 @@ cdef class SegmentStore(StreamStore):
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef list unsynced                      # descriptors of segments written since the last sync
-    cdef list doomed                        # (written_mark, path): files to remove once that is synced; 0: not committed
+    cdef list doomed                        # (written_mark, path): files to go when it is synced; 0: not committed
     cdef bint doomed_since                  # some of them were doomed after the last commit
     cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way
     cdef readonly bint closed

@@ -26,8 +26,8 @@ from pyjs.store.index cimport (
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record, stored_checksum,
-    write_segment_header,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record,
+    stored_checksum, write_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.store cimport Record, StreamStore
@@ -45,9 +45,11 @@ cdef enum:
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
+NOT_NOW = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 cdef class SegmentStore(StreamStore):
@@ -64,7 +66,7 @@ cdef class SegmentStore(StreamStore):
         cdef RecordHeader* h
         cdef Entry* e
         cdef char* p
-        if s == NULL:
+        if s == NULL or length > RECORD_SIZE_MAX or self.last_seq >= SEQ_MAX:    # a start would not believe it
             return 0
         if s.n and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
@@ -160,7 +162,7 @@ cdef class SegmentStore(StreamStore):
                     return -2
                 damaged = self.find_record(s, e, end, True)
             if damaged:
-                return -2
+                return damaged if damaged < 0 else -2
             p = s.data + e.offset
         memcpy(&h, p, RECORD_HEADER_SIZE)
         end += 16 if h.flags & FLAG_EXTENDED else 0
@@ -178,7 +180,7 @@ cdef class SegmentStore(StreamStore):
         return 0
 
     cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
-        """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, -1: there is no map."""
+        """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
         cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
         cdef RecordHeader h
         if failed:
@@ -483,8 +485,8 @@ cdef class SegmentStore(StreamStore):
         return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
 
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map the file of `s` up to `wanted` bytes at least: 0, -1: it cannot be mapped, 1: it is not so long."""
-        cdef int failed = -1
+        """Map the file of `s` up to `wanted` bytes at least: 0, 1: it is not so long, -2: unreadable, -3: not now."""
+        cdef int failed = -2
         cdef const unsigned char[::1] view
         with gil:
             try:
@@ -504,8 +506,8 @@ cdef class SegmentStore(StreamStore):
                 s.map_size = size
                 failed = 0
             except (OSError, ValueError, EOFError) as error:
+                failed = 1 if isinstance(error, EOFError) else -3 if getattr(error, "errno", 0) in NOT_NOW else -2
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
-                failed = 1 if isinstance(error, EOFError) else -1
         return failed
 
     def read_segment(self, uint32_t number) -> bytes:

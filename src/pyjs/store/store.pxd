@@ -34,7 +34,7 @@ cdef class StreamStore(Catalogue):
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
 
     # -- for the stores below ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.unit.store.segment_files import MSG
 from tests.unit.store.segment_files import records as segment_records
 
 from pyjs.base.clock import VirtualClock
+from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
 
 NS = 1_000_000_000
@@ -291,3 +293,71 @@ def test_a_start_in_the_future_stays_there(js: Restarting) -> None:
     js.fill(4)
     # then
     assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [5, 6]
+
+
+class NoDescriptors(OsDisk):
+    """Opens no segment to be read while `none` is set: clients have all descriptors."""
+
+    none = False
+
+    def open_read_only(self, path: str) -> int:
+        if self.none and path.endswith(".seg"):
+            raise OSError(errno.EMFILE, "EMFILE", path)
+        return super().open_read_only(path)
+
+
+class Crowded(ConsumerFixture):
+    """A server whose disk runs out of descriptors, with messages in several segments."""
+
+    def __init__(self) -> None:
+        self.disk = NoDescriptors()
+        JetStreamFixture.__init__(self, disk=self.disk)
+        self.inbox = self.client()
+        self.inbox.send(b"SUB in.> 1\r\n")
+        self.inbox.take()
+        self.add("S", subjects=["s.>"], storage="file", max_bytes=1 << 18)
+        for number in range(6):
+            self.user.send(b"PUB s.a 30000\r\n%030000d\r\n" % number)
+
+
+def test_messages_that_cannot_be_read_for_want_of_descriptors_are_delivered_later() -> None:
+    # given
+    js = Crowded()
+    js.consumer(ack_wait=NS)
+    js.disk.none = True
+    # when
+    assert js.pull(batch=6, expires=60 * NS) == []
+    js.disk.none = False
+    js.advance(milliseconds=200)
+    # then
+    assert [m.seq for m in js.deliveries()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_redeliveries_that_cannot_be_read_for_want_of_descriptors_come_later() -> None:
+    # given
+    js = Crowded()
+    js.consumer(ack_wait=NS)
+    assert len(js.pull(batch=6)) == 6
+    js.stream("S").store.drop_maps()
+    js.disk.none = True
+    # when
+    js.inbox.take()
+    js.request(batch=6, expires=60 * NS)
+    js.advance(milliseconds=1100)
+    js.disk.none = False
+    js.advance(milliseconds=200)
+    # then
+    assert [m.seq for m in js.deliveries()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_mirror_passes_nothing_over_for_want_of_descriptors() -> None:
+    # given
+    js = Crowded()
+    js.disk.none = True
+    # when
+    js.add("M", storage="file", mirror={"name": "S"})
+    js.advance(milliseconds=100)
+    js.disk.none = False
+    js.advance(milliseconds=1500)
+    # then
+    assert (js.stream("M").store.msgs, js.stream("M").store.first_seq) == (6, 1)

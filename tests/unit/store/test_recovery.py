@@ -388,3 +388,64 @@ def test_an_overwritten_message_in_a_segment_without_header_keeps_its_sequence(t
     # then
     assert store.store(b"s", b"", b"other", 2) == 2
     store.close()
+
+
+def test_the_end_of_the_last_segment_is_missed_when_its_index_file_tells_of_it(tmp_path: Path) -> None:
+    # given: a clean stop, after which everything was on the medium
+    store = open_store(tmp_path / "msgs")
+    for number in range(5):
+        store.store(b"s", b"", b"payload-%d" % number, 1000 + number)
+    store.close()
+    path = tmp_path / "msgs" / "00000001.seg"
+    index = tmp_path / "msgs" / "00000001.idx"
+    data, told = path.read_bytes(), index.read_bytes()
+    ends = [at + len(record) for at, _, record in records(data)]
+    for size in range(64, len(data)):
+        for rest in (b"", bytes(len(data) - size)):
+            path.write_bytes(data[:size] + rest)
+            index.write_bytes(told)
+            # when
+            store = open_store(tmp_path / "msgs")
+            # then
+            kept = sum(end <= size for end in ends)
+            if store.msgs == 5:  # the last bytes were zeros anyway
+                assert size > len(data) - 8
+            else:
+                assert (store.msgs, store.lost_msgs, store.last_seq) == (kept, 5 - kept, 5), size
+                assert store.lost_seqs == list(range(kept + 1, 6))
+            store.flush()
+            store.release()
+            again = open_store(tmp_path / "msgs")
+            assert again.last_seq == 5
+            again.release()
+
+
+def test_files_with_odd_names_are_left_alone(tmp_path: Path) -> None:
+    names = ["\u00b2\u00b2\u00b2.seg", "99999999999.seg", "1.seg", ".seg", "00000001.seg.old"]
+    store = open_store(tmp_path)
+    store.store(b"s", b"", b"x", 1)
+    store.close()
+    for name in names:
+        (tmp_path / name).write_bytes(b"odd")
+    store = open_store(tmp_path)
+    assert store.msgs == 1
+    store.close()
+    assert {path.name for path in tmp_path.iterdir()} >= set(names)
+
+
+def test_a_purged_segment_that_a_kill_left_goes_at_the_start(tmp_path: Path) -> None:
+    # given
+    store = open_store(tmp_path / "msgs")
+    store.skip_seq()
+    store.flush()
+    store.purge(store.make_filter(()))
+    store.flush()
+    shutil.copytree(tmp_path / "msgs", tmp_path / "killed")
+    store.close()
+    # when
+    log = ListLog()
+    store = open_store(tmp_path / "killed", log)
+    store.close()
+    # then
+    assert log.lines == []
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["00000002.idx", "00000002.seg"]

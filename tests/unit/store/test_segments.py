@@ -204,3 +204,22 @@ def test_a_file_with_removals_stays_until_they_are_recorded_anew(tmp_path: Path)
     assert again.get(1) is not None
     assert again.get(2) is None
     again.close()
+
+
+def test_a_message_that_a_start_would_take_for_damage_is_refused(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    assert store.store(b"a", b"", bytes((128 << 20) - 40), 1000) == 0
+    assert store.store(b"a", b"", b"x", 1000) == 1
+    store.close()
+
+
+def test_sequences_do_not_begin_again_behind_the_last_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.set_first_seq((1 << 64) - 2)
+    assert store.store(b"a", b"", b"x", 1000) == (1 << 64) - 2
+    assert store.store(b"a", b"", b"x", 1000) == 0
+    store.flush()
+    store.close()
+    again = open_store(tmp_path)
+    assert (again.msgs, again.last_seq) == (1, (1 << 64) - 2)
+    again.release()
