@@ -476,8 +476,13 @@ cdef class SegmentStore(StreamStore):
     def sealed_numbers(self) -> list:
         """Return the numbers of the segments that do not grow any more, and in which no damage is known, oldest first."""
         cdef size_t at
-        return [self.index.segments[at].number for at in range(self.index.n)
-                if self.index.segments[at].sealed and not self.index.segments[at].examined]
+        cdef Segment* s
+        numbers = []
+        for at in range(self.index.n):
+            s = self.index.segments[at]
+            if s.sealed and not s.examined:
+                numbers.append(s.number)
+        return numbers
 
     cdef FullSegment without_index(self, Segment* s, bint footer):
         """Take down what the index file of the last segment needs."""
