@@ -131,6 +131,30 @@ def test_a_lock_is_held_against_others_until_it_is_closed(disk: OsDisk, tmp_path
     disk.close_file(disk.lock(path))
 
 
+def test_readers_share_a_lock_that_is_there_and_keep_others_off(disk: OsDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/.lock"
+    with pytest.raises(FileNotFoundError):
+        disk.lock_shared(path)
+    disk.close_file(disk.lock(path))
+
+    readers = [disk.lock_shared(path), disk.lock_shared(path)]
+
+    with pytest.raises(BlockingIOError):
+        disk.lock(path)
+    for fd in readers:
+        disk.close_file(fd)
+    disk.close_file(disk.lock(path))
+
+
+def test_a_directory_is_told_from_a_file(disk: OsDisk, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert [disk.is_directory(f"{tmp_path}/{name}") for name in ("", "file", "absent")] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_free_space_is_known(disk: OsDisk, tmp_path: Path) -> None:
     assert disk.free_bytes(str(tmp_path)) > 0
 
@@ -157,6 +181,8 @@ def test_a_disk_without_files_says_so() -> None:
         "list_dir": ("x",),
         "exists": ("x",),
         "lock": ("x",),
+        "lock_shared": ("x",),
+        "is_directory": ("x",),
         "free_bytes": ("x",),
     }
     assert set(calls) == {name for name in vars(Disk) if not name.startswith("_")}
