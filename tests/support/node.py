@@ -120,9 +120,9 @@ class Client:
 class NodeFixture:
     """A node, its clock, and its log."""
 
-    def __init__(self, options: Options | None = None, seed: int = 1) -> None:
+    def __init__(self, options: Options | None = None, seed: int = 1, now_ns: int | None = None) -> None:
         self.options = options or Options()
-        self.clock = VirtualClock()
+        self.clock = VirtualClock() if now_ns is None else VirtualClock(now_ns)
         self.log = ListLog()
         self.node = Node(self.options, self.clock, SeededRng(seed), OsDisk(), self.log)
 

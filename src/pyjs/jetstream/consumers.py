@@ -103,6 +103,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
         except consumer_record.BadState as error:
             problems.append(str(error))
         else:
+            consumer.pending.sent_by(js.shared.clock.now_ns())
             if ahead or problems:
                 _keep_state(js, consumer)
             return consumer

@@ -368,6 +368,22 @@ cdef class PendingAcks:
             self.lists[k].head = self.lists[k].tail = 0
         self.reorder()
 
+    def sent_by(self, int64_t now) -> None:
+        """Let no delivery be later than `now`: the clock was set back since, and nobody shall wait for it."""
+        cdef uint32_t i = self.oldest
+        cdef int64_t ahead
+        cdef bint changed = False
+        while i:
+            ahead = self.entries[i].sent_at - now
+            if ahead > 0:
+                self.entries[i].sent_at = now
+                if self.entries[i].where == IN_DELAYED:
+                    self.delay(i, self.entries[i].due_at - ahead)
+                changed = True
+            i = self.entries[i].newer
+        if changed:
+            self.reorder_all()
+
     def dump(self) -> list:
         """Return (seq, cseq, sent_at, count, where, due_at) of every entry, ascending by seq.
 

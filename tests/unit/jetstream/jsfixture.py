@@ -19,13 +19,15 @@ API = "$JS.API."
 class JetStreamFixture(NodeFixture):
     """A node with JetStream on; `client_` is connected to the global account."""
 
-    def __init__(self, options: Options | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self, options: Options | None = None, disk: Disk | None = None, now_ns: int | None = None
+    ) -> None:
         if options is None:
             options = Options()
         options.jetstream = options.jetstream if options.jetstream.enabled else JetStreamOptions(enabled=True)
         self.directory = tempfile.TemporaryDirectory()  # gone with the fixture
         options.jetstream.store_dir = options.jetstream.store_dir or self.directory.name
-        super().__init__(options)
+        super().__init__(options, now_ns=now_ns)
         if disk is not None:
             self.node.disk = disk
         self.node.start_jetstream()
@@ -34,9 +36,9 @@ class JetStreamFixture(NodeFixture):
     def restart(self) -> JetStreamFixture:
         """Stop, and return a new node on the same files at the same time."""
         self.node.stop()
-        again = JetStreamFixture(self.options)
+        again = JetStreamFixture(self.options, now_ns=self.clock.now_ns())
         again.directory = self.directory
-        return again.at(self.clock.now_ns())
+        return again
 
     def at(self, now_ns: int) -> JetStreamFixture:
         """Move the clock to `now_ns`."""
