@@ -119,8 +119,11 @@ cdef class Cursor(StreamConsumer):
             self.kept = seq
             origin.release(before + 1, seq, self.wanted)
 
-    def lost(self) -> None:
-        """Go back to what is safe: the target could not commit."""
+    def lost(self, uint64_t taken) -> None:
+        """Go back to what is safe: the target could not commit; of a source it has the messages up to `taken`."""
+        if taken > self.written:
+            self.copied = taken
+            self.committed()
         if self.mirrors:
             self.target.store.take_back(self.written)
         self.copied = self.written

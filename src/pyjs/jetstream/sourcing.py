@@ -296,8 +296,10 @@ class Inflow:
 
     def lost(self) -> None:
         """Copy again what could not be kept, once there is room."""
+        if not self._stream.config.mirror:
+            self._learn_positions(set(self._lanes))  # an earlier write of the turn may have taken some
         for lane in self._lanes.values():
-            lane.cursor.lost()
+            lane.cursor.lost(self._positions.known.get(lane.key, (0, b""))[0])
             self.was_blocked(lane.cursor)
         self._moved = []
 

@@ -1,4 +1,7 @@
-"""Streams that copy from others: what they take, where they go on, and what that costs their origins."""
+"""Streams that copy from others: what they take, where they go on, and what that costs their origins.
+
+Long because mirrors and sources share their scenarios.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from tests.support.disk import FaultyDisk
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.disk import OsDisk
 from pyjs.base.nuid import short_hash
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config import ExternalStream, StreamSource, SubjectTransformConfig
@@ -32,9 +36,9 @@ def source(**more: Any) -> dict[str, Any]:
     return {"sources": [{"name": "O", **more}]}
 
 
-def fill(js: JetStreamFixture, low: int, high: int, subject: str = "o.a") -> None:
+def fill(js: JetStreamFixture, low: int, high: int, subject: str = "o.a", size: int = 0) -> None:
     for number in range(low, high + 1):
-        js.publish(subject, b"%d" % number)
+        js.publish(subject, (b"%d" % number).ljust(size))
 
 
 def numbers(js: JetStreamFixture, name: str = "C") -> list[int]:
@@ -216,6 +220,43 @@ def test_what_a_full_disk_did_not_take_is_copied_once_there_is_room(more: dict[s
     assert numbers(js) == [1, 2, 3, 4, 5]
     if "mirror" in more:
         assert js.stream("C").store.last_seq == 5
+
+
+class FullAfterOne(OsDisk):
+    """Takes only `left` more writes of messages; -1: any number."""
+
+    left = -1
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self.left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.left -= self.left > 0 and b"o.a" in bytes(data)
+        super().write_at(fd, data, offset)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("more", [mirror(), source()], ids=["mirror", "source"])
+def test_what_a_disk_took_before_it_was_full_is_not_copied_again(more: dict[str, Any], restart: bool) -> None:
+    # given
+    disk = FullAfterOne()
+    js = JetStreamFixture(disk=disk)
+    js.add("O", storage="file", subjects=["o.>"])
+    fill(js, 1, 5, size=100_000)
+
+    # when
+    disk.left = 1
+    js.add("C", storage="file", **more)
+    before = numbers(js)
+    disk.left = -1
+    if restart:
+        js = js.restart()
+    for _ in range(4):
+        js.advance(seconds=1)
+    fill(js, 6, 6)
+
+    # then
+    assert before == [1, 2]
+    assert numbers(js) == [1, 2, 3, 4, 5, 6]
 
 
 # -- where copying goes on ---------------------------------------------------------------------------------
