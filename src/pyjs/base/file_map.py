@@ -34,6 +34,10 @@ class FileMap(mmap.mmap):
         """Be unguarded before the memory is somebody else's."""
         self._release()
 
+    def unguard(self) -> None:
+        """Let an unreadable page end the process again: for who reads without a check."""
+        self._release()
+
     def _release(self) -> None:
         slot, self._slot = self._slot, -1
         release(slot)

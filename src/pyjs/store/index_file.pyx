@@ -26,6 +26,7 @@ from pyjs.store.record cimport (
 from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
 
 from pyjs.base.errors import PyjsError
+from pyjs.base.file_map import FileMap
 from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -222,6 +223,8 @@ def load_index(disk, str path, fd, size) -> SegmentContents:
         raise IndexUnusable(f"its segment cannot be read: {error}") from None
     if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
+    if isinstance(data, FileMap):
+        data.unguard()          # entries are used unchecked: no zeros for them, the next start makes them anew
     return c
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from pyjs.store.filestore import FileStore
 SEGMENT_SIZE = 40_000
 COUNT = 600
 PAGE = 4096
+ROOT = Path(__file__).parents[3]
 
 
 def open_store(directory: Path, disk: OsDisk | None = None, log: ListLog | None = None) -> FileStore:
@@ -124,6 +128,21 @@ def test_a_cut_segment_is_not_written_anew_with_zeros(tmp_path: Path) -> None:
     left = readable(store)
     assert left[-1] == COUNT
     assert store.lost_msgs > 0
+    store.close()
+
+
+def test_a_cut_index_file_never_shows_zeros_and_is_made_anew_by_the_next_start(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    script = (
+        "import os, sys; from pathlib import Path; from tests.unit.store.test_bad_pages import *\n"
+        "store = open_store(Path(sys.argv[1])); os.truncate(sys.argv[1] + '/00000001.idx', 0); readable(store)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, check=False)
+
+    assert done.returncode == -signal.SIGBUS
+    store = open_store(tmp_path)
+    assert len(readable(store)) == COUNT
     store.close()
 
 
