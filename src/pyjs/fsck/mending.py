@@ -38,16 +38,23 @@ HEADER_SIZE = 64
 
 
 def rewrite_segment(
-    disk: Disk, path: str, number: int, incarnation: int, last: bool, erased: tuple[int, ...] = ()
+    disk: Disk,
+    path: str,
+    number: int,
+    base_seq: int,
+    incarnation: int,
+    last: bool,
+    erased: tuple[int, ...] = (),
 ) -> Mend:
     """Write a segment anew with the records of it that are whole; the old file stays beside it.
 
-    `erased` are overwritten messages of it whose removal is not recorded anywhere any more.
+    `base_seq` is what the check found, for a header that does not say it; `erased` are overwritten messages of it
+    whose removal is not recorded anywhere any more.
     """
 
     def mend() -> str:
         image = segment_image(disk, path)
-        c = contents_of(path, image, number, incarnation, 1)
+        c = contents_of(path, image, number, incarnation, base_seq)
         assert c is not None
         fresh = _written_anew(image, c, number, incarnation, last, erased)
         aside = copy_aside(disk, path)

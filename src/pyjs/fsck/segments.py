@@ -149,7 +149,9 @@ class MessagesCheck:
 
     def _problems(self, seen: Read, image: Image, c: SegmentContents, last: bool) -> None:
         """Tell what the scan found damaged."""
-        rewrite: Mend | None = rewrite_segment(self._disk, seen.path, seen.number, self._incarnation, last)
+        rewrite: Mend | None = rewrite_segment(
+            self._disk, seen.path, seen.number, c.base_seq, self._incarnation, last
+        )
         for at, size, what in c.problems:
             if at == c.end and not c.end_damaged:
                 finding = self._find(NOTE, seen.path, what, at, size)
@@ -172,10 +174,10 @@ class MessagesCheck:
         if (first, last, count, size) != (c.base_seq, c.base_seq + c.n - 1, c.n, at) and not c.problems:
             what = f"the footer tells of sequences {first} to {last} in {size} bytes, which are not there"
             finding = self._find(DAMAGE, path, what, at, FOOTER_SIZE)
-            finding.mend = rewrite_segment(self._disk, path, number, self._incarnation, False)
+            finding.mend = rewrite_segment(self._disk, path, number, c.base_seq, self._incarnation, False)
         if image[c.end :].strip(b"\0") and not c.problems:
             finding = self._find(DAMAGE, path, "bytes behind the footer", c.end, len(image) - c.end)
-            finding.mend = rewrite_segment(self._disk, path, number, self._incarnation, False)
+            finding.mend = rewrite_segment(self._disk, path, number, c.base_seq, self._incarnation, False)
 
     def _index(self, segment: str, image: Image, c: SegmentContents, last: bool) -> None:
         """Check that the index file says what the segment says."""
@@ -276,7 +278,13 @@ class MessagesCheck:
         if overwritten:
             last = segment is self._read[-1]
             self._report.findings[-1].mend = rewrite_segment(
-                self._disk, segment.path, segment.number, self._incarnation, last, tuple(overwritten)
+                self._disk,
+                segment.path,
+                segment.number,
+                segment.base_seq,
+                self._incarnation,
+                last,
+                tuple(overwritten),
             )
         if messages and not report.first_seq:
             report.first_seq = first

@@ -474,7 +474,7 @@ cdef class SegmentStore(StreamStore):
         return paths
 
     def sealed_numbers(self) -> list:
-        """Return the numbers of the segments that do not grow any more, and in which no damage is known, oldest first."""
+        """Return the numbers of the segments that grow no more and in which no damage is known, oldest first."""
         cdef size_t at
         cdef Segment* s
         numbers = []

@@ -32,6 +32,8 @@ MATRIX: dict[str, Damage] = {
     "first segment: the footer": flipped(ONE, -50),
     "first segment: cut": cut(ONE, 4000),
     "first segment: zeros": overwritten(ONE, 0, 40_000),
+    "second segment: header and first records": overwritten(TWO, 32, 3000),
+    "last segment: header and first records": overwritten(LAST, 32, 3000),
     "second segment: a payload": flipped(TWO, 20_000),
     "second segment: a page": overwritten(TWO, 4096, 4096, b"\xff"),
     "second segment: its last message and footer": cut(TWO, 300),
