@@ -11,10 +11,12 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 EXT4_IOC_SHUTDOWN = 2 << 30 | 4 << 16 | ord("X") << 8 | 125  # _IOR('X', 125, __u32)
 GOING_FLAGS_NOLOGFLUSH = 2
+TRIES = 50
 TOOLS = ("mkfs.ext4", "mount", "umount")
 
 
@@ -47,8 +49,21 @@ class Ext4:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it, which replays its journal."""
-        run_tool("mount", "-o", "loop", str(self._image), str(self.path))
+        """Mount it, which replays its journal.
+
+        The kernel may still be busy with the end of the mount before, and hand that one out again, shut down as it is.
+        """
+        for _ in range(TRIES):
+            run_tool("mount", "-o", "loop", str(self._image), str(self.path))
+            try:
+                (self.path / "probe").touch()
+                (self.path / "probe").unlink()
+                return
+            except OSError as error:
+                problem = error
+                self.unmount()
+                time.sleep(0.2)  # nothing tells when the kernel is through with it
+        raise CannotMount(f"{self._image} was mounted, and then: {problem}")
 
     def unmount(self) -> None:
         """Unmount it; no process may have files open in it."""

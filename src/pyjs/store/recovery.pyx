@@ -70,8 +70,11 @@ def is_segment(str name) -> bool:
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
 
 
-def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq):
+def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False):
     """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
+
+    With `sure` the header is known to have been of `number`, `incarnation` and `next_seq`: where the records in front
+    are damaged as well, those behind are taken.
 
     Raises:
         NewerFormat: another version wrote it.
@@ -87,10 +90,16 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     if found == 0:
         c.scan(p, size)
         return c
-    if mend_header(&header, p, size, number, incarnation, next_seq) != 0 \
-            and salvage_header(&header, p, size, number, incarnation, next_seq) != 0:
-        return None
     c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
+    if mend_header(&header, p, size, number, incarnation, next_seq) == 0:
+        c.scan_behind(&header, p, size)
+        return c
+    if sure and size > SEGMENT_HEADER_SIZE:
+        make_segment_header(&header, FORMAT_VERSION, next_seq, number, incarnation)
+        c.scan_behind(&header, p, size)
+        return c if c.messages else None
+    if salvage_header(&header, p, size, number, incarnation, next_seq) != 0:
+        return None
     c.scan_behind(&header, p, size)
     return c
 
@@ -136,8 +145,11 @@ cdef SegmentContents contents_in(FileStore store, Segment* s):
     """Return what a segment's file holds; nothing but the damage when even its header is."""
     cdef SegmentContents c
     path = store.path_of(s.number)
-    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base)
-    return behind_header(s, store.read_segment(s.number), store.incarnation) if c is None else c
+    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base, True)
+    if c is None:
+        c = SegmentContents()
+        c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
+    return c
 
 
 cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
@@ -168,16 +180,6 @@ cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
     return 0
 
 
-cdef SegmentContents behind_header(Segment* s, bytes data, uint64_t incarnation):
-    """Return what follows a header that is gone with the first record, of a segment that is known."""
-    cdef SegmentContents c = SegmentContents()
-    cdef SegmentHeader header
-    make_segment_header(&header, FORMAT_VERSION, s.base, s.number, incarnation)
-    c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged, and what follows it"))
-    c.scan_behind(&header, data, len(data))
-    return c
-
-
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
     """Whether the message of an entry was found, whole, where the entry says."""
     return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
@@ -206,12 +208,13 @@ cdef class Recovery:
             size = store.disk.size_of(fd)
             c = self.from_index(path, fd, size)
             indexed = c is not None
-            if c is None:
+            if not indexed:
                 c = self.from_records(path, number, fd, size)
+                known = self.witness(index_path(path))
+            if c is None and known is not None and known.base_seq > store.last_seq:
+                c = self.from_records(path, number, fd, size, known)
         finally:
             store.disk.close_file(fd)
-        if not indexed:
-            known = self.witness(index_path(path))
         if c is None and known is not None:
             self.set_aside(path, size, "its header is damaged", True)
             self.mourn(index_path(path), known)
@@ -252,10 +255,14 @@ cdef class Recovery:
                 remove_file(self.store.disk, self.store.log, index_path(path))
         return None
 
-    def from_records(self, path, number, fd, size):
-        """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it."""
+    def from_records(self, path, number, fd, size, SegmentContents known=None):
+        """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it.
+
+        With `known` its index file tells what the header was.
+        """
         data = self.store.disk.map_file(fd, size) if size else b""
-        return contents_of(path, data, number, self.store.incarnation, self.store.last_seq + 1)
+        next_seq = self.store.last_seq + 1 if known is None else known.base_seq
+        return contents_of(path, data, number, self.store.incarnation, next_seq, known is not None)
 
     def keep_index(self, path, SegmentContents c not None) -> None:
         """Write the index file of a segment that was read whole and will not grow."""

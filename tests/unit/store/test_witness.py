@@ -14,6 +14,7 @@ from pyjs.store.filestore import FileStore
 
 SEGMENT_SIZE = 500
 COUNT = 24
+CHECKSUM_SIZE = 8  # of a record, and what the next one is checked with
 
 
 @pytest.fixture
@@ -105,6 +106,21 @@ def seqs_from(segment: bytes, end: int = 1 << 32) -> list[int]:
         for at, kind, record in records(segment)
         if kind == MSG and at + len(record) <= end
     ]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_damaged_header_with_what_follows_costs_what_follows(directory: Path, number: int) -> None:
+    path = directory / f"0000000{number}.seg"
+    data = path.read_bytes()
+    end = next(at + len(record) for at, kind, record in records(data) if kind == MSG) - CHECKSUM_SIZE
+    path.write_bytes(bytes(end) + data[end:])
+    first = seqs_from(data)[0]
+
+    store = open_store(directory, segment_size=SEGMENT_SIZE)
+
+    assert readable(store) == expected(first)
+    assert store.lost_seqs == [first]
+    assert store.last_seq == COUNT
 
 
 def test_an_index_file_whose_messages_would_all_be_gone_is_removed(directory: Path) -> None:
