@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak asan clean
+.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -42,6 +42,9 @@ fuzz: dev ## a million mutated protocol sequences
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
+
+crash: dev ## faults of process, disk and power, for hours: WHAT=damage SERVER=peer MODE=always ARGS="--cycles 50"
+	$(PY) -m tests.crash $(or $(WHAT),damage) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(ARGS)
 
 asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)

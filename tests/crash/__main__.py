@@ -19,7 +19,9 @@ def main() -> int:
     parser.add_argument("what", choices=WHAT)
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
     parser.add_argument("--mode", choices=("default", "always", "5s", "2s"), default="default")
-    parser.add_argument("--cycles", type=int, default=0, help="how many cases, cycles or crashes; damage: a sample")
+    parser.add_argument(
+        "--cycles", type=int, default=0, help="how many cases, cycles or crashes; damage: a sample"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--process", action="store_true", help="damage: real processes for ours too")
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")

@@ -21,13 +21,20 @@ def one_round(args: argparse.Namespace, directory: Path, count: int) -> dict[str
     try:
         client = Speaker(server.port)
         client.api("STREAM.CREATE.A", name="A", subjects=["a"])
-        config = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, "max_ack_pending": count}
+        config = {
+            "durable_name": "c",
+            "ack_policy": "explicit",
+            "ack_wait": ACK_WAIT_NS,
+            "max_ack_pending": count,
+        }
         client.api("CONSUMER.DURABLE.CREATE.A.c", stream_name="A", config=config)
         client.send(b"".join(framed(b"a", b"", b"%d" % number) for number in range(count)))
         client.fence()
         confirmed: set[int] = set()
         while len(confirmed) < count:
-            pulled = {b"%bk%d" % (client.inbox, seq): (seq, reply) for seq, reply in client.pull("A", "c", CHUNK)}
+            pulled = {
+                b"%bk%d" % (client.inbox, seq): (seq, reply) for seq, reply in client.pull("A", "c", CHUNK)
+            }
             client.send(b"".join(framed(reply, inbox, b"+ACK") for inbox, (_, reply) in pulled.items()))
             frames = client.frames()
             for _ in range(len(pulled)):

@@ -61,7 +61,9 @@ class NodeSpeaker:
 
     def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
-        self._client.send(framed(subject, b"_INBOX.x.2", json.dumps({"batch": batch, "no_wait": True}).encode()))
+        self._client.send(
+            framed(subject, b"_INBOX.x.2", json.dumps({"batch": batch, "no_wait": True}).encode())
+        )
         replies = [frame.reply for frame in self._client.frames()]
         return [(stream_seq_of(reply), reply) for reply in replies if reply.startswith(b"$JS.ACK.")]
 
@@ -159,7 +161,11 @@ class _LogFile(Told):
 
     @property
     def lines(self) -> list[str]:  # type: ignore[override]
-        return [line for line in self._path.read_text("utf-8", "replace").splitlines() if any(w in line for w in SAID)]
+        return [
+            line
+            for line in self._path.read_text("utf-8", "replace").splitlines()
+            if any(w in line for w in SAID)
+        ]
 
     @property
     def lost(self) -> None:  # type: ignore[override]

@@ -52,7 +52,9 @@ class Tree:
             if path.is_file() and path.name != ".lock":
                 data = path.read_bytes()
                 name = path.relative_to(root).as_posix()
-                self.files[name] = File(name, data.rstrip(b"\0") if name.endswith(".seg") else data, len(data))
+                self.files[name] = File(
+                    name, data.rstrip(b"\0") if name.endswith(".seg") else data, len(data)
+                )
         self.records = {name: list(_records(file)) for name, file in self.files.items()}
 
     def write(self, root: Path, damages: tuple[Damage, ...] = ()) -> None:
@@ -81,13 +83,21 @@ class Tree:
         start, end = _range_of(damage, self.files[damage.path])
         return stream, {seq for first, last, seq in self.records[damage.path] if first < end and start < last}
 
-    def is_cut(self, damage: Damage) -> bool:
-        """Tell whether this leaves a file as it is after a write that was not finished."""
-        name = damage.path
-        if not name.endswith(".seg") or name[:-3] + "idx" in self.files:
+    def is_cut(self, damages: tuple[Damage, ...]) -> bool:
+        """Tell whether these leave a file as an unfinished write does, with nothing to tell better."""
+        touched = {damage.path for damage in damages}
+        return any(
+            damage.kind in ("cut", "zeros", "remove") and self._has_no_witness(damage.path, touched)
+            for damage in damages
+        )
+
+    def _has_no_witness(self, name: str, touched: set[str]) -> bool:
+        """Tell whether no index file says what is in the segment `name`, which is the last or has it damaged too."""
+        index = name[:-3] + "idx"
+        if not name.endswith(".seg") or (index in self.files and index not in touched):
             return False
         segments = [each for each in self.files if each.endswith(".seg") and _folder(each) == _folder(name)]
-        return name == max(segments) and damage.kind in ("cut", "zeros", "remove")
+        return name == max(segments) or index in touched
 
 
 def all_damages(tree: Tree, rng: random.Random) -> Iterator[Damage]:
@@ -116,7 +126,9 @@ def sampled(tree: Tree, rng: random.Random, count: int) -> Iterator[Damage]:
             at = len(file.data)
         elif kind == "zeros":
             at -= at % SECTOR
-        yield Damage(file.path, kind, 0 if kind == "remove" else at, rng.randrange(8) if kind == "flip" else 0)
+        yield Damage(
+            file.path, kind, 0 if kind == "remove" else at, rng.randrange(8) if kind == "flip" else 0
+        )
 
 
 def _places(name: str, file: File) -> Iterator[int]:
@@ -128,7 +140,9 @@ def _places(name: str, file: File) -> Iterator[int]:
 
 
 def _is_small(name: str, file: File) -> bool:
-    return file.size > len(file.data) + SECTOR and len(file.data) < 20_000  # an open segment without large messages
+    return (
+        file.size > len(file.data) + SECTOR and len(file.data) < 20_000
+    )  # an open segment without large messages
 
 
 def _range_of(damage: Damage, file: File) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""An error in the k-th call of a kind, for every k of a scripted piece of work, and what clients and files make of it.
+"""An error in the k-th call of a kind, for every k of a scripted piece of work, and what comes of it.
 
 One server process per case: it works with the fault armed (or starts with it), is killed, starts again without it,
 and must then hold whatever it confirmed. Every request must have had an answer, and reading must have gone on.
@@ -167,7 +167,9 @@ def check(port: int, confirmed: Confirmed) -> list[str]:
     floor = info["ack_floor"]["stream_seq"]
     ahead = [seq for seq in confirmed.messages if seq <= floor and seq not in confirmed.settle_sent]
     wrong += [f"floor {floor} ahead of {ahead[:3]}"] if ahead else []
-    first_owed = min(confirmed.settle_sent - confirmed.settled, default=max(confirmed.settle_sent, default=0) + 1)
+    first_owed = min(
+        confirmed.settle_sent - confirmed.settled, default=max(confirmed.settle_sent, default=0) + 1
+    )
     again = [seq for seq in confirmed.settled if floor < seq < first_owed and seq in confirmed.messages]
     wrong += [f"confirmed consumer acks are forgotten: {again}"] if again else []
     answer = client.publish(b"a.new", b"new")

@@ -51,7 +51,8 @@ class Ext4:
     def mount(self) -> None:
         """Mount it, which replays its journal.
 
-        The kernel may still be busy with the end of the mount before, and hand that one out again, shut down as it is.
+        The kernel may still be busy with the end of the mount before, and hand that one out again, shut
+        down as it is.
         """
         for _ in range(TRIES):
             run_tool("mount", "-o", "loop", str(self._image), str(self.path))

@@ -88,7 +88,7 @@ def judge(
     speaker: Speaks, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline, told: Told
 ) -> Verdict:
     """Compare what the server serves after the damages with what it had before."""
-    is_cut = any(tree.is_cut(damage) for damage in damages)
+    is_cut = tree.is_cut(damages)
     verdict = Verdict(is_cut)
     may_lose: dict[str, set[int]] = {name: set() for name in STREAMS}
     for damage in damages:
@@ -152,7 +152,12 @@ def _judge_told(name: str, lost: set[int], told: Told, verdict: Verdict) -> None
 
 
 def _judge_consumer(
-    speaker: Speaks, damages: tuple[Damage, ...], known: Known, baseline: Baseline, lost: set[int], verdict: Verdict
+    speaker: Speaks,
+    damages: tuple[Damage, ...],
+    known: Known,
+    baseline: Baseline,
+    lost: set[int],
+    verdict: Verdict,
 ) -> None:
     found = _consumer(speaker)
     if not found:

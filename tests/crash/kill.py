@@ -38,7 +38,9 @@ def purge(server: ServerProcess, ledger: Ledger) -> None:
     client.close()
 
 
-def run_cycles(server: ServerProcess, ledger: Ledger, cycles: int, seed: int, acks_max: int = ACKS_MAX) -> int:
+def run_cycles(
+    server: ServerProcess, ledger: Ledger, cycles: int, seed: int, acks_max: int = ACKS_MAX
+) -> int:
     """Run cycles on a started server; return how many PubAcks there were."""
     rng = rng_of(seed, "kill")
     acks = 0

@@ -67,7 +67,9 @@ class Ledger:
         risen = set(self.deleted) & set(seqs)
         if risen:
             self.violation("risen", f"{sorted(risen)[:5]} were removed", len(risen))
-        lost = {each for each, seq in self.acked.items() if each not in by_id and seq not in self.delete_asked}
+        lost = {
+            each for each, seq in self.acked.items() if each not in by_id and seq not in self.delete_asked
+        }
         moved = {each for each, seq in self.acked.items() if by_id.get(each, seq) != seq}
         if moved:
             self.violation("moved", f"{len(moved)} such as {min(moved).decode()}", len(moved))

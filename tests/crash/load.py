@@ -23,8 +23,15 @@ DELETE_EVERY = 7  # of 100 messages, one is removed
 def make_stream(port: int) -> None:
     """Make the stream and its consumer."""
     client = Speaker(port)
-    client.api(f"STREAM.CREATE.{STREAM}", name=STREAM, subjects=["load.>"], duplicate_window=3_600_000_000_000)
-    config = {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, "max_ack_pending": 5000}
+    client.api(
+        f"STREAM.CREATE.{STREAM}", name=STREAM, subjects=["load.>"], duplicate_window=3_600_000_000_000
+    )
+    config = {
+        "durable_name": "worker",
+        "ack_policy": "explicit",
+        "ack_wait": ACK_WAIT_NS,
+        "max_ack_pending": 5000,
+    }
     client.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.worker", stream_name=STREAM, config=config)
     client.close()
 
@@ -132,7 +139,12 @@ class Load:
             with self._ledger.lock:
                 newest = max(self._ledger.acked.values(), default=0)
             seq = rng.randint(removed, newest) if newest > removed else 0
-            if not seq or seq in self._ledger.delete_asked or seq <= self._ledger.purged_to or newest < removed + 100:
+            if (
+                not seq
+                or seq in self._ledger.delete_asked
+                or seq <= self._ledger.purged_to
+                or newest < removed + 100
+            ):
                 self._done.wait(0.002)
                 continue
             removed = newest if rng.random() < 0.5 else removed

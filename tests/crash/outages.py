@@ -78,7 +78,9 @@ class Steady:
             pass  # the server is gone; the next request says so
 
 
-def endure(server: ServerProcess, size: int, begin: Callable[[], None], end: Callable[[], None]) -> dict[str, Any]:
+def endure(
+    server: ServerProcess, size: int, begin: Callable[[], None], end: Callable[[], None]
+) -> dict[str, Any]:
     """Run a server through one outage; return what its client saw."""
     server.start()
     client = Speaker(server.port)
@@ -197,14 +199,17 @@ def no_descriptors(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
     try:
         return endure(
-            server, 200_000, exhaust, lambda: _ignore(resource.prlimit(pid(), resource.RLIMIT_NOFILE, before[0]))
+            server,
+            200_000,
+            exhaust,
+            lambda: _ignore(resource.prlimit(pid(), resource.RLIMIT_NOFILE, before[0])),
         )
     finally:
         server.kill()
 
 
 def no_permission(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Take away and give back the permissions of the store's directories, from a server that may not override them."""
+    """Take away and give back the permissions of the store's directories, from one that may not override them."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         raise CannotMount("needs root and setpriv")
     bounded = "--bounding-set=-dac_override,-dac_read_search"
@@ -228,7 +233,9 @@ def no_permission(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
         server.kill()
 
 
-def preloaded(kinds: tuple[str, ...], error: int, forever: bool, size: int = 100) -> Callable[..., dict[str, Any]]:
+def preloaded(
+    kinds: tuple[str, ...], error: int, forever: bool, size: int = 100
+) -> Callable[..., dict[str, Any]]:
     """Return an outage in which calls of libc fail."""
 
     def outage(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
@@ -274,7 +281,9 @@ def read_only_start(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
             server.start()
             said = "it runs"
         except ServerFailed as failed:
-            said = next((line[-160:] for line in str(failed).splitlines() if "[FTL]" in line), "no word of it")
+            said = next(
+                (line[-160:] for line in str(failed).splitlines() if "[FTL]" in line), "no word of it"
+            )
         took = round(time.monotonic() - began, 2)
         server.kill()
         disk.remount("rw")

@@ -1,4 +1,4 @@
-"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and what is there afterwards."""
+"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and what is left."""
 
 from __future__ import annotations
 

@@ -19,14 +19,24 @@ PER_SEGMENT = 6
 SEALED = 3
 TAIL = 24
 PULLED = 22
-SETTLED = (1, 2, 3, 4, 6, 7, 12)  # of what was pulled; the floor is in front of the first that is missing here
+SETTLED = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    7,
+    12,
+)  # of what was pulled; the floor is in front of the first that is missing here
 
 
 @dataclass
 class Known:
     """What the client was told while the store was made."""
 
-    messages: dict[int, tuple[bytes, bytes, bytes]] = field(default_factory=dict)  # seq -> subject, headers, payload
+    messages: dict[int, tuple[bytes, bytes, bytes]] = field(
+        default_factory=dict
+    )  # seq -> subject, headers, payload
     removed: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     delivered: set[int] = field(default_factory=set)
@@ -60,7 +70,9 @@ def _fill(client: Speaker, rng: random.Random) -> Known:
     known = Known()
     config = {"subjects": ["orders.>"], "max_bytes": 262_144, "duplicate_window": HOUR_NS}
     client.api("STREAM.CREATE.ORDERS", name="ORDERS", **config)
-    client.api("STREAM.CREATE.COPY", name="COPY", sources=[{"name": "ORDERS", "filter_subject": "orders.small.>"}])
+    client.api(
+        "STREAM.CREATE.COPY", name="COPY", sources=[{"name": "ORDERS", "filter_subject": "orders.small.>"}]
+    )
     for _ in range(SEALED):
         for _ in range(PER_SEGMENT):
             _small(client, known, rng)
@@ -83,7 +95,11 @@ def _fill(client: Speaker, rng: random.Random) -> Known:
 def _small(client: Speaker, known: Known, rng: random.Random) -> None:
     number = known.last_seq + 1
     message_id = b"id-%d" % number
-    headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\nColour: blue\r\n\r\n" % message_id if number % 3 else id_header(message_id)
+    headers = (
+        b"NATS/1.0\r\nNats-Msg-Id: %b\r\nColour: blue\r\n\r\n" % message_id
+        if number % 3
+        else id_header(message_id)
+    )
     payload = b"%d " % number + rng.randbytes(rng.randrange(4, 40)).hex().encode()
     _publish(client, known, b"orders.small.%d" % (number % 5), payload, headers)
     known.ids[message_id] = known.last_seq
@@ -97,7 +113,12 @@ def _publish(client: Speaker, known: Known, subject: bytes, payload: bytes, head
 
 
 def _consume(client: Speaker, known: Known) -> None:
-    config = {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": HOUR_NS, "deliver_policy": "all"}
+    config = {
+        "durable_name": "worker",
+        "ack_policy": "explicit",
+        "ack_wait": HOUR_NS,
+        "deliver_policy": "all",
+    }
     client.api("CONSUMER.DURABLE.CREATE.ORDERS.worker", stream_name="ORDERS", config=config)
     pulled = client.pull("ORDERS", "worker", PULLED)
     for number, (seq, reply) in enumerate(pulled, 1):

@@ -13,7 +13,12 @@ from tests.conformance.harness.process import ServerProcess, our_command, peer_c
 from tests.support.raw import RawClient
 
 # `default` is each server's own: 1 s here, 2 minutes of nats-server.
-MODES = {"default": "", "always": ", sync_interval: always", "5s": ", sync_interval: 5s", "2s": ", sync_interval: 2s"}
+MODES = {
+    "default": "",
+    "always": ", sync_interval: always",
+    "5s": ", sync_interval: 5s",
+    "2s": ", sync_interval: 2s",
+}
 PAYLOAD_SIZE = 128
 _numbers = itertools.count(1)  # of connections: each has its own inboxes
 
@@ -33,7 +38,13 @@ def command_of(server: str) -> list[str]:
 
 
 def make_server(
-    server: str, mode: str, directory: Path, *, store: Path | None = None, prefix: Sequence[str] = (), more: str = ""
+    server: str,
+    mode: str,
+    directory: Path,
+    *,
+    store: Path | None = None,
+    prefix: Sequence[str] = (),
+    more: str = "",
 ) -> ServerProcess:
     """Return a server that is not started; its store is `directory`/store, or `store`.
 
@@ -81,7 +92,9 @@ class Speaker(RawClient):
         self.send(framed(subject, inbox, body))
         found: list[tuple[int, bytes]] = []
         for _, reply, headers, _ in self.frames():
-            if headers.startswith((b"NATS/1.0 40", b"NATS/1.0 503")):  # nothing more is due, or nobody is there
+            if headers.startswith(
+                (b"NATS/1.0 40", b"NATS/1.0 503")
+            ):  # nothing more is due, or nobody is there
                 return found
             if reply.startswith(b"$JS.ACK."):
                 found.append((stream_seq_of(reply), reply))

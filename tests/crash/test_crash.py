@@ -24,11 +24,6 @@ def args(**given: Any) -> Namespace:
     )
 
 
-def scratch_of(tmp_path: Path) -> Path:
-    """Return a directory in memory, where there is one: thousands of small files are written."""
-    return tmp_path
-
-
 @pytest.fixture
 def ext4_here(tmp_path: Path) -> None:
     """Skip where no image can be mounted."""

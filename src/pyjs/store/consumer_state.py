@@ -206,7 +206,7 @@ class ConsumerStateFile:
         try:
             return self._disk.read_file(path)
         except OSError as error:
-            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends, and nothing is lost
+            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends
                 raise
             problems.append(error)
             return None

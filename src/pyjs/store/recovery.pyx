@@ -274,7 +274,7 @@ cdef class Recovery:
             self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def witness(self, path):
-        """Return what an index file of this stream that is whole says, whatever its segment is like; None: nothing."""
+        """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
         cdef SegmentContents known
         try:
             known = decode_index(map_whole(self.store.disk, path))

@@ -175,7 +175,11 @@ def test_a_full_disk_refuses_and_later_takes_again() -> None:
 
 @pytest.mark.parametrize(
     ("request_name", "body"),
-    [("STREAM.MSG.DELETE.A", b'{"seq":1}'), ("STREAM.MSG.DELETE.A", b'{"seq":1,"no_erase":true}'), ("STREAM.PURGE.A", b"")],
+    [
+        ("STREAM.MSG.DELETE.A", b'{"seq":1}'),
+        ("STREAM.MSG.DELETE.A", b'{"seq":1,"no_erase":true}'),
+        ("STREAM.PURGE.A", b""),
+    ],
 )
 def test_a_store_that_refuses_messages_removes_none(request_name: str, body: bytes) -> None:
     class ReadsOnly(FullDisk):
