@@ -26,7 +26,7 @@ from tests.crash.servers import Speaker, make_server
 BEFORE = 200
 WARM_S = 0.5  # the server has loaded what it loads in the background
 OUTAGE_S = 1.5
-RESUME_S = 12.0
+RESUME_S = 6.0
 PAUSE_S = 0.004  # between two publishes: a client that waits for its answers
 FILLING = 8192  # bytes of a message where a file system is filled
 HOUR_NS = 3_600_000_000_000
