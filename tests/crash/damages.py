@@ -16,7 +16,10 @@ from pathlib import Path
 SECTOR = 512
 GARBAGE_SIZE = 700
 SPARSE_STEP = 61  # of the bytes inside large payloads every so many are damaged, everywhere else all
+SMALL = 20_000  # bytes of a segment without large payloads
+DENSE_START = 1500  # header, metadata and the first records
 DENSE_END = 700  # bytes in front of the end of a sealed segment that count as its tail records
+DENSE_TAIL = 5000  # the same of the last segment
 MSG, FOOTER = 1, 4
 
 
@@ -96,11 +99,15 @@ class Tree:
         index = name[:-3] + "idx"
         if not name.endswith(".seg") or (index in self.files and index not in touched):
             return False
-        segments = [each for each in self.files if each.endswith(".seg") and _folder(each) == _folder(name)]
-        return name == max(segments) or index in touched
+        return name == max(self.siblings(name)) or index in touched
+
+    def siblings(self, name: str) -> list[str]:
+        """Return the files of the same kind and folder."""
+        kind = name[-4:]
+        return [each for each in self.files if each.endswith(kind) and _folder(each) == _folder(name)]
 
 
-def all_damages(tree: Tree, rng: random.Random) -> Iterator[Damage]:
+def all_damages(tree: Tree) -> Iterator[Damage]:
     """Yield every damage of the matrix."""
     for name, file in tree.files.items():
         yield Damage(name, "remove")
@@ -109,7 +116,7 @@ def all_damages(tree: Tree, rng: random.Random) -> Iterator[Damage]:
             yield Damage(name, "garbage", file.size)
         for at in range(0, len(file.data), SECTOR):
             yield Damage(name, "zeros", at)
-        for at in _places(name, file):
+        for at in _places(name, file, tree):
             yield Damage(name, "cut", at)
             for bit in range(8):
                 yield Damage(name, "flip", at, bit)
@@ -131,18 +138,13 @@ def sampled(tree: Tree, rng: random.Random, count: int) -> Iterator[Damage]:
         )
 
 
-def _places(name: str, file: File) -> Iterator[int]:
-    """Yield the bytes to damage one by one."""
+def _places(name: str, file: File, tree: Tree) -> Iterator[int]:
+    """Yield the bytes to damage one by one: all of them, but for the middle of segments with large payloads."""
+    end = len(file.data) - (DENSE_TAIL if name == max(tree.siblings(name)) else DENSE_END)
     for at in range(len(file.data)):
-        is_payload = name.endswith(".seg") and 1500 < at < len(file.data) - DENSE_END
-        if not is_payload or _is_small(name, file) or at % SPARSE_STEP == 0:
+        is_payload = name.endswith(".seg") and len(file.data) > SMALL and DENSE_START < at < end
+        if not is_payload or at % SPARSE_STEP == 0:
             yield at
-
-
-def _is_small(name: str, file: File) -> bool:
-    return (
-        file.size > len(file.data) + SECTOR and len(file.data) < 20_000
-    )  # an open segment without large messages
 
 
 def _range_of(damage: Damage, file: File) -> tuple[int, int]:

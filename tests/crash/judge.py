@@ -160,6 +160,10 @@ def _judge_consumer(
     verdict: Verdict,
 ) -> None:
     found = _consumer(speaker)
+    copies = {damage.path[-6:] for damage in damages if "/consumers/" in damage.path}
+    if not found and copies >= {"meta.a", "meta.b"}:
+        verdict.notes["consumer set aside, both copies of its metadata damaged"] += 1
+        return
     if not found:
         verdict.add("consumer gone", "CONSUMER.INFO has none")
         return

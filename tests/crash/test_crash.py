@@ -20,7 +20,15 @@ ERRORS = 12
 
 def args(**given: Any) -> Namespace:
     return Namespace(
-        **{"server": "ours", "mode": "default", "seed": 1, "cycles": 0, "process": False, **given}
+        **{
+            "server": "ours",
+            "mode": "default",
+            "seed": 1,
+            "cycles": 0,
+            "process": False,
+            "part": "1/1",
+            **given,
+        }
     )
 
 
