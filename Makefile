@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash asan clean
+.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -45,6 +45,8 @@ soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 
 crash: dev ## faults of process, disk and power, for hours: WHAT=damage SERVER=peer MODE=always ARGS="--cycles 50"
 	$(PY) -m tests.crash $(or $(WHAT),damage) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(ARGS)
+sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9999, JOBS=1)
+	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
 
 asan: dev ## unit tests of a copy of the tree compiled with AddressSanitizer, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)

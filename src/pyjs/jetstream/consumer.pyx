@@ -638,6 +638,7 @@ cdef class Consumer(ConsumerCore):
         cdef uint32_t i = self.pending.oldest, newer
         cdef tuple before = (self.next_seq, self.floor_seq, self.pending.count, self.n_spent)
         self.unread_stale = True
+        first_seq = max(first_seq, 1)           # 0 of a stream that never had a message
         self.next_seq = max(self.next_seq, first_seq)
         while i:
             newer = self.pending.entries[i].newer
@@ -654,7 +655,7 @@ cdef class Consumer(ConsumerCore):
             self.floor_seq = first_seq - 1
             self.floor_cseq = max(self.floor_cseq, self.pending.entries[self.pending.oldest].cseq - 1)
         if self.file is not None and before != (self.next_seq, self.floor_seq, self.pending.count, self.n_spent):
-            consumer_record.rewrite(self)
+            self.changes.lost = True            # no change tells this: the next pump keeps the whole state
         self.mark_dirty()
 
     cpdef bint needs(self, uint64_t seq) noexcept:

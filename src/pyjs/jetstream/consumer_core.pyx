@@ -449,6 +449,8 @@ cdef class ConsumerCore(StreamConsumer):
             after = self.next_seq
         self.unread += self.store.count_from(after, self.filter)
         self.counted_to = self.store.last_seq
+        # Drops that `dropped` has yet to hear of are not in this count: it must not take them off again.
+        self.unread_stale = self.store.drop_log_len != 0
 
     cdef int send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
         """Send one message to whoever is next; 0: nobody took it."""

@@ -98,6 +98,7 @@ class AccountFiles:
         self._logs = logs or OpenLogs(disk)  # those of all accounts
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
+        self._anchored = False  # the names of `_streams` and the account are on the medium
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
@@ -123,7 +124,7 @@ class AccountFiles:
         directory = self._stream_dir(config.name)
         try:
             self._make_room(directory)
-            make_directory(self._disk, self._streams)
+            self._make_streams_directory()
             self._disk.make_dirs(f"{directory}/msgs")
             self._disk.make_dirs(f"{directory}/consumers")
             meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
@@ -192,6 +193,9 @@ class AccountFiles:
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values)
             store = self._open_store(directory, config, created_ns, meta)
+            # A process that was killed while it made the stream did not sync its names.
+            above = self._directories_above()
+            store.names_above = (f"{directory}/consumers", directory, self._streams, *above)
         except (PyjsError, *NONSENSE, OSError) as error:
             self._leave(directory, "Stream", error)
             return None
@@ -205,7 +209,7 @@ class AccountFiles:
         store.release()
         self._leave(self._stream_dir(name), "Stream", error)
 
-    def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> StreamStore:
+    def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> FileStore:
         store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
         self._damaged += store.set_aside
         store.set_meta(meta)
@@ -349,6 +353,21 @@ class AccountFiles:
         return StoredConsumer(name, config, created_ns, None, (), (str(problem),), file)
 
     # -- parts ---------------------------------------------------------------------------------------------
+
+    def _make_streams_directory(self) -> None:
+        """Make the directory of all streams; when it is there, a process that was killed may not have synced it."""
+        if not self._anchored:
+            if self._disk.exists(self._streams):
+                for directory in self._directories_above():
+                    self._disk.sync_dir(directory)
+            else:
+                make_directory(self._disk, self._streams)
+            self._anchored = True
+
+    def _directories_above(self) -> tuple[str, str]:
+        """Return where the names of `_streams` and of the account are."""
+        account = self._streams.rpartition("/")[0]
+        return account, account.rpartition("/")[0]
 
     def _stream_dir(self, name: str) -> str:
         return f"{self._streams}/{file_name(name)}"

@@ -252,7 +252,8 @@ cdef class Stream(Sink):
             self.refuse(m, 10023, 0)
             return 0
         if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
-            self.store.last_ts = self.turn.now
+            if self.store.last_ts < self.turn.now:      # messages of this turn may be ahead of it
+                self.store.last_ts = self.turn.now
             return self.store.skip()
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
             self.refuse(m, 10002, 0)

@@ -144,6 +144,8 @@ class ConsumerStateFile:
             found = self._read_generation(number, problems)
             if found is not None:
                 self._generation = numbers[0]  # a new one must not meet files of a damaged one
+                if number == numbers[0] and not problems:  # else a new one is begun, synced
+                    self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 return found[0], found[1], [str(problem) for problem in problems]
         aside = [number for number, _ in self._files(ASIDE)]
         self._generation = max([*numbers, *aside], default=0)

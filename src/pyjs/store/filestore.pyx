@@ -53,6 +53,7 @@ cdef class FileStore(SegmentStore):
         self.next_number = 1
         disk.make_dirs(directory)
         self.names_unsynced = True
+        self.names_above = ()
         from pyjs.store.recovery import recover
 
         recover(self)
@@ -72,6 +73,7 @@ cdef class FileStore(SegmentStore):
             return None
         job = SegmentSync(self.disk, self.unsynced, self.directory if self.names_unsynced else None,
                           self.written_mark, self.unindexed)
+        job.above, self.names_above = self.names_above, ()
         self.in_flight = job
         self.unsynced = []
         self.unindexed = []
@@ -88,6 +90,7 @@ cdef class FileStore(SegmentStore):
             if (self.closed or fd != tail_fd) and fd not in self.unsynced:
                 self.disk.close_file(fd)
         if error is not None:
+            self.names_above = job.above
             self.sync_failed(error)
             return
         for problem in job.problems:

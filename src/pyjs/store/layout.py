@@ -62,12 +62,26 @@ def lock_store(disk: Disk, directory: str) -> int:
         OSError: the directory cannot be made or written.
     """
     make_directory(disk, directory)
+    if not disk.exists(f"{directory}/.lock"):
+        _sync_above(disk, directory)
     try:
         return disk.lock(f"{directory}/.lock")
     except BlockingIOError:
         raise StoreLocked(
             f"store directory {directory} is in use by another server; stop it or choose another store_dir"
         ) from None
+
+
+def _sync_above(disk: Disk, directory: str) -> None:
+    """Sync the names of a directory and of those above it: a process may have been killed before it did."""
+    while directory not in ("", "/"):
+        directory = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
+        try:
+            disk.sync_dir(directory)
+        except OSError:
+            return  # not ours to read, and so not made by us
+        if directory == ".":
+            return
 
 
 def hide_directory(disk: Disk, directory: str) -> str:

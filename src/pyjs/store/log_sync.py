@@ -78,6 +78,12 @@ class LogSync:
         self._new.add(path)
         self.wrote(path)
 
+    def adopted(self, path: str, has_entries: bool) -> None:
+        """Note a log that a start found: its name and its entries may be those of a process that was killed."""
+        self._new.add(path)
+        if has_entries:
+            self.wrote(path)
+
     def wrote(self, path: str) -> None:
         """Note that a log has new bytes."""
         if path not in self._waiting:

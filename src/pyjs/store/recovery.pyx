@@ -265,9 +265,15 @@ cdef class Recovery:
         return contents_of(path, data, number, self.store.incarnation, next_seq, known is not None)
 
     def keep_index(self, path, SegmentContents c not None) -> None:
-        """Write the index file of a segment that was read whole and will not grow."""
+        """Write the index file of a segment that was read whole and will not grow, once its bytes are safe.
+
+        The next start does not read a segment that has one, and so would not sync what a killed process left.
+        """
         if c.problems or not c.sealed:
             return
+        if not self.sync(path):
+            return
+        self.scanned.remove(c.number)
         try:
             store_index(self.store.disk, index_path(path), encode_index(c))
         except OSError as error:
@@ -584,7 +590,7 @@ cdef class Recovery:
             elif s.number in newest:
                 self.sync(store.path_of(s.number))
 
-    def sync(self, path) -> None:
+    def sync(self, path) -> bool:
         """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
         disk = self.store.disk
         try:
@@ -595,3 +601,5 @@ cdef class Recovery:
                 disk.close_file(fd)
         except OSError as error:
             self.store.sync_failed(error)
+            return False
+        return True

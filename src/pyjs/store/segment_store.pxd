@@ -33,6 +33,7 @@ cdef class SegmentStore(StreamStore):
     cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way
     cdef readonly bint closed
     cdef bint names_unsynced                # the directory changed
+    cdef public tuple names_above           # directories found at the start, to be synced with the first job
     cdef bint recovering                    # changes come from the files: write nothing
     cdef bint state_due                     # first_seq or last_seq moved without a record
     cdef uint32_t next_number

@@ -11,6 +11,7 @@ class SegmentStore(StreamStore):
     directory: str
     log: Log
     segment_size: int
+    names_above: tuple[str, ...]
     incarnation: int
     seal_age_ns: int
     lost_msgs: int

@@ -627,10 +627,10 @@ cdef class SegmentStore(StreamStore):
         self.outdate_rewrite(s.number)
         try:
             fd = s.fd if s.fd >= 0 else self.disk.open_file(self.path_of(s.number))
-            self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-            self.disk.write_at(fd, bytes(e.size), at)
             if fd not in self.unsynced:
                 self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
+            self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+            self.disk.write_at(fd, bytes(e.size), at)
             self.written_mark += 1
         except OSError as error:
             self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "

@@ -16,6 +16,7 @@ class StoredMessage:
 
 class SyncJob:
     mark: int
+    above: tuple[str, ...]
     def __call__(self) -> Exception | None: ...
 
 class StreamStore(Catalogue):

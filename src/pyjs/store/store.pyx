@@ -61,6 +61,7 @@ class SyncJob:
         self.fds = fds
         self.directory = directory      # None: no names changed
         self.mark = mark
+        self.above = ()                 # further directories
 
     def __call__(self):
         """Sync files, then names; return the error of the first call that failed, None: all is safe."""
@@ -69,6 +70,8 @@ class SyncJob:
                 self.disk.sync_file(fd)
             if self.directory is not None:
                 self.disk.sync_dir(self.directory)
+            for directory in self.above:
+                self.disk.sync_dir(directory)
         except OSError as error:
             return error
         return None

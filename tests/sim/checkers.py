@@ -1,0 +1,512 @@
+"""What clients were told, and whether the server still stands by it.
+
+A Publish is one message sent; every message says in its payload which one it is. What a client was told is a duty:
+an acknowledged message is there, under its sequence, until something that was asked for explains that it is gone;
+what was confirmed as removed stays away; a sequence told once is never another message's; a message id is stored once
+in its window; an expectation that was met was true. A crash makes duties only where the server says so: with
+`always`, and after kill -9, all of them hold; after a power cut in interval mode what was told within the last
+interval is taken back by `take_back`.
+
+Knows nothing of how the server works, and nothing of files.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.store.store import StoredMessage
+
+NS_PER_S = 1_000_000_000
+OVERHEAD, HEADER_OVERHEAD = 30, 4  # what a stored message counts besides its bytes
+
+
+class Violation(AssertionError):
+    """The server broke a promise."""
+
+
+def demand(condition: object, text: str) -> None:
+    """Raise Violation unless `condition`."""
+    if not condition:
+        raise Violation(text)
+
+
+@dataclass(eq=False)
+class Publish:
+    """One message as it was sent."""
+
+    number: int
+    subject: str
+    size: int
+    sent_ns: int
+    msg_id: str = ""
+    expected_seq: int | None = None
+    expected_subject_seq: int | None = None
+    rollup: str = ""
+    known_last: int = 0  # the last sequence that was told when it was sent
+    known_of_subject: Publish | None = None  # the same of its subject
+    seq: int = 0  # told or seen
+    told_ns: int = 0  # 0: nobody promised anything
+    refused: bool = False  # for sure: it is never to be seen
+    duplicate: bool = False
+    shaky: bool = False  # in flight when a sync failed: what the medium has of it is unknown for good
+
+    def __str__(self) -> str:
+        return f"message #{self.number} ({self.subject}, seq {self.seq})"
+
+
+@dataclass(eq=False)
+class Removal:
+    """A deletion or purge that was asked for."""
+
+    high_seq: int  # of what was told by then
+    seq: int = 0  # of a single message
+    subject: str = ""  # of a purge; "": all
+    below: int = 0
+    keep: int = 0
+    told_ns: int = 0
+    done_number: int = 0  # the last message sent before it was answered, 0: it was not
+
+    def concerns(self, publish: Publish) -> bool:
+        """Whether it may have removed the message."""
+        if self.done_number and publish.number > self.done_number:
+            return False
+        if self.seq:
+            return publish.seq == self.seq
+        if self.below and publish.seq >= self.below:
+            return False
+        return not self.subject or self.subject == publish.subject
+
+    def must_have_removed(self, publish: Publish) -> bool:
+        """Whether the message cannot be there any more."""
+        if not self.told_ns or self.keep or not self.concerns(publish):
+            return False
+        return bool(self.seq) or (publish.told_ns > 0 and publish.seq <= self.high_seq)
+
+
+@dataclass(eq=False)
+class ConsumerModel:
+    """What was said to and by one pull consumer."""
+
+    name: str
+    subject: str  # filter, "": all
+    ack_all: bool
+    max_deliver: int
+    number: int = 1 << 62  # the last message sent before it was known to be there
+    exists: bool | None = None  # None: nobody knows
+    deleting: bool = False
+    delivered: dict[int, int] = field(default_factory=dict)  # by number of the publish: how often
+    acked: dict[int, int] = field(default_factory=dict)  # sent, perhaps never seen: when
+    confirmed: dict[int, int] = field(default_factory=dict)  # answered: when
+    adopted_ns: int = 0  # when a start found it that nobody had been told of; 0: somebody was
+    waiting: list[tuple[str, Publish]] = field(default_factory=list)  # ack subjects not used yet
+
+    def wants(self, publish: Publish) -> bool:
+        """Whether the filter matches."""
+        return not self.subject or self.subject == publish.subject
+
+    def deliver(self, publish: Publish, count: int) -> None:
+        """Take a delivery."""
+        again = publish.number in self.confirmed
+        demand(not again, f"{publish} delivered again to {self.name} after its ack was confirmed")
+        demand(self.wants(publish), f"{publish} delivered to {self.name}, which filters {self.subject}")
+        demand(
+            self.max_deliver < 0 or count <= self.max_deliver,
+            f"{publish} delivered {count} times to {self.name}",
+        )
+        self.delivered[publish.number] = self.delivered.get(publish.number, 0) + 1
+
+
+class StreamModel:
+    """What was said to and by one stream, from its creation to its deletion."""
+
+    def __init__(self, name: str, config: dict[str, object], moment: Callable[[], int]) -> None:
+        self.name = name
+        self.config = config
+        self.moment = moment  # the time that never goes backwards, of all lives
+        self.exists: bool | None = None  # None: nobody knows
+        self.adopted_ns = 0  # when a start found it that nobody had been told of; 0: somebody was
+        self.deleting = False
+        self.publishes: dict[int, Publish] = {}
+        self.at: dict[int, Publish] = {}  # by sequence, as told or seen
+        self.removals: list[Removal] = []
+        self.consumers: dict[str, ConsumerModel] = {}
+        self.former_consumers: list[ConsumerModel] = []
+        self.old_limits: list[dict[str, object]] = []  # configurations that held for a while
+        self.max_seq = 0  # told
+        self.tainted = (
+            False  # a sync failed: what follows in the same file hangs on bytes that may never be there
+        )
+        self.cut = False  # by a crash, which may have left more of a subject than allowed
+        self.latest_ns = 0  # the latest time of any of its processes
+        self.present: dict[int, Publish] = {}  # by the last audit
+
+    # -- what clients are told -----------------------------------------------------------------------------
+
+    def acked(self, publish: Publish, seq: int, now_ns: int) -> None:
+        """A PubAck without `duplicate`."""
+        demand(seq > 0, f"{publish} acknowledged with sequence {seq}")
+        other = self.at.get(seq)
+        demand(other is None or other is publish, f"{publish} acknowledged with {seq}, which is {other}")
+        demand(not publish.seq or publish.seq == seq, f"{publish} acknowledged with {seq}")
+        if publish.expected_seq is not None:
+            demand(
+                seq == publish.expected_seq + 1, f"{publish}: expected last {publish.expected_seq}, got {seq}"
+            )
+        if publish.expected_subject_seq is not None:
+            self._subject_expectation_met(publish, seq)
+        if publish.msg_id:
+            self._no_twin(publish, seq, now_ns)
+        publish.seq, publish.told_ns = seq, self.moment()
+        self.at[seq] = publish
+        self.max_seq = max(self.max_seq, seq)
+
+    def _subject_expectation_met(self, publish: Publish, seq: int) -> None:
+        expected = publish.expected_subject_seq
+        assert expected is not None
+        for other in self.at.values():
+            if other.subject != publish.subject:
+                demand(
+                    other.seq != expected, f"{publish}: expected {expected} of its subject, which is {other}"
+                )
+            elif expected < other.seq < seq and other.told_ns:
+                demand(
+                    self.excuse(other), f"{publish}: expected {expected} of its subject, but there is {other}"
+                )
+
+    def _no_twin(self, publish: Publish, seq: int, now_ns: int) -> None:
+        """A message with an id of the window must have been answered as a duplicate."""
+        window = int(str(self.config["duplicate_window"]))
+        for other in self.at.values():
+            if other.msg_id != publish.msg_id or other is publish or not other.told_ns or other.seq >= seq:
+                continue
+            if (
+                publish.sent_ns >= other.sent_ns
+                and now_ns - other.sent_ns < window
+                and not self.excuse(other)
+            ):
+                raise Violation(f"{publish} stored as {seq} although {other} has its id {publish.msg_id}")
+
+    def duplicated(self, publish: Publish, seq: int) -> None:
+        """A PubAck with `duplicate`: the message of that sequence has its id, and is promised now."""
+        publish.duplicate = True
+        other = self.at.get(seq)
+        if other is None:  # the answer to it was lost
+            candidates = [
+                each
+                for each in self.publishes.values()
+                if each is not publish
+                and each.msg_id == publish.msg_id
+                and not each.seq
+                and not (each.refused or each.duplicate)
+            ]
+            demand(candidates, f"{publish} is called a duplicate of {seq}, but nothing else has its id")
+            if len(candidates) > 1:
+                return
+            other = candidates[0]
+            other.seq = seq
+            self.at[seq] = other
+        demand(
+            other.msg_id == publish.msg_id,
+            f"{publish} with id {publish.msg_id} called a duplicate of {other}",
+        )
+        if not other.told_ns:
+            other.told_ns = self.moment()
+            self.max_seq = max(self.max_seq, seq)
+
+    def refused(self, publish: Publish, err_code: int, last: int | None) -> None:
+        """An error that says that nothing was stored."""
+        publish.refused = True
+        if err_code != 10071 or last is None:
+            return
+        if publish.expected_subject_seq is None and publish.expected_seq is not None:
+            demand(last != publish.expected_seq, f"{publish}: expected {last}, as it is, and was refused")
+            demand(
+                last >= publish.known_last, f"{publish}: last is {last} where {publish.known_last} was told"
+            )
+        elif publish.expected_subject_seq is not None and publish.expected_seq is None:
+            demand(
+                last != publish.expected_subject_seq, f"{publish}: expected {last}, as it is, and was refused"
+            )
+            other = self.at.get(last)
+            demand(
+                other is None or other.subject == publish.subject,
+                f"{publish}: last of its subject is {other}?",
+            )
+            known = publish.known_of_subject
+            if known is not None and known.seq > last:
+                demand(self.excuse(known), f"{publish}: last of its subject {last}, but there is {known}")
+
+    def see(self, publish: Publish, seq: int) -> None:
+        """A message was read under a sequence."""
+        other = self.at.get(seq)
+        demand(other is None or other is publish, f"sequence {seq} is message #{publish.number}, was {other}")
+        demand(publish.seq in (0, seq), f"{publish} is there as {seq} as well")
+        demand(not publish.refused, f"{publish} was refused and is there as {seq}")
+        demand(not publish.duplicate, f"{publish} was called a duplicate and is there as {seq}")
+        publish.seq = seq
+        self.at[seq] = publish
+
+    # -- crashes -------------------------------------------------------------------------------------------
+
+    def take_back(self, since_ns: int, found_since_ns: int) -> None:
+        """A power cut: what nobody was told is open again, and with it what was told after `since_ns`.
+
+        What a start found after `found_since_ns` that a killed process had not finished to make is open as well.
+        """
+        for publish in list(self.at.values()):
+            if publish.told_ns == 0 or publish.told_ns > since_ns or publish.shaky or self.tainted:
+                publish.told_ns = 0
+        if self.adopted_ns > found_since_ns:
+            self.exists = None
+        for removal in self.removals:
+            if removal.told_ns > since_ns:
+                removal.told_ns = 0
+        for consumer in self.consumers.values():
+            if consumer.adopted_ns > found_since_ns:
+                consumer.exists = None
+            for number in [number for number, told_ns in consumer.confirmed.items() if told_ns > since_ns]:
+                del consumer.confirmed[number]
+        self.max_seq = max((each.seq for each in self.at.values() if each.told_ns), default=0)
+
+    def doubt(self, since_ns: int) -> None:
+        """A sync failed: what is younger than `since_ns` may never be on the medium, whatever later syncs say."""
+        for publish in self.publishes.values():
+            publish.shaky = publish.shaky or publish.told_ns == 0 or publish.told_ns > since_ns
+        for removal in self.removals:
+            removal.told_ns = 0 if removal.told_ns > since_ns else removal.told_ns
+        for consumer in self.consumers.values():
+            consumer.confirmed = {
+                n: told_ns for n, told_ns in consumer.confirmed.items() if told_ns <= since_ns
+            }
+
+    def renew(self, since_ns: int) -> None:
+        """A kill: what was told after `since_ns` is as if it were told now, since the next process has to sync it."""
+        now_ns = self.moment()
+        for each in (*self.at.values(), *self.removals):
+            if each.told_ns > max(since_ns, 0):
+                each.told_ns = now_ns
+        if self.adopted_ns:
+            self.adopted_ns = now_ns
+        for consumer in self.consumers.values():
+            if consumer.adopted_ns:
+                consumer.adopted_ns = now_ns
+            for number, told_ns in consumer.confirmed.items():
+                if told_ns > since_ns:
+                    consumer.confirmed[number] = now_ns
+
+    def forget_lost(self, present: dict[int, Publish]) -> None:
+        """After a power cut: what nobody was told and is not there has no sequence any more."""
+        for seq, publish in list(self.at.items()):
+            if publish.told_ns == 0 and seq not in present:
+                publish.seq = 0
+                del self.at[seq]
+
+    # -- excuses -------------------------------------------------------------------------------------------
+
+    def excuse(self, publish: Publish) -> str:
+        """Return why a message may be gone, "": it may not."""
+        for removal in self.removals:
+            if removal.concerns(publish):
+                return "removed"
+        later = [
+            each
+            for each in self.publishes.values()
+            if each is not publish
+            and each.number > publish.number
+            and not (each.refused or each.duplicate)
+            and (not each.seq or each.seq > publish.seq)
+        ]
+        if any(each.rollup == "all" or (each.rollup and each.subject == publish.subject) for each in later):
+            return "rolled up"
+        for limits in (self.config, *self.old_limits):
+            if reason := self._limit(limits, publish, later):
+                return reason
+        return self._settled(publish)
+
+    def _limit(self, limits: dict[str, object], publish: Publish, later: list[Publish]) -> str:
+        max_msgs, max_bytes = int(str(limits["max_msgs"])), int(str(limits["max_bytes"]))
+        max_age, per_subject = int(str(limits["max_age"])), int(str(limits["max_msgs_per_subject"]))
+        if max_age and publish.sent_ns + max_age <= self.latest_ns:
+            return "too old"
+        if per_subject > 0 and sum(each.subject == publish.subject for each in later) >= per_subject:
+            return "too many of its subject"
+        if limits["discard"] == "new":
+            return ""
+        if 0 < max_msgs <= len(later):
+            return "too many"
+        if max_bytes > 0 and sum(each.size + 200 for each in later) + publish.size + 200 > max_bytes:
+            return "too many bytes"
+        return ""
+
+    def _settled(self, publish: Publish) -> str:
+        if self.config["retention"] == "limits":
+            return ""
+        everyone = [*self.consumers.values(), *self.former_consumers]
+        if self.config["retention"] == "workqueue":
+            return "acked" if any(publish.number in each.acked for each in everyone) else ""
+        for each in self.consumers.values():
+            stable = each.exists and not each.deleting and each.number < publish.number
+            if stable and each.wants(publish) and publish.number not in each.acked:
+                return ""
+        return "of no interest"
+
+    # -- audit ---------------------------------------------------------------------------------------------
+
+    def audit(
+        self,
+        messages: list[StoredMessage],
+        state: dict[str, int],
+        now_ns: int,
+        young: bool,
+        restarted: bool,
+        power: bool,
+    ) -> None:
+        """Hold everything that is there against everything that was told; `young`: timers have not fired yet."""
+        present: dict[int, Publish] = {}
+        for message in messages:
+            present[message.seq] = self._recognise(message)
+        if restarted and power:
+            self.forget_lost(present)
+        for seq, publish in present.items():
+            self.see(publish, seq)
+        demand(len({each.number for each in present.values()}) == len(present), "a message is there twice")
+        self._check_state(messages, state)
+        self._check_loss(present)
+        self._check_removals(present)
+        self._check_ids(messages, present)
+        self._check_limits(messages, present, now_ns, young)
+        self._check_order(messages)
+        if restarted:
+            self._check_acked_are_gone(present)
+        self.present = present
+
+    def _recognise(self, message: StoredMessage) -> Publish:
+        number, _, rest = message.payload.partition(b".")
+        publish = self.publishes.get(int(number)) if number.isdigit() else None
+        demand(publish is not None, f"{self.name}: {message.seq} is no message of this stream")
+        assert publish is not None
+        demand(
+            message.subject.decode() == publish.subject
+            and len(message.payload) == publish.size
+            and not rest.strip(b"x"),
+            f"{self.name}: {publish} is there with other bytes",
+        )
+        return publish
+
+    def _check_state(self, messages: list[StoredMessage], state: dict[str, int]) -> None:
+        demand(state["messages"] == len(messages), f"{self.name}: {state} and {len(messages)} messages")
+        size = sum(
+            OVERHEAD
+            + len(m.subject)
+            + len(m.headers)
+            + len(m.payload)
+            + (HEADER_OVERHEAD if m.headers else 0)
+            for m in messages
+        )
+        demand(state["bytes"] == size, f"{self.name}: {state} and {size} bytes")
+        demand(state["last_seq"] >= self.max_seq, f"{self.name}: {state} and {self.max_seq} was told")
+        first = messages[0].seq if messages else state["last_seq"] + 1
+        if state["last_seq"]:
+            demand(state["first_seq"] == first, f"{self.name}: {state} and {first} is the first")
+        if messages:
+            demand(
+                messages[-1].seq <= state["last_seq"], f"{self.name}: {state} and {messages[-1].seq} is there"
+            )
+            gaps = state["last_seq"] - first + 1 - len(messages)
+            demand(state.get("num_deleted", 0) == gaps, f"{self.name}: {state} and {gaps} gaps")
+
+    def _check_loss(self, present: dict[int, Publish]) -> None:
+        for seq, publish in self.at.items():
+            if publish.told_ns and seq not in present:
+                demand(self.excuse(publish), f"{self.name}: {publish} was acknowledged and is gone")
+
+    def _check_removals(self, present: dict[int, Publish]) -> None:
+        for removal in self.removals:
+            if removal.told_ns:
+                for publish in present.values():
+                    demand(
+                        not removal.must_have_removed(publish),
+                        f"{self.name}: {publish} was removed and is there",
+                    )
+
+    def _check_ids(self, messages: list[StoredMessage], present: dict[int, Publish]) -> None:
+        window = int(str(self.config["duplicate_window"]))
+        last: dict[str, StoredMessage] = {}
+        for message in messages:
+            msg_id = present[message.seq].msg_id
+            if msg_id and msg_id in last:
+                apart = message.ts - last[msg_id].ts
+                # Times of messages run ahead of the clock after it was set back.
+                demand(
+                    apart >= window - 3 * NS_PER_S // 2,
+                    f"{self.name}: id {msg_id} is there twice: {last[msg_id].seq}, {message.seq}",
+                )
+            if msg_id:
+                last[msg_id] = message
+
+    def _check_limits(
+        self, messages: list[StoredMessage], present: dict[int, Publish], now_ns: int, young: bool
+    ) -> None:
+        max_msgs, max_age = int(str(self.config["max_msgs"])), int(str(self.config["max_age"]))
+        per_subject = int(str(self.config["max_msgs_per_subject"]))
+        shrunk = self.config["discard"] == "new" and (self.old_limits or self.cut)  # what is too much stays
+        demand(
+            max_msgs <= 0 or shrunk or len(messages) <= max_msgs,
+            f"{self.name}: {len(messages)} messages of {max_msgs}",
+        )
+        if max_age and messages and not young:
+            age = now_ns - messages[0].ts
+            demand(age < max_age + 2 * NS_PER_S, f"{self.name}: {messages[0].seq} is {age / NS_PER_S} s old")
+        if per_subject > 0 and not self.cut:
+            subjects = [each.subject for each in present.values()]
+            for subject in set(subjects):
+                demand(subjects.count(subject) <= per_subject, f"{self.name}: too many of {subject}")
+
+    def _check_order(self, messages: list[StoredMessage]) -> None:
+        for before, after in itertools.pairwise(messages):
+            demand(before.ts < after.ts, f"{self.name}: {after.seq} is older than {before.seq}")
+
+    def _check_acked_are_gone(self, present: dict[int, Publish]) -> None:
+        if self.config["retention"] == "workqueue":
+            for consumer in self.consumers.values():
+                for publish in present.values():
+                    demand(
+                        publish.number not in consumer.confirmed,
+                        f"{self.name}: the ack of {publish} by {consumer.name} was confirmed, and it is there",
+                    )
+
+    def audit_consumer(self, consumer: ConsumerModel, info: dict[str, object], counted: bool) -> None:
+        """Hold a consumer's floor and, if it is `counted`, num_pending against what was acknowledged."""
+        floor, delivered = info["ack_floor"], info["delivered"]
+        assert isinstance(floor, dict)
+        assert isinstance(delivered, dict)
+        for seq, publish in self.present.items():
+            if (
+                seq <= floor["stream_seq"]
+                and consumer.wants(publish)
+                and publish.number not in consumer.acked
+            ):
+                spent = 0 < consumer.max_deliver <= consumer.delivered.get(publish.number, 0)
+                # What was to be removed may be back after a power cut; a consumer need not deliver it again.
+                demand(
+                    spent or self.excuse(publish),
+                    f"{consumer.name}: floor {floor} is ahead of {publish}, which was not acknowledged",
+                )
+        due = [
+            publish
+            for seq, publish in self.present.items()
+            if seq > delivered["stream_seq"] and consumer.wants(publish)
+        ]
+        # What was to be removed and is back after a power cut may be passed by.
+        sure = [publish for publish in due if not self.excuse(publish)]
+        pending = info["num_pending"]
+        assert isinstance(pending, int)
+        demand(
+            not counted or len(sure) <= pending <= len(due),
+            f"{consumer.name}: num_pending {pending}, due {[each.seq for each in due]}, {delivered}",
+        )

@@ -1,0 +1,478 @@
+"""A disk in memory that forgets like a real one: what was not synced may be there after a power cut, or a part of it.
+
+Theory, as ext4 and its like allow it. A file has a page cache (what a process sees, and what survives kill -9) and a
+medium. Of the writes since its last sync each page of 4 KiB has any prefix on the medium, the last one of them torn
+at a sector of 512 bytes; its size is any it had since then, so that zeros may stand where nothing arrived; what was
+written behind a truncation that did not arrive did not either. A directory has a journal: any prefix of its entries'
+changes since its last sync is there, each as a whole. A directory is reached by its name in the one above it.
+
+A failed sync drops what it should have written: a page of it is on the medium or never comes there, and the next
+sync succeeds.
+
+`crash_in` calls from now the process ends in the middle of a call; `fail_in` calls from now one fails. Descriptors,
+locks and maps belong to the process and are gone with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from tests.support.disk import Crash
+
+from pyjs.base.disk import Disk
+
+if TYPE_CHECKING:
+    from random import Random
+
+PAGE = 4096
+SECTOR = 512
+WRITE, RESIZE = 0, 1  # kinds of a change of a file
+CHANGING = frozenset(
+    ("open", "write", "truncate", "allocate", "sync", "sync_dir", "rename", "unlink", "mkdir", "rmdir")
+)
+
+
+class File:
+    """An inode: its page cache, its medium, and the changes between them."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.cache = bytearray(PAGE)  # zeros behind `size`
+        self.mapped: list[bytearray] = []  # caches given up for larger ones, still seen through maps
+        self.medium = bytearray()
+        self.changes: list[tuple[int, int, bytes]] = []  # (WRITE, offset, data) or (RESIZE, size, b"")
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Change the page cache."""
+        end = offset + len(data)
+        self._reserve(end)
+        self.cache[offset:end] = data
+        for old in self.mapped:
+            if offset < len(old):
+                old[offset : min(end, len(old))] = data[: len(old) - offset]
+        self.size = max(self.size, end)
+        self.changes.append((WRITE, offset, data))
+
+    def resize(self, size: int) -> None:
+        """Cut or lengthen the page cache."""
+        if size < self.size:
+            for each in (self.cache, *self.mapped):
+                end = min(self.size, len(each))
+                if size < end:
+                    each[size:end] = bytes(end - size)
+        self._reserve(size)
+        self.size = size
+        self.changes.append((RESIZE, size, b""))
+
+    def _reserve(self, size: int) -> None:
+        room = len(self.cache)
+        if size > room:
+            while room < size:
+                room *= 8
+            larger = bytearray(room)
+            larger[: self.size] = self.cache[: self.size]
+            self.mapped.append(self.cache)
+            self.cache = larger
+
+    def content(self) -> bytes:
+        """Return what a process reads."""
+        return bytes(self.cache[: self.size])
+
+    def sync(self) -> None:
+        """Bring every change to the medium."""
+        for change in self.changes:
+            _apply(self.medium, change)
+        self.changes = []
+
+    def lose_sync(self, rng: Random) -> None:
+        """Fail to sync: some changes arrive, the others never will."""
+        for kind, at, data in self.changes:
+            if kind == RESIZE or rng.random() < 0.5:
+                _apply(self.medium, (kind, at, data))
+            else:
+                self.medium.extend(bytes(max(0, at + len(data) - len(self.medium))))
+        self.changes = []
+
+    def lose_power(self, rng: Random) -> None:
+        """Become one of the files that the medium may hold."""
+        chance = rng.random()
+        if chance < 0.35:
+            self.sync()
+        elif chance < 0.75:
+            self.medium = self._mixed(rng)
+        self.changes = []
+        self.size = len(self.medium)
+        self.cache = bytearray(max(PAGE, self.size))
+        self.cache[: self.size] = self.medium
+        self.mapped = []
+
+    def _mixed(self, rng: Random) -> bytearray:
+        """Return a medium of which each page arrived or not for itself."""
+        sizes = [len(self.medium)]  # before the first change, and after each
+        for kind, at, data in self.changes:
+            sizes.append(at if kind == RESIZE else max(sizes[-1], at + len(data)))
+        durable = rng.randrange(len(sizes))  # changes of the size that arrived
+        shrinks = [(i, sizes[i + 1]) for i in range(len(self.changes)) if sizes[i + 1] < sizes[i]]
+        out = bytearray(self.medium)
+        out.extend(bytes(max(0, max(sizes) - len(out))))
+        for page in range(0, len(out), PAGE):
+            self._mix_page(out, page, durable, shrinks, rng)
+        del out[sizes[durable] :]
+        return out
+
+    def _mix_page(
+        self, out: bytearray, page: int, durable: int, shrinks: list[tuple[int, int]], rng: Random
+    ) -> None:
+        low, high = 0, len(self.changes)
+        for i, size in shrinks:
+            if size < page + PAGE:
+                low, high = (i + 1, high) if i < durable else (low, min(high, i))
+        touching = [i for i in range(low, high) if _touches(self.changes[i], page)]
+        arrived = rng.choice((0, len(touching), rng.randrange(len(touching) + 1)))
+        for i in [*range(low), *touching[:arrived]]:
+            _apply_within(out, self.changes[i], page, page + PAGE)
+        if arrived < len(touching) and rng.random() < 0.3:
+            torn_at = page + SECTOR * rng.randrange(PAGE // SECTOR)
+            _apply_within(out, self.changes[touching[arrived]], page, torn_at)
+
+
+def _touches(change: tuple[int, int, bytes], page: int) -> bool:
+    kind, at, data = change
+    return kind == WRITE and at < page + PAGE and at + len(data) > page
+
+
+def _apply(out: bytearray, change: tuple[int, int, bytes]) -> None:
+    kind, at, data = change
+    if kind == WRITE:
+        out.extend(bytes(max(0, at - len(out))))
+        out[at : at + len(data)] = data
+    else:
+        del out[at:]
+        out.extend(bytes(at - len(out)))
+
+
+def _apply_within(out: bytearray, change: tuple[int, int, bytes], low: int, high: int) -> None:
+    """Apply what a change does to the bytes low .. high; sizes stay."""
+    kind, at, data = change
+    if kind == WRITE:
+        first, last = max(low, at), min(high, at + len(data))
+        if first < last:
+            out[first:last] = data[first - at : last - at]
+    elif at < high:
+        first, last = max(low, at), min(high, len(out))
+        out[first:last] = bytes(max(0, last - first))
+
+
+class Directory:
+    """Names, as processes see them and as the medium has them, and the journal between."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, File | Directory] = {}
+        self.medium: dict[str, File | Directory] = {}
+        self.journal: list[
+            tuple[str, str, File | Directory | None]
+        ] = []  # (name, former name, what; None: removed)
+
+    def put(self, name: str, node: File | Directory, former: str = "") -> None:
+        """Give `node` a name; one it had is gone in the same step."""
+        self._change(name, former, node)
+
+    def remove(self, name: str) -> None:
+        """Take a name away."""
+        self._change(name, "", None)
+
+    def _change(self, name: str, former: str, node: File | Directory | None) -> None:
+        self.journal.append((name, former, node))
+        _enter(self.entries, name, former, node)
+
+    def sync(self, count: int | None = None) -> None:
+        """Bring the first `count` changes to the medium, None: all."""
+        for change in self.journal[:count]:
+            _enter(self.medium, *change)
+        self.journal = []
+
+    def lose_power(self, rng: Random) -> None:
+        """Become one of the directories that the medium may hold, with everything below."""
+        self.sync(rng.choice((0, len(self.journal), rng.randrange(len(self.journal) + 1))))
+        self.entries = dict(self.medium)
+        for name in sorted(self.entries):
+            self.entries[name].lose_power(rng)
+
+
+def _enter(names: dict[str, File | Directory], name: str, former: str, node: File | Directory | None) -> None:
+    if former:
+        names.pop(former, None)
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node
+
+
+class SimDisk(Disk):
+    """The file system of a machine in memory; `rng` decides what a power cut and a failed sync leave."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._root = Directory()
+        self._fds: dict[int, tuple[File, str, bool]] = {}  # file, the path it was opened by, writable
+        self._locked: dict[int, str] = {}
+        self._next_fd = 10
+        self.dead = False  # the process has ended; what it still does is not
+        self.calls = 0
+        self.crash_in: int | None = None  # calls until the process ends
+        self.fail_in: int | None = None  # calls until one fails
+        self.failure = errno.EIO
+        self.failing = ""  # only calls of this kind are counted by fail_in, "": those that change something
+        self.failed_calls: list[tuple[str, str]] = []  # what failed: kind and path
+        self.digest = 0  # of all calls, in order
+
+    # -- what a simulation does ----------------------------------------------------------------------------
+
+    @property
+    def open_files(self) -> list[str]:
+        """Return the paths of what the process has open."""
+        return [path for _, path, _ in self._fds.values()]
+
+    def end_process(self) -> None:
+        """Have a new process: the page cache stays."""
+        self._fds, self._locked = {}, {}
+        self.dead = False
+        self.crash_in = self.fail_in = None
+
+    def lose_power(self) -> None:
+        """Have a new process on a machine that was switched off."""
+        self.end_process()
+        self._root.lose_power(self._rng)
+
+    # -- faults --------------------------------------------------------------------------------------------
+
+    def _call(self, kind: str, path: str = "", size: int = 0) -> None:
+        """Count a call; end the process or fail when that is due."""
+        if self._due(kind, path, size):
+            raise Crash
+
+    def _check_alive(self) -> None:
+        """Fail once the process has ended: compiled code may have swallowed its end, and then runs on for a while."""
+        if self.dead:
+            raise OSError(errno.EIO, "the process has ended")
+
+    def _due(self, kind: str, path: str, size: int = 0) -> bool:
+        """Count a call; return whether the process ends in it."""
+        self._check_alive()
+        self.calls += 1
+        self.digest = zlib.crc32(f"{kind} {path} {size}".encode(), self.digest)
+        if self.crash_in is not None and kind in CHANGING:
+            self.crash_in -= 1
+            if self.crash_in < 0:
+                self.dead = True
+                return True
+        if self.fail_in is not None and (kind == self.failing if self.failing else kind in CHANGING):
+            self.fail_in -= 1
+            if self.fail_in < 0:
+                self.fail_in = None
+                self.failed_calls.append((kind, path))
+                self._fail(kind, path)
+        return False
+
+    def _fail(self, kind: str, path: str) -> None:
+        if kind == "sync":
+            for file, opened, _ in list(self._fds.values()):
+                if opened == path:
+                    file.lose_sync(self._rng)
+        raise OSError(self.failure, errno.errorcode[self.failure], path)
+
+    # -- the seam ------------------------------------------------------------------------------------------
+
+    def _node(self, path: str) -> File | Directory:
+        node: File | Directory = self._root
+        for name in path.split("/"):
+            if name:
+                found = node.entries.get(name) if isinstance(node, Directory) else None
+                if found is None:
+                    raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+                node = found
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._node(path)
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        above, _, name = path.rpartition("/")
+        return self._directory(above), name
+
+    def _regular(self, path: str) -> File:
+        node = self._node(path)
+        if not isinstance(node, File):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return node
+
+    def _give(self, file: File, path: str, writable: bool) -> int:
+        self._next_fd += 1
+        self._fds[self._next_fd] = (file, path, writable)
+        return self._next_fd
+
+    def _file(self, fd: int) -> File:
+        self._check_alive()
+        found = self._fds.get(fd)
+        if found is None:
+            raise OSError(errno.EBADF, f"descriptor {fd} is not open")
+        return found[0]
+
+    def _path(self, fd: int) -> str:
+        return self._fds[fd][1] if fd in self._fds else ""
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        """Open for reading and writing."""
+        parent, name = self._parent(path)
+        if name not in parent.entries and not create:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+        self._call("open", path)
+        if name not in parent.entries:
+            parent.put(name, File())
+        return self._give(self._regular(path), path, True)
+
+    def open_read_only(self, path: str) -> int:
+        """Open for reading."""
+        file = self._regular(path)
+        self._call("open_read_only", path)
+        return self._give(file, path, False)
+
+    def close_file(self, fd: int) -> None:
+        """Give a descriptor back."""
+        self._file(fd)
+        del self._fds[fd]
+        self._locked.pop(fd, None)
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        """Write to the page cache; where the process ends in it, a part of the bytes is there."""
+        file, data = self._file(fd), bytes(data)
+        if not self._fds[fd][2]:
+            raise OSError(errno.EBADF, "it is open for reading only")
+        if self._due("write", self._path(fd), len(data)):
+            part = self._rng.choice((0, len(data), self._rng.randrange(len(data) + 1)))
+            file.write(offset, data[:part])
+            raise Crash
+        file.write(offset, data)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        """Read the page cache."""
+        file = self._file(fd)
+        self._call("read", self._path(fd), size)
+        return bytes(file.cache[offset : min(file.size, offset + size)])
+
+    def read_file(self, path: str) -> bytes:
+        """Read the page cache."""
+        file = self._regular(path)
+        self._call("read_file", path)
+        return file.content()
+
+    def size_of(self, fd: int) -> int:
+        """Return the length of an open file."""
+        return self._file(fd).size
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut a file, or lengthen it with zeros."""
+        file = self._file(fd)
+        self._call("truncate", self._path(fd), size)
+        if size != file.size:
+            file.resize(size)
+
+    def allocate(self, fd: int, offset: int, size: int) -> None:
+        """Lengthen a file with zeros."""
+        file = self._file(fd)
+        self._call("allocate", self._path(fd), size)
+        if offset + size > file.size:
+            file.resize(offset + size)
+
+    def sync_file(self, fd: int) -> None:
+        """Bring the bytes of a file to the medium."""
+        file = self._file(fd)
+        self._call("sync", self._path(fd))
+        file.sync()
+
+    def sync_dir(self, path: str) -> None:
+        """Bring the names of a directory to the medium."""
+        directory = self._directory(path)
+        self._call("sync_dir", path)
+        directory.sync()
+
+    def map_file(self, fd: int, size: int) -> Any:
+        """Return a view of the page cache that later writes are seen through."""
+        file = self._file(fd)
+        self._call("map", self._path(fd), size)
+        if size == 0 or size > file.size:
+            raise ValueError("mmap length is greater than file size, or zero")
+        return memoryview(file.cache)[:size].toreadonly()
+
+    def rename(self, old: str, new: str) -> None:
+        """Give another name, in the same directory."""
+        parent, name = self._parent(old)
+        if name not in parent.entries:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        target, new_name = self._parent(new)
+        assert target is parent, "the store renames within a directory only"
+        self._call("rename", new)
+        parent.put(new_name, parent.entries[name], former=name)
+
+    def unlink(self, path: str) -> None:
+        """Remove a name."""
+        parent, name = self._parent(path)
+        self._regular(path)
+        self._call("unlink", path)
+        parent.remove(name)
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        self._call("mkdir", path)
+        node = self._root
+        for name in path.split("/"):
+            if name and name not in node.entries:
+                node.put(name, Directory())
+            if name:
+                below = node.entries[name]
+                assert isinstance(below, Directory)
+                node = below
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it, name by name."""
+        for name, node in sorted(self._directory(path).entries.items()):
+            if isinstance(node, Directory):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                self.unlink(f"{path}/{name}")
+        parent, name = self._parent(path)
+        self._call("rmdir", path)
+        parent.remove(name)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory."""
+        self._call("list", path)
+        try:
+            return sorted(self._directory(path).entries)
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is something of that name."""
+        try:
+            self._node(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def lock(self, path: str) -> int:
+        """Take a lock that ends with the process."""
+        if path in self._locked.values():
+            raise BlockingIOError(errno.EAGAIN, "locked", path)
+        fd = self.open_file(path, create=True)
+        self._locked[fd] = path
+        return fd
+
+    def free_bytes(self, path: str) -> int:
+        """Return a lot."""
+        return 1 << 40

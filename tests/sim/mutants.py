@@ -1,0 +1,248 @@
+"""Servers with a flaw, each a world that the checkers must object to within some seeds.
+
+They prove that the checkers see. A mutant changes a seam: what the disk does with a sync or a name, when the syncer
+gives a job for done, or what a session hands to the node. Compiled code is not changed: a stream that does not look
+at message ids is one whose clients' ids are taken off on the way in, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.sim.disk import Directory, File, SimDisk
+from tests.sim.process import Process, SimClient, SimSwitch, SimThread
+from tests.sim.world import World
+
+
+class EarlyThread(SimThread):
+    """Gives each job for done before it has run."""
+
+    def submit(self, job: Any, done: Any) -> None:
+        super().submit(job, lambda result: None)
+        self._jobs.clear()  # it never runs
+        self.pending = 0
+        self._loop.call_soon(done, None)
+
+
+class EarlySwitch(SimSwitch):
+    """Syncs in an EarlyThread."""
+
+    thread_class = EarlyThread
+
+
+class AckBeforeSyncProcess(Process):
+    """Acknowledges under `always` before the sync."""
+
+    switch_class = EarlySwitch
+
+
+class AckBeforeSync(World):
+    """Acknowledges before the sync."""
+
+    process_class = AckBeforeSyncProcess
+
+
+class SwallowingDisk(SimDisk):
+    """Writes of segments reach the file one write later, so that acknowledgements leave before them."""
+
+    _late: tuple[int, bytes, int] | None = None
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        late, self._late = self._late, None
+        if late is not None and late[0] in self._fds:
+            super().write_at(*late)
+        if self._path(fd).endswith(".seg") and offset:
+            self._file(fd)
+            self._late = (fd, bytes(data), offset)
+            return
+        super().write_at(fd, data, offset)
+
+    def _flush(self) -> None:
+        late, self._late = self._late, None
+        if late is not None and late[0] in self._fds:
+            super().write_at(*late)
+
+    def map_file(self, fd: int, size: int) -> Any:
+        self._flush()
+        return super().map_file(fd, size)
+
+    def sync_file(self, fd: int) -> None:
+        self._flush()
+        super().sync_file(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._flush()
+        super().truncate(fd, size)
+
+    def close_file(self, fd: int) -> None:
+        self._flush()
+        super().close_file(fd)
+
+    def end_process(self) -> None:
+        self._late = None
+        super().end_process()
+
+
+class AckBeforeWrite(World):
+    """Acknowledges before the write."""
+
+    disk_class = SwallowingDisk
+
+
+class EditingClient(SimClient):
+    """Changes what goes in."""
+
+    pattern = b""
+    replacement: Any = b""
+
+    def send(self, data: bytes) -> None:
+        super().send(re.sub(self.pattern, self.replacement, data))
+
+
+class ForgetfulClient(EditingClient):
+    """The node sees no message ids: none is a duplicate. The header keeps its size."""
+
+    pattern = b"Nats-Msg-Id:"
+    replacement = b"Xats-Msg-Id:"
+
+
+def _one_less(match: re.Match[bytes]) -> bytes:
+    digits = len(match[2])
+    return match[1] + b"%0*d" % (digits, max(0, int(match[2]) - 1))
+
+
+class OffByOneClient(EditingClient):
+    """Expected last sequences arrive one too small: the node lets pass what it should not."""
+
+    pattern = rb"(Nats-Expected-Last-Sequence: )(\d+)"
+    replacement = staticmethod(_one_less)
+
+
+class OffByOneSubjectClient(EditingClient):
+    """The same for the last sequence of a subject."""
+
+    pattern = rb"(Nats-Expected-Last-Subject-Sequence: )(\d+)"
+    replacement = staticmethod(_one_less)
+
+
+class TermingClient(EditingClient):
+    """Naks count as acknowledgements: floors move ahead."""
+
+    pattern = rb" 4\r\n(-NAK|\+WPI)\r\n"
+    replacement = b" 4\r\n+ACK\r\n"
+
+
+class _EditedWorld(World):
+    client_class: type[EditingClient]
+
+    def _begin(self, crash_in: int | None = None) -> None:
+        self.process_class = type("EditedProcess", (Process,), {"client_class": self.client_class})
+        super()._begin(crash_in)
+
+
+class NoDedupe(_EditedWorld):
+    """Stores duplicates."""
+
+    client_class = ForgetfulClient
+
+
+class OffByOneCas(_EditedWorld):
+    """Compares with the sequence before the last."""
+
+    client_class = OffByOneClient
+
+
+class OffByOneSubjectCas(_EditedWorld):
+    """Compares with the sequence before the last of the subject."""
+
+    client_class = OffByOneSubjectClient
+
+
+class FloorAhead(_EditedWorld):
+    """Takes a nak for an acknowledgement."""
+
+    client_class = TermingClient
+
+
+class LyingDisk(SimDisk):
+    """Says that files are synced that are not."""
+
+    def sync_file(self, fd: int) -> None:
+        file = self._file(fd)
+        self._call("sync", self._path(fd))
+        if self._path(fd).endswith(".seg"):
+            return
+        file.sync()
+
+
+class SegmentsNotSynced(World):
+    """Never syncs a segment."""
+
+    disk_class = LyingDisk
+
+
+class NamelessDisk(SimDisk):
+    """Syncs no names of streams, consumers and metadata."""
+
+    def sync_dir(self, path: str) -> None:
+        if path.endswith("/msgs"):
+            super().sync_dir(path)
+        else:
+            self._call("sync_dir", path)
+
+
+class NamesNotSynced(World):
+    """Leaves the sync of a directory out after a rename."""
+
+    disk_class = NamelessDisk
+
+
+class DeafDisk(SimDisk):
+    """Drops the writes of removals: those of 48 bytes and a multiple of eight that do not begin a segment."""
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self._path(fd).endswith(".seg") and len(data) > 4 and bytes(data[4:5]) == b"\x03":
+            data = bytes(len(data))
+        super().write_at(fd, data, offset)
+
+
+class DeletesDropped(World):
+    """Loses DELETES records."""
+
+    disk_class = DeafDisk
+
+
+class UnlinkedFirstDisk(SimDisk):
+    """Loses the newest segment at a start, as if its tail were not believed: sequences are given out again."""
+
+    def lose_power(self) -> None:
+        super().lose_power()
+        self._cut(self._root)
+
+    def _cut(self, directory: Directory) -> None:
+        for name, node in sorted(directory.entries.items()):
+            if isinstance(node, Directory):
+                self._cut(node)
+            elif name.endswith(".seg") and isinstance(node, File) and node.size > 600:
+                node.resize(node.size * 3 // 4)
+
+
+class TailCut(World):
+    """Cuts a good tail: acknowledged messages are lost, and their sequences given out again."""
+
+    disk_class = UnlinkedFirstDisk
+
+
+MUTANTS: dict[str, type[World]] = {
+    "ack before write": AckBeforeWrite,
+    "ack before sync": AckBeforeSync,
+    "skip dedupe": NoDedupe,
+    "off-by-one CAS": OffByOneCas,
+    "off-by-one subject CAS": OffByOneSubjectCas,
+    "floor ahead": FloorAhead,
+    "segments not synced": SegmentsNotSynced,
+    "names not synced": NamesNotSynced,
+    "DELETES dropped": DeletesDropped,
+    "tail cut": TailCut,
+}

@@ -1,0 +1,264 @@
+"""One life of a server: a Node on a SimDisk, and the shell's part of it played on virtual time.
+
+The Driver, the Syncer, the Upkeep and the JetStreamSwitch are the real ones. The loop is a queue and a heap, the two
+I/O threads are queues whose jobs run and whose results arrive when the simulation says so: a job runs as a whole at
+some moment after it was given, its result comes back at some later moment.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tests.support.node import CONNECT, Client, MemoryLink
+
+from pyjs.base.clock import NS_PER_S, VirtualClock
+from pyjs.base.log import ListLog
+from pyjs.base.rng import SeededRng
+from pyjs.config.options import Options
+from pyjs.core.link import Peer
+from pyjs.node import Node
+from pyjs.server.driver import Driver
+from pyjs.server.jetstream_switch import JetStreamSwitch
+from pyjs.server.syncer import Syncer
+from pyjs.server.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.disk import SimDisk
+
+STORE_DIR = "/srv/jetstream"
+
+
+class SimHandle:
+    """A timer of the loop."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Have it never fire."""
+        self.cancelled = True
+
+
+class SimLoop:
+    """An event loop that stands still until told to go on."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._ready: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._timers: list[tuple[int, int, SimHandle, Callable[..., object], tuple[Any, ...]]] = []
+        self._count = 0
+
+    def time(self) -> float:
+        """Return seconds."""
+        return self._clock.now_ns() / NS_PER_S
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call in the next round."""
+        self._ready.append((callback, args))
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> SimHandle:
+        """Call after `delay` seconds."""
+        handle = SimHandle()
+        self._count += 1
+        due = self._clock.now_ns() + round(delay * NS_PER_S)
+        heapq.heappush(self._timers, (due, self._count, handle, callback, args))
+        return handle
+
+    def run(self) -> None:
+        """Call what is ready and due, until nothing is."""
+        for _ in range(1000):
+            self._take_due()
+            if not self._ready:
+                return
+            for _ in range(len(self._ready)):
+                callback, args = self._ready.popleft()
+                callback(*args)
+        raise AssertionError("the loop does not come to rest")
+
+    def _take_due(self) -> None:
+        while self._timers and self._timers[0][0] <= self._clock.now_ns():
+            _, _, handle, callback, args = heapq.heappop(self._timers)
+            if not handle.cancelled:
+                self._ready.append((callback, args))
+
+    def next_due_ns(self) -> int | None:
+        """Return when the next timer fires."""
+        return self._timers[0][0] if self._timers else None
+
+
+class SimThread:
+    """An IoThread whose jobs run when `step` says so."""
+
+    def __init__(self, loop: SimLoop, clock: VirtualClock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._jobs: deque[tuple[Any, Any, int]] = deque()
+        self._finished: deque[tuple[Any, Any, int]] = deque()
+        self.pending = 0
+        self.longest_ns = 0  # from being given to the result's arrival
+
+    def submit(self, job: Any, done: Any) -> None:
+        """Take a job."""
+        self.pending += 1
+        self._jobs.append((job, done, self._clock.now_ns()))
+
+    def step(self) -> None:
+        """Run a job, or give the result of one back."""
+        if self._finished:
+            self._loop.call_soon(self._finish, *self._finished.popleft())
+        elif self._jobs:
+            self._run()
+
+    def _run(self) -> None:
+        job, done, given_ns = self._jobs.popleft()
+        self._note_wait(given_ns)
+        result = job()
+        self._finished.append((done, result, given_ns))
+
+    def _note_wait(self, given_ns: int) -> None:
+        self.longest_ns = max(self.longest_ns, self._clock.now_ns() - given_ns)
+
+    def _finish(self, done: Any, result: Exception | None, given_ns: int) -> None:
+        self._note_wait(given_ns)
+        self.pending -= 1
+        done(result)
+
+    def longest_wait_ns(self) -> int:
+        """Return how long a job took at most until its result was back, or has been on its way."""
+        for *_, given_ns in (*list(self._finished)[:1], *list(self._jobs)[:1]):
+            self._note_wait(given_ns)
+        return self.longest_ns
+
+    def stop(self) -> None:
+        """Run what was given; the results come later."""
+        while self._jobs:
+            self._run()
+        while self._finished:
+            self._loop.call_soon(self._finish, *self._finished.popleft())
+
+
+class SimSwitch(JetStreamSwitch):
+    """The switch, with threads of the simulation."""
+
+    thread_class: type[SimThread] = SimThread
+
+    def start_on(self, loop: SimLoop, clock: VirtualClock) -> list[SimThread]:
+        """Recover the streams; returns the threads."""
+        node, options = self._node, self._node.options.jetstream
+        node.start_jetstream()
+        threads = [self.thread_class(loop, clock), self.thread_class(loop, clock)]
+        self._io_thread, self._upkeep_thread = threads  # type: ignore[assignment]
+        interval_ns, always = options.sync_interval_ns, options.sync_always
+        syncer = self._syncer = Syncer(self._driver, threads[0], interval_ns, always)  # type: ignore[arg-type]
+        upkeep = Upkeep(node.turn_state, threads[1])  # type: ignore[arg-type]
+
+        def after_turn() -> None:
+            syncer.after_turn()
+            upkeep.after_turn()
+
+        self._driver.after_turn = after_turn
+        return threads
+
+
+class DyingLink(MemoryLink):
+    """A connection over which nothing goes once its process has ended."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    def write(self, data: bytes) -> None:
+        if not self._disk.dead:
+            super().write(data)
+
+
+class SimClient(Client):
+    """A client of a Process. `send` only hands bytes in; the loop does the rest."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.link = DyingLink(process.disk)
+        self.session = process.node.open_session(Peer("127.0.0.1", 50000), self.link)
+        self.send(b"CONNECT " + CONNECT + b"\r\n")
+
+    def send(self, data: bytes) -> None:
+        """Hand one read to the session."""
+        self.session.receive_data(data)
+        self.process.driver.wake()
+
+
+class Process:
+    """One life of the server, from its start to its end."""
+
+    switch_class: type[SimSwitch] = SimSwitch
+    client_class: type[SimClient] = SimClient
+
+    def __init__(self, disk: SimDisk, now_ns: int, seed: int, always: bool, interval_ns: int) -> None:
+        self.disk = disk
+        self.clock = VirtualClock(now_ns)
+        self.log = ListLog()
+        options = Options()
+        options.jetstream.enabled = True
+        options.jetstream.store_dir = STORE_DIR
+        options.jetstream.sync_always = always
+        options.jetstream.sync_interval_ns = interval_ns
+        self.loop = SimLoop(self.clock)
+        self.node = Node(options, self.clock, SeededRng(seed), disk, self.log)
+        self.driver = Driver(self.loop, self.node)  # type: ignore[arg-type]
+        self.switch = self.switch_class(self.driver)
+        self.threads: list[SimThread] = []
+        self.stopped = False
+
+    def start(self) -> None:
+        """Recover; clients may come when this returns."""
+        self.threads = self.switch.start_on(self.loop, self.clock)
+        self.driver.wake()
+        self.run()
+
+    def client(self) -> SimClient:
+        """Open a connection."""
+        return self.client_class(self)
+
+    def run(self) -> None:
+        """Let the loop do what is due now."""
+        self.loop.run()
+
+    def advance(self, ns: int) -> None:
+        """Move the clock, stopping at every timer on the way."""
+        end_ns = self.clock.now_ns() + ns
+        while (due := self.loop.next_due_ns()) is not None and due <= end_ns:
+            self.clock.advance(max(0, due - self.clock.now_ns()))
+            self.run()
+        self.clock.advance(end_ns - self.clock.now_ns())
+        self.run()
+
+    def settle(self) -> None:
+        """Let everything that was begun come to its end, the clock standing still."""
+        while any(thread.pending for thread in self.threads):
+            for thread in self.threads:
+                thread.step()
+            self.run()
+
+    def stop(self) -> None:
+        """End as SIGTERM would."""
+        self.driver.turn_now()
+        self.switch.stop(self._closed)
+        for _ in range(1000):
+            if self.stopped:
+                break
+            self.run()
+            for thread in self.threads:
+                thread.step()
+        assert self.stopped, "the server does not stop"
+        self.run()
+
+    def _closed(self) -> None:
+        self.node.stop()
+        self.driver.stop()
+        self.stopped = True
