@@ -156,7 +156,7 @@ class SimSwitch(JetStreamSwitch):
         self._io_thread, self._upkeep_thread = threads  # type: ignore[assignment]
         interval_ns, always = options.sync_interval_ns, options.sync_always
         syncer = self._syncer = Syncer(self._driver, threads[0], interval_ns, always)  # type: ignore[arg-type]
-        upkeep = Upkeep(node.turn_state, threads[1])  # type: ignore[arg-type]
+        upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
 
         def after_turn() -> None:
             syncer.after_turn()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
+
+if TYPE_CHECKING:
+    from pyjs.core.sink import Keeping
 
 MB = 1 << 20
 SEGMENT = 8 * MB
@@ -31,10 +34,11 @@ def keep_up(js: JetStreamFixture) -> None:
             job = stream.begin_sync()
             if job is not None:
                 stream.finish_sync(job())
-        for store in cast(list[FileStore], turn.take("upkeep")):
-            while (rewrite := store.begin_upkeep()) is not None:
-                store.finish_upkeep(rewrite())
-                store.sync_now()
+        for store in cast("list[Keeping]", turn.take("upkeep")):
+            while (job := store.begin_upkeep()) is not None:
+                store.finish_upkeep(job())
+                if isinstance(store, FileStore):
+                    store.sync_now()
         js.turn()
 
 
