@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
+from tests.system.conftest import JETSTREAM
 
 StartServer = Callable[..., ServerProcess]
 MESSAGES = 100_000
@@ -71,14 +72,16 @@ def stored(server: ServerProcess) -> list[tuple[int, int]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("storage", ["file"])
-def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, storage: str) -> None:
-    server = start_server()
+@pytest.mark.parametrize("form", ["plain", "encrypted and compressed"])
+def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, form: str) -> None:
+    veiled = form != "plain"
+    server = start_server(jetstream=JETSTREAM.replace("}", ", key: secret}")) if veiled else start_server()
     client = RawClient(server.port)
-    client.api("STREAM.CREATE.BURST", name="BURST", subjects=["burst"], storage=storage)
+    compression = "s2" if veiled else "none"
+    client.api("STREAM.CREATE.BURST", name="BURST", subjects=["burst"], compression=compression)
     client.close()
     acknowledged: dict[int, int] = {}
-    for cycle in range(CYCLES):
+    for cycle in range(CYCLES // 2 if veiled else CYCLES):
         if cycle % 5 == 0 and cycle:
             client = RawClient(server.port)
             client.api("STREAM.PURGE.BURST")

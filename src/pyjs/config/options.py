@@ -127,6 +127,9 @@ class JetStreamOptions:
     scrub_rate: int = 8 << 20  # bytes a second that the check of stored files reads; 0: it is off
     domain: str = ""
     unique_tag: str = ""  # begins the server tag by which a cluster would spread replicas
+    key: str = ""  # what file streams are encrypted with is wrapped by it; "": they are not encrypted
+    prev_key: str = ""  # opens what was wrapped before; "": there is none
+    cipher: str = "chacha"  # of streams to come: chacha or aes
     strict: bool = True  # unknown fields in API requests are errors
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 

@@ -47,6 +47,7 @@ from pyjs.config.table import Key, Kind, Reading, Table, read_block
 from pyjs.config.values import Value
 
 FEATURE_FLAGS = ["js_ack_fc_v2"]
+CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
 _size_63 = between(0, (1 << 63) - 1, "use a positive size, 64MB for instance")
 _or_none = between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
@@ -119,6 +120,12 @@ def _read_jetstream(reading: Reading, key: Key, value: Value, target: object) ->
         return jetstream
     jetstream.enabled = True
     read_block(reading, JETSTREAM, read_map(key, value, "store_dir: ./data"), jetstream)
+    for name in ("cipher", "prev_key"):
+        if f"jetstream.{name}" in reading.places and not jetstream.key:
+            place = reading.places[f"jetstream.{name}"]
+            reading.warn(
+                place, f'"{name}" changes nothing without "key"', "set key to encrypt what is stored"
+            )
     return jetstream
 
 
@@ -132,6 +139,15 @@ def _read_sync_interval(reading: Reading, key: Key, value: Value, target: object
     interval_ns = DURATION_OR_SECONDS.read(reading, key, value, target)
     positive_duration(reading, key, value, interval_ns)
     return interval_ns or target.sync_interval_ns, target.sync_always
+
+
+def _read_cipher(reading: Reading, key: Key, value: Value, target: object) -> str:
+    text = _read_lower(reading, key, value, target)
+    if text not in CIPHERS:
+        names = sorted(set(CIPHERS.values()))
+        fix = suggestion(text, names, f"use {' or '.join(names)}")
+        raise Refused(value.place, f'Unknown cipher type: "{value.data}"', fix)
+    return CIPHERS[text]
 
 
 def _read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
@@ -198,6 +214,9 @@ JETSTREAM = Table(
         ),
         Key("sync_always", BOOL, ("sync_always",)),
         Key("scrub_rate", SIZE, ("scrub_rate",), check=_size_63),
+        Key("key", STRING, ("key",), ("ek", "encryption_key"), secret=True),
+        Key("prev_key", STRING, ("prev_key",), ("prev_ek", "prev_encryption_key"), secret=True),
+        Key("cipher", Kind("chacha or aes", "", _read_cipher), ("cipher",)),
         Key("domain", STRING, ("domain",), check=_check_domain),
         Key("unique_tag", Kind("string", "", _read_lower), ("unique_tag",)),
         Key("strict", BOOL, ("strict",)),

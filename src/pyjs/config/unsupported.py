@@ -15,7 +15,6 @@ _NO_NKEY = "nkeys are not known yet"
 _NO_EXCHANGE = "accounts cannot exchange subjects yet"
 _NO_MAPPING = "subject mapping is not there yet"
 _NO_PROXY = "the PROXY protocol is not there yet"
-_NO_ENCRYPTION = "the store is not encrypted"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
 
@@ -53,10 +52,7 @@ TOP = (
 )
 
 JETSTREAM = (
-    Unsupported(("key", "ek", "encryption_key"), _NO_ENCRYPTION),
-    Unsupported(("prev_key", "prev_ek", "prev_encryption_key"), _NO_ENCRYPTION),
-    Unsupported(("cipher",), _NO_ENCRYPTION),
-    Unsupported(("tpm",), _NO_ENCRYPTION),
+    Unsupported(("tpm",), "keys come from the configuration or the environment"),
     Unsupported(("extension_hint",), _NO_CLUSTER),
     Unsupported(("max_outstanding_catchup",), _NO_CLUSTER),
     Unsupported(("meta_compact",), _NO_META_GROUP),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
+NONE, S2 = "none", "s2"  # of compression
 
 API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
@@ -180,6 +181,7 @@ class StreamConfig:
     placement: Placement | None = None
     mirror: StreamSource | None = None  # all messages come from it, with its sequences
     sources: tuple[StreamSource, ...] = ()
+    compression: str = NONE
     first_seq: int = 0
     subject_transform: SubjectTransformConfig | None = None
     republish: RepublishConfig | None = None
@@ -238,7 +240,7 @@ class StreamConfig:
             out["mirror"] = self.mirror.to_json_dict()
         if self.sources:
             out["sources"] = [each.to_json_dict() for each in self.sources]
-        out["compression"] = "none"
+        out["compression"] = self.compression
         if self.first_seq:
             out["first_seq"] = self.first_seq
         if self.subject_transform:
@@ -275,6 +277,8 @@ class StreamConfig:
         values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
         values["republish"] = self.republish and _plain(self.republish)
         values["consumer_limits"] = _plain(self.consumer_limits)
+        if self.compression == NONE:
+            del values["compression"]  # which versions before compression do not know
         return values
 
     @classmethod

@@ -161,6 +161,7 @@ _PLAIN = (
     "discard",
     "storage",
     "num_replicas",
+    "compression",
     "no_ack",
     "first_seq",
     "allow_direct",
@@ -264,8 +265,6 @@ def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
     out = [text for name, text in _LATER.items() if given.get(name)]
     if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
         out.append("consumers of mirrors and sources are")
-    if given.get("compression") == "s2":
-        out.append("compression s2 is")
     if given.get("persist_mode") == "async":
         out.append("persist mode async is")
     return tuple(out)

@@ -48,6 +48,9 @@ class JetStreamOptions:
     default_account_limits: AccountLimits = field(default_factory=AccountLimits)
     unique_tag: str = ""  # of no effect on a server alone; shown
     ack_v2: bool = False  # ack subjects name domain and account
+    key: str = ""  # that encrypts; "": nothing is encrypted
+    prev_key: str = ""
+    cipher: str = "chacha"
     max_payload: int = 1 << 20  # of the server, for sizes that have no limit of their own
 
     def max_consumers_of_stream(self) -> int:
@@ -73,6 +76,9 @@ def options_from(options: config.Options) -> JetStreamOptions:
         default_max_consumers=given.limits.default_max_consumers,
         unique_tag=given.unique_tag,
         ack_v2=options.feature_flags.get("js_ack_fc_v2", False),
+        key=given.key,
+        prev_key=given.prev_key,
+        cipher=given.cipher,
         max_payload=options.max_payload,
     )
 

@@ -11,10 +11,11 @@ from pyjs.base.disk import Disk, read_around
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.base.record import record
-from pyjs.jetstream.config import LIMITS, StreamConfig
+from pyjs.jetstream.config import LIMITS, S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
+from pyjs.store.form import CODEC_ZSTD, HEADER, clear_meta, is_encrypted, read_image
 from pyjs.store.layout import (
     DAMAGED,
     file_name,
@@ -29,15 +30,18 @@ from pyjs.store.meta import (
     KIND_STREAM,
     KIND_WINDOW,
     NewerFormat,
+    Opener,
     create_meta,
     decode,
     encode,
+    is_sealed,
     load_meta,
     save_meta,
     write_whole,
 )
 from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
+from pyjs.store.vault import Locked, StreamKey, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 SEGMENT_SIZE_MAX = 8 << 20
 SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
 SEGMENT_SIZE_MIN = 64 << 10
+HEAD_SIZE = 1 << 20  # bytes of a segment in which the metadata in clear ends
 SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
 
 
@@ -87,6 +92,7 @@ class AccountFiles:
         log: Log,
         now_ns: Callable[[], int],
         logs: OpenLogs | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self._disk = disk
         self._account = account
@@ -99,6 +105,9 @@ class AccountFiles:
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
         self._anchored = False  # the names of `_streams` and the account are on the medium
+        self._vault = vault  # None: what is new is not encrypted
+        self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
+        self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
@@ -127,6 +136,8 @@ class AccountFiles:
             self._make_streams_directory()
             self._disk.make_dirs(f"{directory}/msgs")
             self._disk.make_dirs(f"{directory}/consumers")
+            if self._vault is not None:
+                self._keys[directory] = self._vault.new_key()
             meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
             self._disk.sync_dir(self._streams)
             return self._open_store(directory, config, created_ns, meta)
@@ -146,6 +157,7 @@ class AccountFiles:
         except OSError as error:
             raise _failed(directory, error) from error
         store.segment_size, store.seal_age_ns = segment_size(config), _seal_age_ns(config)
+        store.set_codec(_codec(config))
 
     def hide(self, name: str) -> str:
         """Take a stream's directory out of sight of the next start; returns its new path, for `remove`.
@@ -191,11 +203,13 @@ class AccountFiles:
                 subject.encode()  # it is one: what is opened halfway is hard to take back
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
-            meta = encode(KIND_STREAM, self._generations[directory], values)
+            meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
             store = self._open_store(directory, config, created_ns, meta)
             # A process that was killed while it made the stream did not sync its names.
             above = self._directories_above()
             store.names_above = (f"{directory}/consumers", directory, self._streams, *above)
+            if directory in self._rewrapped:
+                store.begin_anew()
         except (PyjsError, *NONSENSE, OSError) as error:
             self._leave(directory, "Stream", error)
             return None
@@ -210,9 +224,11 @@ class AccountFiles:
         self._leave(self._stream_dir(name), "Stream", error)
 
     def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> FileStore:
-        store = FileStore(self._disk, f"{directory}/msgs", self._log, segment_size(config), created_ns)
+        size, key = segment_size(config), self._keys.get(directory)
+        store = FileStore(self._disk, f"{directory}/msgs", self._log, size, created_ns, key)
         self._damaged += store.set_aside
         store.set_meta(meta)
+        store.set_codec(_codec(config))
         store.seal_age_ns = _seal_age_ns(config)
         return store
 
@@ -228,14 +244,14 @@ class AccountFiles:
                 make_directory(self._disk, directory)
         except OSError as error:
             raise _failed(directory, error) from error
-        return ConsumerStateFile(self._disk, directory, self._logs)
+        return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, values: dict[str, object]) -> None:
         """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
         path = f"{self._stream_dir(stream)}/window"
         try:
             if values["count"]:
-                data = encode(KIND_WINDOW, 1, values)
+                data = encode(KIND_WINDOW, 1, values, self._key_of(path))
                 write_whole(self._disk, f"{path}.tmp", path, data)
             elif self._disk.exists(path):
                 self._disk.unlink(path)
@@ -246,7 +262,11 @@ class AccountFiles:
         """Return what save_window kept, None: nothing that can be read."""
         path = f"{self._stream_dir(stream)}/window"
         try:
-            return decode(self._disk.read_file(path), KIND_WINDOW, path)[1]
+            data, key = self._disk.read_file(path), self._key_of(path)
+            values = decode(data, KIND_WINDOW, path, Opener(key))[1]
+            if key is not None and not is_sealed(data):
+                self.save_window(stream, values)
+            return values
         except FileNotFoundError:
             return None
         except (PyjsError, OSError) as error:
@@ -271,7 +291,7 @@ class AccountFiles:
             self._disk.sync_dir(f"{self._stream_dir(stream)}/consumers")
         except OSError as error:
             raise _failed(directory, error) from error
-        return ConsumerStateFile(self._disk, directory, self._logs)
+        return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_consumer(self, stream: str, name: str, config: ConsumerConfig, created_ns: int) -> None:
         """Keep a changed configuration.
@@ -318,7 +338,7 @@ class AccountFiles:
                 yield found
 
     def _open_consumer(self, directory: str, values: dict[str, Any]) -> StoredConsumer | None:
-        file = ConsumerStateFile(self._disk, directory, self._logs)
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
         try:
             name, config, created_ns = values["name"], from_json(values["config"]), int(values["created_ns"])
             _check_place(directory, name)
@@ -385,47 +405,114 @@ class AccountFiles:
         """Write metadata and return the envelope."""
         generation = self._generations.get(directory, 0) + 1
         self._generations[directory] = generation  # used up, also by an attempt that fails
-        data = encode(kind, generation, values)
+        data = encode(kind, generation, values, self._key_of(directory))
         write(self._disk, directory, "meta", data)
         return data
 
     def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
         """Return the metadata of a directory, None: it cannot be read, which is dealt with."""
         what = "Stream" if kind == KIND_STREAM else "Consumer"
+        opener = Opener(vault=self._vault) if kind == KIND_STREAM else Opener(self._key_of(directory))
         try:
-            generation, values, problems = load_meta(self._disk, directory, "meta", kind)
+            generation, values, problems = load_meta(self._disk, directory, "meta", kind, opener)
         except (FileNotFoundError, CorruptRecord) as error:
             if isinstance(error, FileNotFoundError) and self._is_empty(directory):
                 self._discard(directory)
                 return None
-            found = self._from_segments(directory, error) if kind == KIND_STREAM else None
+            try:
+                found = self._from_segments(directory, error, opener) if kind == KIND_STREAM else None
+            except Locked as locked:
+                self._leave(directory, what, locked)
+                return None
             if found is None:
                 self._set_aside(directory, what, error)
                 return None
             generation, values, problems = found
-        except (NewerFormat, OSError) as error:
+        except (NewerFormat, Locked, OSError) as error:
             self._leave(directory, what, error)
             return None
         self._generations[directory] = generation
-        if problems:
+        if kind == KIND_STREAM:
+            self._take_key(directory, opener)
+        key = self._key_of(directory)
+        if key is not None and opener.key is None and not self._seal(directory, kind, values):
+            return None
+        unsealed = opener.saw_plain and opener.key is not None
+        if problems or unsealed or opener.rotated:
             self._mend(directory, kind, values, problems)
         return values
 
+    def _seal(self, directory: str, kind: int, values: dict[str, Any]) -> bool:
+        """Keep the new data key of a stream, before anything is encrypted with it; False: it cannot be."""
+        try:
+            self._save(directory, kind, values)
+        except OSError as error:
+            self._leave(directory, "Stream", error)
+            return False
+        return True
+
+    def _take_key(self, directory: str, opener: Opener) -> None:
+        """Remember the data key of a stream that is recovered; one that has none gets one if there is a key."""
+        key = opener.key
+        if key is None and self._vault is not None:
+            key = self._vault.new_key()
+            self._log.info(f"  {directory} is not encrypted: it will be now")
+        if key is not None:
+            self._keys[directory] = key
+        if opener.rotated:
+            self._log.info(f"  {directory} was opened with prev_key, and needs only key from now on")
+        if key is not None and (opener.rotated or opener.saw_plain):
+            self._rewrapped.add(directory)
+
+    def _key_of(self, directory: str) -> StreamKey | None:
+        """Return the data key of the stream that a directory belongs to, None: it is not encrypted."""
+        stream = directory.removeprefix(f"{self._streams}/").partition("/")[0]
+        return self._keys.get(f"{self._streams}/{stream}")
+
     def _from_segments(
-        self, directory: str, error: Exception
+        self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return what the newest META record of a stream says whose metadata files are gone; None: there is none."""
+        """Return what the newest META record of a stream says whose metadata files are gone; None: there is none.
+
+        Raises:
+            Locked: it is encrypted, and the key is not known.
+        """
         messages = f"{directory}/msgs"
         for name in reversed(self._disk.list_dir(messages)):
             path = f"{messages}/{name}"
             try:
-                meta = last_meta(read_around(self._disk, path)) if name.endswith(".seg") else b""
+                meta = self._meta_in(path, opener) if name.endswith(".seg") else b""
                 if meta:
-                    generation, values = decode(meta, KIND_STREAM, path)
+                    generation, values = decode(meta, KIND_STREAM, path, opener)
                     return generation, values, [f"{error}; {path} has the configuration as well"]
+            except Locked:
+                raise
             except (PyjsError, OSError) as unusable:
                 self._log.warn(f"  {path} does not tell the configuration of its stream: {unusable}")
         return None
+
+    def _meta_in(self, path: str, opener: Opener) -> bytes:
+        """Return the envelope in the last META record of a segment.
+
+        That in clear of an encrypted one has the data key by which the rest is read.
+
+        Raises:
+            Locked: the key is not known.
+            CorruptRecord, NewerFormat, OSError: it cannot be read.
+        """
+        fd = self._disk.open_read_only(path)
+        try:
+            head = self._disk.read_at(fd, HEAD_SIZE, 0)
+        finally:
+            self._disk.close_file(fd)
+        if is_encrypted(head[: HEADER.size], path):
+            clear = clear_meta(head, path)
+            try:
+                decode(clear, KIND_STREAM, path, opener)
+            except CorruptRecord:
+                if opener.key is None:
+                    raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
+        return last_meta(bytes(read_image(self._disk, path, opener.key)))
 
     def _mend(self, directory: str, kind: int, values: dict[str, Any], problems: list[str]) -> None:
         """Write both copies again after one of them was not whole."""
@@ -484,12 +571,14 @@ class AccountFiles:
         self._log.warn(f"  {directory} belonged to nothing and is set aside as {aside}")
 
     def _hide(self, directory: str) -> str:
-        """Hide a directory that is to be removed; "" when there is none."""
+        """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
+        hidden = hide_directory(self._disk, directory) if self._disk.exists(directory) else ""
         self._forget(directory)
-        return hide_directory(self._disk, directory) if self._disk.exists(directory) else ""
+        return hidden
 
     def _forget(self, directory: str) -> None:
         self._logs.close_below(directory)
+        self._keys.pop(directory, None)
         for known in [each for each in self._generations if f"{each}/".startswith(f"{directory}/")]:
             del self._generations[known]
 
@@ -499,7 +588,8 @@ class AccountFiles:
 
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
-    return {"created_ns": created_ns, "config": config.to_meta()}
+    values: dict[str, Any] = {"created_ns": created_ns, "config": config.to_meta()}
+    return values | {"codec": "zstd"} if _codec(config) else values
 
 
 def _consumer_values(name: str, config: ConsumerConfig, created_ns: int) -> dict[str, Any]:
@@ -509,6 +599,11 @@ def _consumer_values(name: str, config: ConsumerConfig, created_ns: int) -> dict
 def _seal_age_ns(config: StreamConfig) -> int:
     """Return after what time a segment is sealed, so that expiry drops whole files; 0: by its size alone."""
     return config.max_age_ns // SEGMENTS_PER_AGE
+
+
+def _codec(config: StreamConfig) -> int:
+    """Return what compresses the sealed segments of a stream, 0: nothing."""
+    return CODEC_ZSTD if config.compression == S2 else 0
 
 
 def _check_place(directory: str, name: str) -> None:

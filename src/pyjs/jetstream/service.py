@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.scrub import Scrubber
     from pyjs.store.consumer_state import OpenLogs
     from pyjs.store.log_sync import LogSync
+    from pyjs.store.vault import Vault
 
     class ServiceHost(Protocol):
         """The node, as JetStream sees it."""
@@ -62,6 +63,7 @@ class JetStreamServer:
         self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
         self.accounts: dict[str, JetStream] = {}
         self._seats: dict[str, ApiSeat] = {}
+        self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
@@ -171,7 +173,13 @@ class JetStreamServer:
         host, disk = self._host, self._disk
         if self._logs is None:
             self._logs = OpenLogs(disk, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always))
-        return AccountFiles(disk, self.options.store_dir, account, host.log, host.clock.now_ns, self._logs)
+        if self._vault is None and self.options.key:
+            from pyjs.store.vault import ALGORITHMS, Vault
+
+            algorithm = ALGORITHMS[self.options.cipher]
+            self._vault = Vault(self.options.key, algorithm, host.rng.randbytes, self.options.prev_key)
+        now_ns, root = host.clock.now_ns, self.options.store_dir
+        return AccountFiles(disk, root, account, host.log, now_ns, self._logs, self._vault)
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()

@@ -9,7 +9,7 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.errors import NONSENSE
+from pyjs.base.errors import NONSENSE, StoreFailed
 from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
@@ -167,6 +167,12 @@ def recover(js: JetStream) -> None:
         inflow.attach_all()  # what is not copied yet stays in its origin
     for stream in whole:
         stream.sweep()
+    for stream in js.streams.values():
+        if stream.store.wants_upkeep and not stream.store.failed:
+            try:
+                stream.commit_now()  # what a changed key or compression asks for begins after the first sync
+            except StoreFailed:
+                pass  # the store has told, and publishers will be
 
 
 def _relearn(js: JetStream, stream: Stream) -> None:

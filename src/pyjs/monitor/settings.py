@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
 
 HIDDEN = "***"
-SECRETS = ("password", "token")
+SECRETS = ("password", "token", "key", "prev_key")
 
 
 def settings(options: Options) -> JsonDict:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAYLOAD_SIZE_ADVISED = 8 * 1024 * 1024
 RULE = "-" * 43
+CIPHERS = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}
 BANNER = (
     r"  ___ _   _    _ ____",
     r" | _ \ |_| |_ | / ___|   JetStream",
@@ -63,6 +64,8 @@ def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
     log.info(f"  Max Memory:      {size_text(jetstream.max_memory)}")
     log.info(f"  Max Storage:     {size_text(jetstream.max_storage)}")
     log.info(f'  Store Directory: "{jetstream.store_dir}"')
+    if jetstream.key:
+        log.info(f"  Encryption:      {CIPHERS[jetstream.cipher]}")
     if jetstream.domain:
         log.info(f"  Domain:          {jetstream.domain}")
     log.info(f"  API Level:       {API_LEVEL}")

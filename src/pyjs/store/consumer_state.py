@@ -10,6 +10,9 @@ entry's seed is the envelope's checksum. So any one damaged byte leaves a whole 
 fit ends the log: applying what comes after it could move the acknowledged floor ahead, ending there only has
 messages delivered again. The next generation is written whole before the files of the one before are removed.
 
+With the data key of an encrypted stream the envelope is sealed, and so is each delta, for itself, under a key that
+belongs to the generation. What is found plain then is written anew, sealed, by `load`.
+
 Knows nothing of what snapshot and deltas mean.
 """
 
@@ -24,11 +27,22 @@ import xxhash
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.log_sync import Done, LogSync
-from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size, write_whole
+from pyjs.store.meta import (
+    CHECKSUM,
+    KIND_STATE,
+    Opener,
+    decode,
+    encode,
+    envelope_size,
+    is_sealed,
+    write_whole,
+)
+from pyjs.store.vault import Sealer, StreamKey, WrongKey
 
 ENTRY = struct.Struct("<IIQ")
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
+SEED_SIZE = 24  # the end of a sealed envelope, tag and checksum: no two are the same
 OPEN_LOGS_MAX = 256  # descriptors for all consumers of a server
 
 
@@ -71,10 +85,14 @@ class OpenLogs:
 class ConsumerStateFile:
     """Where one consumer's state is kept. `append` costs one small write."""
 
-    def __init__(self, disk: Disk, directory: str, logs: OpenLogs | None = None) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, logs: OpenLogs | None = None, key: StreamKey | None = None
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._logs = logs or OpenLogs(disk)
+        self._key = key
+        self._sealer: Sealer | None = None  # of this generation's deltas
         self._generation = 0
         self._start = 0  # of the log's entries, behind its envelope
         self._end = 0  # of the log
@@ -95,9 +113,7 @@ class ConsumerStateFile:
         path = self._path("log", self._generation)
         if self._logs.sync.is_lost(path):
             raise OSError(errno.EIO, "what was written before could not be synced", path)
-        size = len(delta).to_bytes(4, "little")
-        checksum = xxhash.xxh64_intdigest(size + delta, self._chain)
-        data = ENTRY.pack(len(delta), 0, checksum) + delta
+        data, checksum = self._entry(delta, self._chain)
         self._disk.write_at(self._logs.open(path), data, self._end)
         self._logs.sync.wrote(path)
         self._end += len(data)
@@ -114,15 +130,20 @@ class ConsumerStateFile:
             OSError: the one before still holds everything that was appended, or the new one is whole.
         """
         generation = self._generation + 1
-        envelope = encode(KIND_STATE, generation, {"state": data})
+        envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
         write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
         self._disk.sync_dir(self._directory)
         self._start_log(generation, envelope)
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
+        self._sealer = self._sealer_of(envelope)
+        self._remove_others()
+
+    def _remove_others(self) -> None:
+        """Remove the files of all generations but this one."""
         for number, kind in self._files():
-            if number != generation:
+            if number != self._generation:
                 self._logs.close(self._path(kind, number))
                 self._disk.unlink(self._path(kind, number))
                 self._logs.sync.forget(self._path(kind, number))
@@ -135,6 +156,7 @@ class ConsumerStateFile:
         Raises:
             CorruptRecord: no snapshot is whole.
             NewerFormat: a newer version wrote it.
+            Locked: it is sealed, and not with this key.
             FileNotFoundError: there is none.
             OSError: the disk does not give it.
         """
@@ -146,6 +168,8 @@ class ConsumerStateFile:
                 self._generation = numbers[0]  # a new one must not meet files of a damaged one
                 if number == numbers[0] and not problems:  # else a new one is begun, synced
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
+                if self._key is not None and self._sealer is None:
+                    self._seal(*found)
                 return found[0], found[1], [str(problem) for problem in problems]
         aside = [number for number, _ in self._files(ASIDE)]
         self._generation = max([*numbers, *aside], default=0)
@@ -171,6 +195,37 @@ class ConsumerStateFile:
 
     # -- parts ---------------------------------------------------------------------------------------------
 
+    def _seal(self, state: bytes, deltas: list[bytes]) -> None:
+        """Write what was found plain anew, sealed: first the log, with all deltas or not at all."""
+        generation = self._generation + 1
+        envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
+        self._sealer = self._sealer_of(envelope)
+        log, chain = envelope, _checksum_of(envelope)
+        for delta in deltas:
+            entry, chain = self._entry(delta, chain)
+            log += entry
+        for kind, data in (("log", log), ("snap", envelope)):
+            path = self._path(kind, generation)
+            self._logs.close(path)
+            write_whole(self._disk, f"{self._directory}/snap.tmp", path, data)
+            self._disk.sync_dir(self._directory)
+        self._generation = generation
+        self._start, self._end, self._chain = len(envelope), len(log), chain
+        self._remove_others()
+
+    def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
+        """Return a delta as it stands in the log behind the entry with the checksum `chain`, and its checksum."""
+        if self._sealer is not None:
+            delta = self._sealer.seal(delta, b"")
+        checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
+        return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
+
+    def _sealer_of(self, envelope: bytes) -> Sealer | None:
+        """Return what seals the deltas behind an envelope; None: they are plain."""
+        if self._key is None or not is_sealed(envelope):
+            return None
+        return self._key.sealer(b"log" + envelope[-SEED_SIZE:])
+
     def _start_log(self, generation: int, envelope: bytes) -> None:
         path = self._path("log", generation)
         self._logs.close(path)
@@ -191,7 +246,7 @@ class ConsumerStateFile:
             (self._path("log", number), None if log is None else log[: envelope_size(log)]),
         ):
             try:
-                found = None if data is None else _snapshot_in(data, number, path)
+                found = None if data is None else _snapshot_in(data, number, path, Opener(self._key))
             except CorruptRecord as error:
                 problems.append(error)
                 continue
@@ -216,6 +271,7 @@ class ConsumerStateFile:
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
         """Return the deltas of a log and stand at its end; what does not fit ends it."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
+        self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):
             size, spare, checksum = ENTRY.unpack_from(log, at)
             delta = log[at + ENTRY.size : at + ENTRY.size + size]
@@ -223,7 +279,10 @@ class ConsumerStateFile:
                 break
             if checksum != xxhash.xxh64_intdigest(log[at : at + 4] + delta, chain):
                 break
-            deltas.append(delta)
+            try:
+                deltas.append(delta if sealer is None else sealer.open(delta, b""))
+            except WrongKey:
+                break
             at += ENTRY.size + size
             chain = checksum
         if at < len(log):
@@ -245,8 +304,8 @@ class ConsumerStateFile:
         return found
 
 
-def _snapshot_in(envelope: bytes, number: int, path: str) -> bytes:
-    generation, values = decode(envelope, KIND_STATE, path)
+def _snapshot_in(envelope: bytes, number: int, path: str, opener: Opener) -> bytes:
+    generation, values = decode(envelope, KIND_STATE, path, opener)
     state = values.get("state")
     if generation != number or not isinstance(state, bytes):
         raise CorruptRecord(path, 0, f"it holds no snapshot of generation {number}")

@@ -10,7 +10,7 @@ place as soon as the removal of what it leaves out is on the medium.
 Knows nothing of streams and threads. Compiled, as the segments below are (segment_store.pyx; benchmarks/, JetStream
 async publish), whose state it shares.
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport Segment, segment_free
@@ -19,11 +19,17 @@ from pyjs.store.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
 from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 
 from pyjs.base.errors import StoreFailed
+from pyjs.store.recast import Recast
 from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
 from pyjs.store.segment_store import NO_DESCRIPTOR
 from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef enum:
+    CIPHER_MASK = 0xff          # of a form: it is encrypted
+    CODEC_MASK = 0xff00         # it is compressed
 
 
 cdef void segment_free_if(Segment* s) noexcept nogil:
@@ -32,16 +38,20 @@ cdef void segment_free_if(Segment* s) noexcept nogil:
 
 
 cdef class FileStore(SegmentStore):
-    def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0) -> None:
+    def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
+                 key=None) -> None:
         self.disk = disk
         self.directory = directory
         self.log = log
         self.segment_size = segment_size
         self.incarnation = incarnation
+        self.key = key
         self.meta = b""
         self.overhead = 30
         self.header_overhead = 4
         self.maps = {}
+        self.views = {}
+        self.evicted = []
         self.index_maps = {}
         self.unsynced = []
         self.doomed = []
@@ -50,6 +60,7 @@ cdef class FileStore(SegmentStore):
         self.set_aside = []
         self.unindexed = []
         self.sparse = []
+        self.formless = []
         self.next_number = 1
         disk.make_dirs(directory)
         self.names_unsynced = True
@@ -146,14 +157,18 @@ cdef class FileStore(SegmentStore):
     @property
     def wants_upkeep(self) -> bool:
         """Whether begin_upkeep may have a job."""
-        return bool(self.sparse) and self.rewriting is None and self.rewritten is None
+        return (bool(self.sparse or self.formless) and self.rewriting is None and self.rewritten is None
+                and self.recasting is None)
 
     def begin_upkeep(self):
-        """Return a SegmentRewrite for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
         cdef size_t at
         cdef Segment* s
         cdef bint due
         while self.wants_upkeep and not self.failed:
+            if not self.sparse:
+                self.recasting = self.next_recast()
+                return self.recasting
             at = self.place_of(self.sparse.pop(0))
             if at == self.index.n:
                 continue
@@ -163,17 +178,95 @@ cdef class FileStore(SegmentStore):
                 continue
             due = self.staged or self.n_removals or self.n_erasures or self.state_due
             self.rewriting = rewrite_of(self.disk, self.path_of(s.number), s, self.incarnation,
-                                        self.written_mark + due, self.meta)
+                                        self.written_mark + due, self.meta, self.key,
+                                        self.codec or s.form & CODEC_MASK)
             return self.rewriting
+        return None
+
+    def leave_tail(self) -> None:
+        """Let the last segment be as it is in its file, and go on in a new one.
+
+        What is encrypted is never written twice at one place: whoever has seen both would know more than he should.
+        """
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        if s == NULL or s.sealed:
+            return
+        s.sealed = self.left = True
+        if s.fd < 0:
+            return
+        try:
+            self.cut(s.fd, mark=True)
+        except OSError as error:
+            self.log.warn(f"{self.path_of(s.number)} keeps what could not be written: {error}")
+        if s.fd not in self.unsynced:
+            self.unsynced.append(s.fd)
+        s.fd = -1
+        self.note_form(s)
+
+    def set_codec(self, uint32_t codec) -> None:
+        """Have segments compressed from now on, those as well that are sealed already; 0: no more are."""
+        cdef size_t at
+        if codec == self.codec:
+            return
+        self.codec = codec
+        self.formless = []
+        for at in range(self.index.n):
+            self.note_form(self.index.segments[at])
+
+    def begin_anew(self) -> None:
+        """Go on in a new segment, which holds the metadata of now; it is written at once."""
+        self.leave_tail()
+        self.meta_due = True
+        if self.begin_segment() == 0:
+            self.commit()
+
+    def next_recast(self):
+        """Return the job that gives one more segment the form that the stream wants, None: all have it."""
+        cdef size_t at
+        while self.formless:
+            at = self.place_of(self.formless.pop(0))
+            wanted = self.codec | (self.key.algorithm if self.key is not None else 0)
+            if at < self.index.n and self.index.segments[at].sealed and wanted & ~self.index.segments[at].form:
+                number = self.index.segments[at].number
+                return Recast(self.disk, self.path_of(number), number, self.codec, self.key, self.meta)
         return None
 
     def finish_upkeep(self, error) -> None:
         """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
+        if self.recasting is not None:
+            job, self.recasting = self.recasting, None
+            self.take_recast(job, error)
+            return
         self.rewritten, self.rewriting = self.rewriting, None
         if error is not None:
             self.log.warn(f"{self.rewritten.path} stays larger than its messages: {error}")
             self.rewritten.stale = True
         self.take_rewritten()
+
+    def take_recast(self, job, error) -> None:
+        """Put a segment in its new form in its place."""
+        cdef size_t at = self.place_of(job.number)
+        cdef Segment* s = self.index.segments[at] if at < self.index.n else NULL
+        if error is not None:
+            self.log.warn(f"{job.path} keeps the form it has: {error}")
+        try:
+            if error is not None or job.stale or self.closed or s == NULL or job.flags == job.old_flags:
+                if self.disk.exists(job.new_path):
+                    self.disk.unlink(job.new_path)
+                if s != NULL and error is None and job.stale:
+                    self.note_form(s)
+                return
+            self.disk.rename(job.new_path, job.path)
+        except OSError as failure:
+            self.log.warn(f"{job.path} keeps the form it has: {failure}")
+            return
+        s.form = job.flags
+        self.names_unsynced = True
+        self.forget_map(s)
+        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
+            remove_file(self.disk, self.log, index_path(job.path))
+            self.unindexed = [full for full in self.unindexed if full.number != job.number]
+            self.unindexed.append(full_segment(self, job.path, s, False, self.incarnation, 0, False))
 
     def take_rewritten(self) -> None:
         """Put a segment that was written anew in its place, if that is possible by now."""
@@ -198,13 +291,14 @@ cdef class FileStore(SegmentStore):
             self.log.warn(f"{job.path} stays larger than its messages: {error}")
             segment_free_if(fresh)
             return
-        self.maps.pop(job.number, None)
+        self.forget_map(self.index.segments[at])
         self.index_maps.pop(job.number, None)
         self.names_unsynced = True
         self.bury(self.index.segments[at])
         self.index.segments[at] = fresh
         self.unindexed = [full for full in self.unindexed if full.number != job.number]
         self.unindexed.append(full_segment(self, job.path, fresh, True, self.incarnation, job.contents.chain, False))
+        self.note_form(fresh)
 
     def try_resume(self) -> bool:
         """Take appends again if the disk has room again; returns whether the store works."""
@@ -221,6 +315,8 @@ cdef class FileStore(SegmentStore):
                 self.disk.unlink(probe)
         except OSError:
             return False
+        if self.veil is not None:
+            self.leave_tail()
         self.failed = False
         self.error = None
         self.log.info(f"Store of {self.directory} takes messages again")
@@ -235,7 +331,7 @@ cdef class FileStore(SegmentStore):
         if not self.failed:
             if self.index.n and self.index.segments[self.index.n - 1].fd >= 0 and self.allocated > self.written:
                 try:
-                    self.disk.truncate(self.index.segments[self.index.n - 1].fd, self.written)
+                    self.cut(self.index.segments[self.index.n - 1].fd)
                 except OSError as error:
                     self.log.warn(f"{self.directory}: reserved space stays: {error}")
             self.sync_now()
@@ -247,7 +343,7 @@ cdef class FileStore(SegmentStore):
     def write_indexes(self) -> None:
         """Write the index files that are missing: that of the open segment above all."""
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if s != NULL and not s.sealed and self.indexed != self.written:
+        if s != NULL and (not s.sealed or self.left) and self.indexed != self.written:
             self.unindexed.append(self.without_index(s, False))
         for problem in index_segments(self.disk, self.unindexed):
             self.log.debug(problem)
@@ -266,7 +362,7 @@ cdef class FileStore(SegmentStore):
             if s.fd >= 0:
                 held.add(s.fd)
                 s.fd = -1
-        for rewrite in (self.rewriting, self.rewritten):
+        for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.disk, self.log, rewrite.new_path)
         if self.in_flight is not None:

@@ -25,6 +25,13 @@ cdef struct Local:              # a subject of a segment whose entries are mappe
     uint32_t id                 # in the store
     uint32_t prev               # of the subject's first entry here: as Entry.prev, over segments
 
+cdef enum:
+    CHUNK_BITS = 16             # a view of a segment that is not plain is filled by so much
+
+cdef struct Filled:             # of a view's memory
+    uint64_t begin, end         # these bytes are there, whatever `chunks` says
+    uint64_t* chunks            # a bit for each chunk that is
+
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
     uint32_t n                  # entries
@@ -39,7 +46,9 @@ cdef struct Segment:
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
-    const char* data            # file: the map, NULL until something is read
+    const char* data            # file: the map or the view, NULL until something is read
+    Filled* filled              # file: which bytes of `data` are there; NULL: all
+    uint32_t form               # file: flags of its outer header; 0: plain
     Local* locals               # file: `entries` is in the map of an .idx file, not to be written; NULL: it is ours
     uint32_t n_locals
     bint sealed
@@ -61,6 +70,15 @@ cdef struct SeqIndex:
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
     return (s.dead[i >> 6] >> (i & 63)) & 1
+
+cdef inline bint is_filled(Filled* f, uint64_t begin, uint64_t end) noexcept nogil:
+    cdef uint64_t chunk
+    if begin >= f.begin and end <= f.end:
+        return True
+    for chunk in range(begin >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
+        if not (f.chunks[chunk >> 6] >> (chunk & 63)) & 1:
+            return False
+    return True
 
 cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
     """Return the id of the subject of entry i, which has a message."""

@@ -11,7 +11,7 @@ cdef enum:
 cdef packed struct IndexHeader:
     char[8] magic
     uint32_t version
-    uint32_t flags              # a set bit is a feature that the reader must know; none yet
+    uint32_t flags              # 0; in the outer header of an encrypted file: what it is encrypted with
     uint64_t base_seq
     uint32_t number             # of the segment, as in the name
     uint32_t sealed             # 1: the segment ends with a footer
@@ -39,6 +39,7 @@ cdef class FullSegment:
     """
     cdef object store                   # so that the entries stay
     cdef readonly str path
+    cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
     cdef uint64_t base_seq, incarnation, end, chain, floor
     cdef readonly uint32_t number
     cdef bint sealed

@@ -8,6 +8,10 @@ segment as it is, reads the segment instead. It belongs to it when the file's he
 sequence, and the checksum of its last record, which is chained to all before it, stands where the index ends; a
 sealed segment's footer must say the same as well.
 
+That of an encrypted stream is encrypted as a whole, behind an outer header, and read into memory:
+
+    file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
+
 Knows nothing of stores. It is written by whatever thread syncs a sealed segment, and by a stop.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
@@ -25,9 +29,12 @@ from pyjs.store.record cimport (
 )
 from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
 
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.file_map import FileMap
+from pyjs.store.form import open_image
+from pyjs.store.meta import NewerFormat
 from pyjs.store.store import SyncJob
+from pyjs.store.vault import BLOCK_SIZES, Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -35,6 +42,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     BUFFER_SIZE = 65536         # for what stands around the entries
     BUFFER_KEPT_MAX = 4194304
+    OUTER_SIZE = 32             # of the header of an encrypted file
 cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
 
 
@@ -200,31 +208,58 @@ def index_path(str segment_path) -> str:
     return f"{segment_path.removesuffix('.seg')}.idx"
 
 
-def load_index(disk, str path, fd, size) -> SegmentContents:
-    """Return the contents of the segment `path`, of which `fd` is open and `size` the size, from its index file.
+def encrypted(data, key) -> bytes:
+    """Return the file that holds an index, encrypted."""
+    nonce = key.new_nonce()
+    head = b"PYJSIDX\n" + INDEX_VERSION.to_bytes(4, "little") + key.algorithm.to_bytes(4, "little") + nonce
+    return head + key.stream(key.algorithm, nonce).apply(data, 0)
+
+
+def decrypted(data, key):
+    """Return the index that a file holds; a plain one as it is.
+
+    Raises:
+        IndexUnusable: it is encrypted, and not with `key`.
+    """
+    algorithm = int.from_bytes(data[12:16], "little")
+    if len(data) < OUTER_SIZE or algorithm == 0:
+        return data
+    nonce = bytes(data[16:OUTER_SIZE])
+    if key is None or not key.fits(nonce) or algorithm not in BLOCK_SIZES:
+        raise IndexUnusable("it is encrypted with another key")
+    return key.stream(algorithm, nonce).apply(data[OUTER_SIZE:], 0)
+
+
+def load_index(disk, str path, image, key) -> SegmentContents:
+    """Return the contents of the segment `path`, whose plain image is given, from its index file.
 
     Raises:
         IndexUnusable: read the segment.
     """
     cdef SegmentContents c
     try:
-        data = map_whole(disk, index_path(path))
+        mapped = map_whole(disk, index_path(path))
+        file = memoryview(mapped)
+        data = decrypted(file, key)
     except FileNotFoundError:
         raise IndexUnusable("there is none", ordinary=True) from None
     except (OSError, ValueError) as error:
         raise IndexUnusable(str(error)) from None
+    if data is file and image.form is not None and image.form.cipher:
+        raise IndexUnusable("it is not encrypted, and its segment is", ordinary=True)
     c = decode_index(data)
+    size = image.size
     if not SEGMENT_HEADER_SIZE <= c.end <= size:
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     at = max(c.end, FOOTER_SIZE + CHECKSUM_SIZE) - FOOTER_SIZE - CHECKSUM_SIZE
     try:
-        head, tail = disk.read_at(fd, SEGMENT_HEADER_SIZE, 0), disk.read_at(fd, c.end - at, at)
+        head, tail = image.read(0, SEGMENT_HEADER_SIZE), image.read(at, c.end - at)
     except OSError as error:
         raise IndexUnusable(f"its segment cannot be read: {error}") from None
     if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
-    if isinstance(data, FileMap):
-        data.unguard()          # entries are used unchecked: no zeros for them, the next start makes them anew
+    if data is file and isinstance(mapped, FileMap):
+        mapped.unguard()        # entries are used unchecked: no zeros for them, the next start makes them anew
     return c
 
 
@@ -289,14 +324,14 @@ def index_segment(disk, FullSegment f not None) -> None:
 
     Raises:
         IndexUnusable: the segment is damaged, or another stream's: the next start shall read it.
-        OSError, ValueError: as the disk says.
+        OSError, ValueError, CorruptRecord, NewerFormat, Locked: it cannot be read.
     """
     cdef const unsigned char[::1] view
     cdef unsigned char[::1] room, out
     cdef SegmentContents c
     cdef size_t size
     cdef char* p
-    view = map_whole(disk, f.path)
+    view = whole_image(disk, f.path, f.key)
     room = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
     if <size_t> room.shape[0] < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         room = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
@@ -306,9 +341,22 @@ def index_segment(disk, FullSegment f not None) -> None:
     p = <char*> &out[0]
     with nogil:
         encode_into(c, p)
-    store_index(disk, index_path(f.path), memoryview(out)[:size])
+    data = memoryview(out)[:size]
+    store_index(disk, index_path(f.path), data if f.key is None else encrypted(data, f.key))
     if out.shape[0] <= BUFFER_KEPT_MAX and not spare_buffers:
         spare_buffers.append(out)
+
+
+def whole_image(disk, str path, key):
+    """Return the plain image of a segment, a map where it can be one."""
+    fd = disk.open_read_only(path)
+    try:
+        image = open_image(disk, path, fd, key)
+        if image.size == 0:
+            raise ValueError("it is empty")
+        return image.whole()
+    finally:
+        disk.close_file(fd)
 
 
 def index_segments(disk, segments) -> list:
@@ -317,7 +365,7 @@ def index_segments(disk, segments) -> list:
     for segment in segments:
         try:
             index_segment(disk, segment)
-        except (OSError, ValueError, IndexUnusable) as error:
+        except (OSError, ValueError, IndexUnusable, CorruptRecord, NewerFormat, Locked) as error:
             problems.append(f"{segment.path} gets no index file: {error}")
     return problems
 
@@ -328,6 +376,7 @@ cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, u
     cdef FullSegment f = FullSegment()
     f.store = store
     f.path = path
+    f.key = store.key
     f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
     # A dead entry may have no message in the file, and its subject id may be another subject's by now.

@@ -5,7 +5,11 @@
 
 little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
 is the first pyjs-server that reads what is in it, so that an older one can name it. A set flag is a feature that the
-reader must know; there is none yet.
+reader must know. There is one: with SEALED the body is encrypted,
+
+    body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
+
+(store/vault), where the frame's 32 bytes are authenticated with it, and only a stream's own metadata has a data key.
 
 `<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each is
 written to a temporary file, synced, renamed and its directory synced before the other is touched, so that one of
@@ -24,6 +28,7 @@ import xxhash
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.store.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey
 
 if TYPE_CHECKING:
     from typing import Any, Final
@@ -34,6 +39,9 @@ NEEDS = (0, 1, 0)  # the first pyjs-server that reads VERSION
 HEADER = struct.Struct("<8sHBBBBHIIQ")
 CHECKSUM = struct.Struct("<Q")
 COPIES = ("a", "b")
+SEALED = 1  # flag: the body is encrypted
+FLAGS_AT = 11
+SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
 
 KIND_STREAM: Final = 1
 KIND_CONSUMER: Final = 2
@@ -50,11 +58,56 @@ class NewerFormat(PyjsError):
         self.needs = needs
 
 
-def encode(kind: int, generation: int, values: dict[str, Any]) -> bytes:
-    """Return the envelope of `values`."""
+class Opener:
+    """Opens sealed bodies with a stream's data key, or finds that key with the configured ones."""
+
+    def __init__(self, key: StreamKey | None = None, vault: Vault | None = None) -> None:
+        self._vault = vault
+        self.key = key
+        self.rotated = False  # the key before opened it
+        self.saw_plain = False  # something was not sealed
+
+    def open(self, body: bytes, frame: bytes, path: str) -> bytes:
+        """Return what is in the sealed body of an envelope.
+
+        Raises:
+            Locked: not with the keys at hand.
+        """
+        algorithm, wrapped_size, _ = SEAL.unpack_from(body)
+        wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
+        try:
+            if wrapped and self._vault is not None:
+                self.key, rotated = self._vault.open_key(algorithm, wrapped)
+                self.rotated |= rotated
+            if self.key is None:
+                raise Locked(path, "is encrypted: set `key` of jetstream to the key that it was written with")
+            return self.key.meta.open(sealed, frame)
+        except WrongKey:
+            raise Locked(
+                path, "is encrypted with another key: set `key` of jetstream to that one, or `prev_key`"
+            ) from None
+
+
+def encode(kind: int, generation: int, values: dict[str, Any], key: StreamKey | None = None) -> bytes:
+    """Return the envelope of `values`, sealed if there is a key."""
     body: bytes = msgpack.packb(values)
-    data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
+    if key is None:
+        data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
+    else:
+        data = _sealed(kind, generation, body, key)
     return data + CHECKSUM.pack(xxhash.xxh64_intdigest(data))
+
+
+def _sealed(kind: int, generation: int, body: bytes, key: StreamKey) -> bytes:
+    wrapped = key.wrapped if kind == KIND_STREAM else b""
+    size = SEAL.size + len(wrapped) + NONCE_SIZE + len(body) + TAG_SIZE
+    frame = HEADER.pack(MAGIC, VERSION, kind, SEALED, *NEEDS, size, 0, generation)
+    return frame + SEAL.pack(key.algorithm, len(wrapped), 0) + wrapped + key.meta.seal(body, frame)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Tell whether the envelope that `data` begins with is sealed."""
+    return len(data) > FLAGS_AT and data[FLAGS_AT] & SEALED != 0
 
 
 def envelope_size(data: bytes) -> int:
@@ -65,12 +118,13 @@ def envelope_size(data: bytes) -> int:
     return HEADER.size + size + CHECKSUM.size
 
 
-def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
+def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:
     """Return (generation, values) of an envelope.
 
     Raises:
         CorruptRecord: it is not what was written.
         NewerFormat: a newer version wrote it.
+        Locked: it is sealed, and `opener` does not open it.
     """
     size = envelope_size(data)
     if size == 0:
@@ -81,12 +135,19 @@ def decode(data: bytes, kind: int, path: str) -> tuple[int, dict[str, Any]]:
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
-    if version > VERSION or flags:
+    if version > VERSION or flags & ~SEALED:
         raise NewerFormat(path, ".".join(map(str, needs)))
     if found != kind:
         raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
+    body = view[HEADER.size : end]
+    if flags & SEALED:
+        if len(body) < SEAL.size:
+            raise CorruptRecord(path, HEADER.size, f"its body of {len(body)} bytes is not sealed")
+        body = (opener or Opener()).open(bytes(body), data[: HEADER.size], path)
+    elif opener is not None:
+        opener.saw_plain = True
     try:
-        values = msgpack.unpackb(view[HEADER.size : end], strict_map_key=False)
+        values = msgpack.unpackb(body, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise CorruptRecord(path, HEADER.size, f"its body is no msgpack: {error}") from None
     if not isinstance(values, dict):
@@ -124,12 +185,15 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
     disk.rename(temporary, path)
 
 
-def load_meta(disk: Disk, directory: str, name: str, kind: int) -> tuple[int, dict[str, Any], list[str]]:
+def load_meta(
+    disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
+) -> tuple[int, dict[str, Any], list[str]]:
     """Return (generation, values, problems) of the newest whole copy; a problem tells of the other one.
 
     Raises:
         CorruptRecord: no copy is whole.
         NewerFormat: a newer version wrote one of them.
+        Locked: one of them is sealed, and `opener` does not open it.
         FileNotFoundError: there is none at all.
         OSError: the disk gives none of them.
     """
@@ -138,7 +202,7 @@ def load_meta(disk: Disk, directory: str, name: str, kind: int) -> tuple[int, di
     for copy in COPIES:
         path = f"{directory}/{name}.{copy}"
         try:
-            found.append(decode(disk.read_file(path), kind, path))
+            found.append(decode(disk.read_file(path), kind, path, opener))
         except (CorruptRecord, OSError) as error:
             problems.append(error)
     if found:

@@ -17,9 +17,12 @@ cdef class Recovery:
     cdef bint end_damaged               # the last record of the file read last
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last
+    cdef uint64_t shift                 # where the image begins in it, unless it is compressed
 
     cdef int miss(self, SegmentContents known, uint32_t start) except -1
     cdef int adopt(self, SegmentContents c) except -1
     cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1
     cdef int count(self, SegmentContents c, Segment* s) except -1
+    cdef int keep_form(self, image) except -1
+    cdef int leave_last(self, Segment* s) except -1
     cdef int drop_removed(self) except -1

@@ -30,18 +30,22 @@ from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_he
 from pyjs.store.subjects cimport Subject, subjects_add
 
 from pyjs.base.disk import read_around
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.form import MARK, open_image
 from pyjs.store.index_file import (
-    IndexUnusable, decode_index, encode_index, index_path, load_index, map_whole, remove_file, store_index,
+    IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
+    store_index,
 )
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
-from pyjs.store.rewrite import NEW
+from pyjs.store.recast import NEW
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     INDEX_MAPS_MAX = 8192       # of one store; more are copied, far below the kernel's limit of a process
+    CODEC_MASK = 0xff00         # of a form: it is compressed
     UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
 
 
@@ -203,24 +207,24 @@ cdef class Recovery:
         cdef bint restored = False
         store = self.store
         store.next_number = max(store.next_number, number + 1)
+        c, indexed, image, size, reason = None, False, None, 0, "its header is damaged"
         fd = store.disk.open_read_only(path)
         try:
             size = store.disk.size_of(fd)
-            c = self.from_index(path, fd, size)
-            indexed = c is not None
-            if not indexed:
-                c = self.from_records(path, number, fd, size)
-                known = self.witness(index_path(path))
-            if c is None and known is not None and known.base_seq > store.last_seq:
-                c = self.from_records(path, number, fd, size, known)
+            image = open_image(store.disk, path, fd, store.key)
+            size = image.size
+            c, known, indexed = self.contents_in(path, number, image)
+        except CorruptRecord as error:
+            reason = error
+            known = self.witness(index_path(path))
         finally:
             store.disk.close_file(fd)
         if c is None and known is not None:
-            self.set_aside(path, size, "its header is damaged", True)
+            self.set_aside(path, size, reason, True)
             self.mourn(index_path(path), known)
             return
         if c is None:
-            self.set_aside(path, size, "its header is damaged")
+            self.set_aside(path, size, reason)
             return
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
@@ -238,16 +242,40 @@ cdef class Recovery:
         if not (last or c.sealed or c.problems):
             self.ends.append((path, c.end, c.base_seq + c.n))
         self.adopt(c)
+        self.keep_form(image)
         # The file just read is the one that is appended to, until another follows.
         store.allocated = size
         store.written = c.end
         store.chain = store.chain_written = c.chain
         store.indexed = c.end if indexed else 0
 
-    def from_index(self, path, fd, size):
+    def contents_in(self, path, number, image):
+        """Return what a segment holds, what its index file knew of it, and whether it is the index file that tells.
+
+        None for the first: the header is damaged, and nothing tells what it was. None for the second: nothing.
+        """
+        cdef SegmentContents c, known
+        if image.problem:
+            self.store.log.warn(f"{path}: {image.problem}")
+        c = self.from_index(path, image)
+        if c is not None:
+            return c, None, True
+        c, known = self.from_records(path, number, image), self.witness(index_path(path))
+        if c is None and known is not None and known.base_seq > self.store.last_seq:
+            c = self.from_records(path, number, image, known)
+        return c, known, False
+
+    cdef int keep_form(self, image) except -1:
+        """Note in what form the segment is that was just taken over, and where its image begins."""
+        cdef Segment* s = self.store.index.segments[self.store.index.n - 1]
+        s.form = image.form.flags if image.form is not None else 0
+        self.shift = image.shift
+        return 0
+
+    def from_index(self, path, image):
         """Return the contents by the index file; None: read the segment."""
         try:
-            return load_index(self.store.disk, path, fd, size)
+            return load_index(self.store.disk, path, image, self.store.key)
         except IndexUnusable as unusable:
             tell = self.store.log.debug if unusable.ordinary else self.store.log.warn
             tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
@@ -255,14 +283,13 @@ cdef class Recovery:
                 remove_file(self.store.disk, self.store.log, index_path(path))
         return None
 
-    def from_records(self, path, number, fd, size, SegmentContents known=None):
+    def from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it.
 
         With `known` its index file tells what the header was.
         """
-        data = self.store.disk.map_file(fd, size) if size else b""
         next_seq = self.store.last_seq + 1 if known is None else known.base_seq
-        return contents_of(path, data, number, self.store.incarnation, next_seq, known is not None)
+        return contents_of(path, image.whole(), number, self.store.incarnation, next_seq, known is not None)
 
     def keep_index(self, path, SegmentContents c not None) -> None:
         """Write the index file of a segment that was read whole and will not grow, once its bytes are safe.
@@ -275,7 +302,9 @@ cdef class Recovery:
             return
         self.scanned.remove(c.number)
         try:
-            store_index(self.store.disk, index_path(path), encode_index(c))
+            data = encode_index(c)
+            store_index(self.store.disk, index_path(path),
+                        data if self.store.key is None else encrypted(data, self.store.key))
         except OSError as error:
             self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
 
@@ -283,7 +312,7 @@ cdef class Recovery:
         """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
         cdef SegmentContents known
         try:
-            known = decode_index(map_whole(self.store.disk, path))
+            known = decode_index(decrypted(map_whole(self.store.disk, path), self.store.key))
         except (OSError, ValueError, IndexUnusable):
             return None
         return known if known.incarnation == self.store.incarnation else None
@@ -503,10 +532,11 @@ cdef class Recovery:
                 self.store.log.warn(f"{path} at {end}: the end of the segment is missing")
 
     def find_sparse(self) -> None:
-        """Have segments written anew that are mostly dead."""
+        """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
         cdef size_t at
         for at in range(self.store.index.n):
             self.store.note_sparse(self.store.index.segments[at])
+            self.store.note_form(self.store.index.segments[at])
 
     def lose_end(self) -> None:
         """Use up a sequence for the damaged record that nothing follows."""
@@ -568,10 +598,32 @@ cdef class Recovery:
         s = store.index.segments[store.index.n - 1]
         if s.sealed:
             return
+        if s.form or store.key is not None:
+            self.leave_last(s)
+            return
         s.fd = store.disk.open_file(store.path_of(s.number))
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
             store.disk.truncate(s.fd, store.written)
             store.allocated = store.written
+
+    cdef int leave_last(self, Segment* s) except -1:
+        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
+
+        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
+        """
+        store = self.store
+        s.sealed = store.left = True
+        if store.allocated == store.written or s.form & CODEC_MASK:
+            return 0
+        fd = store.disk.open_file(store.path_of(s.number))
+        try:
+            store.disk.truncate(fd, self.shift + store.written)
+            if s.form:
+                store.disk.write_at(fd, MARK, self.shift + store.written)
+        finally:
+            store.disk.close_file(fd)
+        store.allocated = store.written
+        return 0
 
     def sync_later(self) -> None:
         """Have the first sync cover what was read: a process that was killed may not have synced it.

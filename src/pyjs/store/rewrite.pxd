@@ -14,6 +14,9 @@ cdef class SegmentRewrite:
     cdef readonly uint32_t number
     cdef readonly uint64_t mark         # the new file may take its place when this commit is on the medium
     cdef public bint stale              # the segment changed in a way that the new file does not know of
+    cdef readonly uint32_t form         # of the new file: flags of its outer header
+    cdef uint32_t codec                 # what it is to be compressed with
+    cdef object key                     # vault.StreamKey: what it is encrypted with; None: nothing
     cdef readonly bint written          # the new file is whole and on the medium
     cdef readonly SegmentContents contents      # of the new file
     cdef uint64_t incarnation, base, first, last        # sequences: of the old segment, and what is left
@@ -36,6 +39,7 @@ cdef class SegmentRewrite:
     cdef void seal(self, size_t length) noexcept nogil
     cdef int make_room(self, size_t length) noexcept nogil
 
-cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta)
+cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
+                               object key, uint32_t codec)
 # Makes what takes the place of `old` in the index; NULL: no memory, or the new file does not hold what is live.
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil

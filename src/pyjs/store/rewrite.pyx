@@ -24,15 +24,21 @@ from pyjs.store.record cimport (
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents
 
 from pyjs.base.bad_pages import bad_page_count
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.form import encode_file, write_file
+from pyjs.store.index_file import whole_image
+from pyjs.store.meta import NewerFormat
+from pyjs.store.recast import NEW
+from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
-NEW = ".new"        # behind the name of a segment: a file that is being written; a start removes it
 
-
-cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta):
+cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
+                               object key, uint32_t codec):
     """Return the job that writes `s` anew; `s` has live messages."""
     cdef SegmentRewrite job = SegmentRewrite()
+    job.key, job.codec = key, codec
     cdef size_t words = (s.n + 63) >> 6
     cdef uint32_t i, last = 0
     job.disk, job.path, job.number, job.mark = disk, path, s.number, mark
@@ -73,11 +79,7 @@ cdef class SegmentRewrite:
         cdef const char* file
         cdef int failed
         try:
-            fd = self.disk.open_read_only(self.path)
-            try:
-                view = self.disk.map_file(fd, self.disk.size_of(fd))
-            finally:
-                self.disk.close_file(fd)
+            view = whole_image(self.disk, self.path, self.key)
             file = <const char*> &view[0]
             if check_segment_header(file, view.shape[0]) != 0:
                 raise ValueError("its header is damaged")
@@ -96,19 +98,15 @@ cdef class SegmentRewrite:
             if self.contents.problems:
                 raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
             self.save()
-        except (OSError, ValueError, MemoryError) as error:
+        except (OSError, ValueError, MemoryError, CorruptRecord, NewerFormat, Locked) as error:
             return error
         return None
 
     def save(self) -> None:
         """Bring the new file to the medium."""
-        fd = self.disk.open_file(self.new_path, create=True)
-        try:
-            self.disk.truncate(fd, 0)
-            self.disk.write_at(fd, memoryview(<char[:self.size]> self.out), 0)
-            self.disk.sync_file(fd)
-        finally:
-            self.disk.close_file(fd)
+        image = memoryview(<char[:self.size]> self.out).cast("B")
+        self.form, parts = encode_file(image, self.codec, self.key, self.meta)
+        write_file(self.disk, self.new_path, parts)
         self.written = True
 
     cdef int write_anew(self, SegmentContents old, const char* file) noexcept nogil:
@@ -228,7 +226,7 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
             return NULL
     s.live, s.live_bytes, s.first_ts, s.last_ts = old.live, old.live_bytes, old.first_ts, old.last_ts
     memcpy(s.presence, old.presence, PRESENCE_WORDS * 8)
-    s.end, s.floor, s.sealed = job.contents.end, job.floor, True
+    s.end, s.floor, s.sealed, s.form = job.contents.end, job.floor, True, job.form
     s.removed, s.n_removed, s.removed_room = job.removed, job.n_removed, job.n_removed
     job.removed = NULL
     return s

@@ -5,6 +5,7 @@ from pyjs.store.index cimport Entry, Segment
 from pyjs.store.index_file cimport FullSegment
 from pyjs.store.rewrite cimport SegmentRewrite
 from pyjs.store.store cimport StreamStore
+from pyjs.store.view cimport View
 
 cdef enum:
     STAGED_MAX = 262144         # bytes written at once
@@ -17,6 +18,8 @@ cdef class SegmentStore(StreamStore):
     cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
     cdef readonly uint64_t incarnation
     cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
+    cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
+    cdef readonly uint32_t codec            # what sealed segments are compressed with; 0: they are not
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef bint meta_due                      # the last segment does not hold it
     cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
@@ -26,6 +29,10 @@ cdef class SegmentStore(StreamStore):
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
     cdef dict maps                          # segment number -> memoryview of its map
+    cdef dict views                         # segment number -> View of a segment that is not plain
+    cdef list evicted                       # Views that are not used any more, but for what was read last
+    cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
+    cdef bint left                          # the last segment has no footer, and gets no more records
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef list unsynced                      # descriptors of segments written since the last sync
     cdef list doomed                        # (written_mark, path): files to go when it is synced; 0: not committed
@@ -46,6 +53,8 @@ cdef class SegmentStore(StreamStore):
     cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
     cdef list unindexed                     # FullSegments without index file
     cdef list sparse                        # numbers of segments to be written anew
+    cdef list formless                      # numbers of sealed segments that should have another form
+    cdef object recasting                   # recast.Recast handed out by begin_upkeep
     cdef SegmentRewrite rewriting           # handed out by begin_upkeep
     cdef SegmentRewrite rewritten           # done, and waits for the sync of what made messages superfluous
     cdef Segment** buried                   # gone, but a sync that is on its way may read their entries
@@ -74,6 +83,13 @@ cdef class SegmentStore(StreamStore):
     cdef void forget_staged(self) noexcept nogil
     cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
+    cdef int open_view(self, Segment* s, uint64_t wanted) except -1
+    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil
+    cdef void forget_map(self, Segment* s) noexcept
+    cdef void note_form(self, Segment* s) noexcept nogil
+    cdef int unpack(self, Segment* s) except -1
+    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
+    cdef int write_veiled(self, Segment* s) except -1
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
     cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil

@@ -1,6 +1,7 @@
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
 from pyjs.store.store import StreamStore
+from pyjs.store.vault import StreamKey
 
 SOURCE_HASH: bytes
 NO_SPACE: tuple[int, ...]
@@ -14,6 +15,8 @@ class SegmentStore(StreamStore):
     names_above: tuple[str, ...]
     incarnation: int
     seal_age_ns: int
+    key: StreamKey | None
+    codec: int
     lost_msgs: int
     lost_bytes: int
     lost_seqs: list[int]
@@ -23,6 +26,7 @@ class SegmentStore(StreamStore):
     synced_mark: int
     closed: bool
     def set_meta(self, meta: bytes) -> None: ...
+    def cut(self, fd: int, mark: bool = ...) -> None: ...
     def path_of(self, number: int) -> str: ...
     def segment_paths(self) -> list[str]: ...
     def sealed_numbers(self) -> list[int]: ...

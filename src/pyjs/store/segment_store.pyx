@@ -21,7 +21,7 @@ from libc.string cimport memcpy, memset
 from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
-    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
+    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, is_filled, segment_free, segment_new,
 )
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
@@ -31,10 +31,14 @@ from pyjs.store.record cimport (
 )
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.view cimport View
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.disk import read_around
-from pyjs.base.errors import StoreFailed
+from pyjs.base.errors import CorruptRecord, StoreFailed
+from pyjs.store.form import TailVeil, open_image, read_image
+from pyjs.store.recast import restore_plain
+from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -42,8 +46,11 @@ cdef enum:
     ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
     DELETES_MAX = 8192          # sequences in one DELETES record
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
+    VIEWS_MAX = 6               # views held at once: memory, of up to a segment's size each
+    EVICTED_MAX = 2             # views kept a little longer
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
+    CODEC_MASK = 0xff00         # of a form: it is compressed
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -183,6 +190,8 @@ cdef class SegmentStore(StreamStore):
         """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
         cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
         cdef RecordHeader h
+        if failed == 0 and s.filled != NULL and not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
+            failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
         if failed:
             return failed
         if not checked:
@@ -341,12 +350,18 @@ cdef class SegmentStore(StreamStore):
             if self.allocated + step < end:
                 step = end - self.allocated
             try:
-                self.disk.allocate(s.fd, self.allocated, step)
+                if self.veil is None:
+                    self.disk.allocate(s.fd, self.allocated, step)
+                else:
+                    self.disk.allocate(s.fd, 0, self.veil.file_size(self.allocated + step))
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
             self.allocated += step
-        self.disk.write_at(s.fd, memoryview(<char[:self.staged]> self.staging), self.written)
+        if self.veil is None:
+            self.disk.write_at(s.fd, memoryview(<char[:self.staged]> self.staging), self.written)
+        else:
+            self.write_veiled(s)
         self.written = end
         self.staged = 0
         self.staged_from = 0
@@ -355,6 +370,27 @@ cdef class SegmentStore(StreamStore):
         if s.fd not in self.unsynced:
             self.unsynced.append(s.fd)
         return 0
+
+    cdef int write_veiled(self, Segment* s) except -1:
+        """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
+        cdef View view = self.views.get(s.number)
+        data, at = self.veil.written(memoryview(<char[:self.staged]> self.staging), self.written)
+        self.disk.write_at(s.fd, data, at)
+        if view is not None:
+            view.put(self.staging, self.written, self.staged)
+        return 0
+
+    def cut(self, fd, mark=False) -> None:
+        """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write."""
+        if self.veil is None:
+            self.disk.truncate(fd, self.written)
+            return
+        size = self.veil.file_size(self.written)
+        if mark:
+            self.disk.truncate(fd, size - 1)
+            self.disk.write_at(fd, self.veil.mark, size - 1)
+        else:
+            self.disk.truncate(fd, size)
 
     cdef void fail(self, object error) noexcept:
         """Refuse appends from now on, and forget what did not get into the file."""
@@ -406,6 +442,8 @@ cdef class SegmentStore(StreamStore):
 
     cdef int new_segment(self) except -1:
         cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
+        if self.left and self.index.n and self.indexed != self.written:
+            self.unindexed.append(self.without_index(self.index.segments[self.index.n - 1], False))
         if s == NULL or index_push(&self.index, s) != 0:
             raise MemoryError
         self.written = self.allocated = self.staged = self.indexed = 0
@@ -413,6 +451,9 @@ cdef class SegmentStore(StreamStore):
         s.fd = self.disk.open_file(self.path_of(s.number), create=True)
         s.last_ts = self.last_ts
         self.names_unsynced = True
+        self.left = False
+        self.veil = None if self.key is None else TailVeil(self.key, s.base, s.number, self.incarnation, self.meta)
+        s.form = 0 if self.key is None else self.veil.flags
         write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.incarnation)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
@@ -442,13 +483,14 @@ cdef class SegmentStore(StreamStore):
         s.sealed = True
         with gil:
             try:
-                self.disk.truncate(s.fd, self.written)
+                self.cut(s.fd)
             except OSError as error:
                 self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
             if s.fd not in self.unsynced:
                 self.unsynced.append(s.fd)
             self.unindexed.append(self.without_index(s, footer))
         s.fd = -1                       # `unsynced` holds it, finish_sync closes it
+        self.note_form(s)
         return 0
 
     def set_meta(self, bytes meta) -> None:
@@ -495,6 +537,8 @@ cdef class SegmentStore(StreamStore):
         cdef const unsigned char[::1] view
         with gil:
             try:
+                if s.form:
+                    return self.open_view(s, wanted)
                 if len(self.maps) >= MAPS_MAX:
                     self.drop_maps()
                 fd = s.fd if s.fd >= 0 else self.disk.open_read_only(self.path_of(s.number))
@@ -510,16 +554,71 @@ cdef class SegmentStore(StreamStore):
                 s.data = <const char*> &view[0]
                 s.map_size = size
                 failed = 0
-            except (OSError, ValueError, EOFError) as error:
+            except (OSError, ValueError, EOFError, MemoryError, CorruptRecord, Locked) as error:
                 failed = 1 if isinstance(error, EOFError) else -3 if getattr(error, "errno", 0) in NOT_NOW else -2
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed
 
+    cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
+        """Have memory for the image of `s`, `wanted` bytes of it at least; the view used longest goes."""
+        cdef View view
+        cdef size_t at
+        size = s.end if s.sealed else max(self.segment_size, wanted)
+        fd = self.disk.open_read_only(self.path_of(s.number))
+        try:
+            view = View(open_image(self.disk, self.path_of(s.number), fd, self.key), size)
+        finally:
+            self.disk.close_file(fd)
+        self.views.pop(s.number, None)
+        if len(self.views) >= VIEWS_MAX:
+            oldest = next(iter(self.views))
+            # A record may be in use that was read there: it goes when others have followed it.
+            self.evicted = [*self.evicted[1 - EVICTED_MAX:], self.views.pop(oldest)]
+            at = self.place_of(oldest)
+            if at < self.index.n:
+                self.forget_map(self.index.segments[at])
+        self.views[s.number] = view
+        s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
+        return 0
+
+    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
+        """Have the bytes begin..end of the image of `s` in its view: 0, -2: they cannot be read, -3: not now."""
+        cdef int failed = -2
+        cdef bint last = s == self.index.segments[self.index.n - 1]
+        with gil:
+            try:
+                fd = self.disk.open_read_only(self.path_of(s.number))
+                try:
+                    (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
+                    failed = 0
+                finally:
+                    self.disk.close_file(fd)
+            except (OSError, ValueError) as error:
+                failed = -3 if getattr(error, "errno", 0) in NOT_NOW else -2
+                self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
+        return failed
+
+    cdef void forget_map(self, Segment* s) noexcept:
+        """Give up the map or the view of `s`."""
+        self.maps.pop(s.number, None)
+        self.views.pop(s.number, None)
+        s.data, s.filled, s.map_size = NULL, NULL, 0
+
     def read_segment(self, uint32_t number) -> bytes:
-        """Return the bytes of a segment's file that are in use. Raises OSError."""
+        """Return the bytes of a segment's plain image that are in use. Raises OSError."""
         cdef Segment* last = self.index.segments[self.index.n - 1]
-        data = read_around(self.disk, self.path_of(number))
+        if self.index.segments[self.place_of(number)].form:
+            data = bytes(read_image(self.disk, self.path_of(number), self.key))
+        else:
+            data = read_around(self.disk, self.path_of(number))
         return data[:self.written] if last.number == number else data
+
+    cdef void note_form(self, Segment* s) noexcept nogil:
+        """Have a sealed segment written in the form that the stream wants, unless it is."""
+        with gil:
+            wanted = self.codec | (self.key.algorithm if self.key is not None else 0)
+            if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
+                self.formless.append(s.number)
 
     def note_lost(self, seqs) -> None:
         """Count damaged messages that are gone from the index, and tell the operator."""
@@ -536,8 +635,11 @@ cdef class SegmentStore(StreamStore):
         """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
         cdef Segment* s = self.index.segments[self.index.n - 1]
         try:
+            at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
-            self.disk.write_at(s.fd, checksum, self.written - CHECKSUM_SIZE)
+            if s.form:                  # what stood there was the same, so the key stream tells nothing
+                checksum, shift = self.veil.stream.apply(checksum, at), self.veil.shift
+            self.disk.write_at(s.fd, checksum, at + shift)
         except OSError as error:
             self.log.error(f"{self.path_of(s.number)}: what comes next may be taken for damage: {error}")
         self.state_due = True           # the lost sequences stay used
@@ -545,10 +647,8 @@ cdef class SegmentStore(StreamStore):
     def drop_map(self, uint32_t number) -> None:
         """Give the map of one segment back: unreadable pages in it became zeros for good."""
         cdef size_t at = self.place_of(number)
-        self.maps.pop(number, None)
         if at < self.index.n:
-            self.index.segments[at].data = NULL
-            self.index.segments[at].map_size = 0
+            self.forget_map(self.index.segments[at])
 
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
@@ -556,7 +656,10 @@ cdef class SegmentStore(StreamStore):
         for i in range(self.index.n):
             self.index.segments[i].data = NULL
             self.index.segments[i].map_size = 0
+            self.index.segments[i].filled = NULL
         self.maps.clear()
+        self.views.clear()
+        self.evicted = []
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
@@ -626,15 +729,42 @@ cdef class SegmentStore(StreamStore):
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
         self.outdate_rewrite(s.number)
         try:
+            if s.form & CODEC_MASK:
+                self.unpack(s)
             fd = s.fd if s.fd >= 0 else self.disk.open_file(self.path_of(s.number))
             if fd not in self.unsynced:
                 self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
-            self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-            self.disk.write_at(fd, bytes(e.size), at)
+            if s.form:
+                self.overwrite_veiled(fd, s, e, at)
+            else:
+                self.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+                self.disk.write_at(fd, bytes(e.size), at)
             self.written_mark += 1
-        except OSError as error:
+        except (OSError, CorruptRecord, Locked) as error:
             self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "
                            f"could not be overwritten: {error}")
+
+    cdef int unpack(self, Segment* s) except -1:
+        """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
+        s.form = restore_plain(self.disk, self.path_of(s.number), self.key, self.meta)
+        self.forget_map(s)
+        self.names_unsynced = True
+        self.note_form(s)
+        return 0
+
+    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
+        """Overwrite a message of an encrypted segment, whose file is open as `fd`.
+
+        Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
+        """
+        form = self.veil if s.fd >= 0 else open_image(self.disk, self.path_of(s.number), fd, self.key)
+        flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+        self.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
+        self.disk.write_at(fd, bytes(e.size), form.shift + at)
+        if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
+            memset(<char*> s.data + at, 0, e.size)
+            (<char*> s.data)[e.offset + 5] = FLAG_ERASED
+        return 0
 
     cdef void retire(self, size_t at) noexcept nogil:
         cdef Segment* s = self.index.segments[at]
@@ -701,7 +831,7 @@ cdef class SegmentStore(StreamStore):
         self.doomed_since = True
         self.outdate_rewrite(s.number)
         self.unindexed = [full for full in self.unindexed if full.number != s.number]
-        self.maps.pop(s.number, None)
+        self.forget_map(s)
         if s.locals != NULL:
             self.index_maps.pop(s.number, None)
         if s.fd >= 0 and s.fd not in self.unsynced:
@@ -718,6 +848,6 @@ cdef class SegmentStore(StreamStore):
 
     def outdate_rewrite(self, uint32_t number) -> None:
         """Note that a segment changed in a way that its new file, if one is being written, does not know of."""
-        for job in (self.rewriting, self.rewritten):
+        for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True

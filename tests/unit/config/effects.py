@@ -7,6 +7,7 @@ process_effects.py. An observation is made from outside, as a client or through 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,12 @@ from typing import Any, NamedTuple
 from tests.support.node import Client
 from tests.unit.monitor.conftest import Site
 
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
+from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.persist import AccountFiles
+from pyjs.store.vault import CHACHA, Vault
 
 KEY = "<<key>>"  # in a text: where the key stands
 DIRECTORY = "<<dir>>"
@@ -166,6 +172,30 @@ def stored_in(directory: str) -> Callable[[Site], object]:
         return [path.name for path in Path(site.monitored.options.jetstream.store_dir).parent.iterdir()]
 
     return observe
+
+
+def kept(place: slice) -> Callable[[Site], object]:
+    """Look at some bytes of the metadata of a stream: what is encrypted begins with a flag and the algorithm."""
+
+    def observe(site: Site) -> object:
+        ask(site.client(), *stream(storage="file"))
+        return Path(f"{store_of(site)}/$G/streams/S/meta.a").read_bytes()[place]
+
+    return observe
+
+
+def store_of(site: Site) -> str:
+    return site.monitored.options.jetstream.store_dir
+
+
+def kept_with_another_key(site: Site) -> object:
+    """Look at whether a stream comes back that was encrypted with the key `before`."""
+    vault = Vault("before", CHACHA, os.urandom)
+    files = AccountFiles(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, vault=vault)
+    files.create(StreamConfig("S"), 1).close()
+    assert site.node.jetstream is not None
+    site.node.jetstream.accounts["$G"].recover()
+    return ask(site.client(), "STREAM.NAMES", {}).get("total")
 
 
 def acknowledged(site: Site) -> object:
@@ -322,6 +352,9 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "jetstream/sync_always": [jetstream("sync_always: true", acknowledged)],
     "jetstream/scrub_rate": [jetstream("scrub_rate: 0", scrubbed)],
     "jetstream/domain": [jetstream("domain: hub", puback), jetstream("domain: hub", info("domain"))],
+    "jetstream/key": [jetstream("key: secret", kept(slice(11, 12)))],
+    "jetstream/prev_key": [jetstream("key: now, prev_key: before", kept_with_another_key)],
+    "jetstream/cipher": [jetstream("key: secret, cipher: aes", kept(slice(32, 33)))],
     "jetstream/unique_tag": [jetstream("unique_tag: az", jsz("config"))],
     "jetstream/strict": [jetstream("strict: false", api(stream(no_such_field=1)))],
     "jetstream/limits": [jetstream("limits { max_ack_pending: 7 }", jsz("limits"))],

@@ -36,6 +36,7 @@ VALUE = {
     "authorization": "{ token: a }",
     "accounts": "{ B {} }",
     "jetstream": "enabled",
+    "cipher": "aes",
     "password": "a\nuser: b",
     "users": '[{user: u, password: "p"}]',
     "default_permissions": '{ publish: a }\nusers: [{user: u, password: "p"}]',

@@ -28,7 +28,9 @@ WRONG = [
     # What is not there yet
     ("cluster {port: 1}", "1:1", '"cluster" is not supported yet: the server runs alone', "remove it"),
     ("tls {cert_file: x}", "1:1", '"tls" is not supported yet', "remove it"),
-    ("jetstream {cipher: aes}", "1:12", '"cipher" is not supported yet', "remove it"),
+    ("jetstream {key: a, cipher: ase}", "1:28", 'Unknown cipher type: "ase"', 'did you mean "aes"?'),
+    ("jetstream {key: 12}", "1:17", '"key" expects a string, found a number', "put it in quotes"),
+    ("jetstream {tpm {}}", "1:12", '"tpm" is not supported yet', "remove it"),
     ("accounts {A {imports: []}}", "1:14", '"imports" is not supported yet', "remove it"),
     # Types
     ("port: abc", "1:7", '"port" expects a whole number, found the string "abc"', "write a number"),

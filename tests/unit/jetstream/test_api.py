@@ -172,10 +172,6 @@ def test_subjects_belong_to_one_stream(js: JetStreamFixture) -> None:
         (b'{"name":"S","sealed":true}', (500, 10052, "stream configuration for create can not be sealed")),
         (b'{"name":"S","num_replicas":3}', (500, 10074, "replicas > 1 not supported in non-clustered mode")),
         (b'{"name":"S","mirror":{"name":"S"}}', (500, 10052, "detected cycle")),
-        (
-            b'{"name":"S","compression":"s2"}',
-            (500, 10052, "compression s2 is not supported yet by pyjs-server"),
-        ),
     ],
 )
 def test_creation_is_refused(js: JetStreamFixture, body: bytes, refusal: tuple[int, int, str]) -> None:

@@ -7,13 +7,22 @@ from pathlib import Path
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
+from pyjs.store.vault import StreamKey
 
 INCARNATION = 7
 
 
-def open_store(directory: Path, log: ListLog | None = None, segment_size: int = 1 << 20) -> FileStore:
+def open_store(
+    directory: Path,
+    log: ListLog | None = None,
+    segment_size: int = 1 << 20,
+    key: StreamKey | None = None,
+    codec: int = 0,
+) -> FileStore:
     """Open the store of a directory on the real disk."""
-    return FileStore(OsDisk(), str(directory), log or ListLog(), segment_size, INCARNATION)
+    store = FileStore(OsDisk(), str(directory), log or ListLog(), segment_size, INCARNATION, key)
+    store.set_codec(codec)
+    return store
 
 
 def state_of(store: FileStore) -> dict[str, object]:

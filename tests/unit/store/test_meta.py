@@ -130,7 +130,7 @@ def test_a_newer_format_names_the_version_it_needs(tmp_path: Path, monkeypatch: 
 
 def test_an_unknown_feature_is_a_newer_format() -> None:
     data = bytearray(encode(KIND_STREAM, 4, NEW))
-    data[11] = 1
+    data[11] = 2
     data[-8:] = xxhash.xxh64_intdigest(bytes(data[:-8])).to_bytes(8, "little")
     with pytest.raises(NewerFormat, match=r"pyjs-server >= 0\.1\.0"):
         decode(bytes(data), KIND_STREAM, "f")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import struct
 from pathlib import Path
 
 import xxhash
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
@@ -80,3 +83,19 @@ def test_every_flipped_byte_costs_at_most_its_record_and_is_reported(tmp_path: P
         assert all(m is None or m.payload == b"payload-%d" % (seq - 1) for seq, m in kept.items()), at
         assert damaged.store(b"next", b"", b"", 9999) == 7, at
         damaged.close()
+
+
+def test_the_documented_encrypted_bytes_decode_by_the_documented_layout() -> None:
+    text = DOCUMENT.read_text().partition("### Example of an encrypted segment")[2]
+    data = bytes.fromhex(text.split("```")[1])
+    fields = struct.unpack_from("<8sHBBIQ8sIIQ8sQ", data)
+    magic, version, major, minor, flags, base, first, number, body_at, incarnation, second, checksum = fields
+    assert (magic, version, major, minor) == (b"PYJSSEG\n", 2, 0, 1)
+    assert (flags, base, number, body_at, incarnation) == (1, 1, 1, 64, 7)
+    assert checksum == xxhash.xxh64_intdigest(data[:56])
+    data_key, nonce = bytes(range(32)), first + second
+    assert nonce[:12] == bytes(range(0xA0, 0xAC))
+    assert nonce[12:] == hmac.digest(data_key, b"pyjs mark" + nonce[:12], "sha256")[:4]
+    stream = Cipher(ChaCha20(hmac.digest(data_key, b"pyjs file" + nonce, "sha256"), bytes(16)), None)
+    assert stream.encryptor().update(data[64:-1]) == example()
+    assert data[-1:] == b"\xff"

@@ -12,13 +12,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.store.file_state import open_store, state_of
+from tests.unit.store.forms import FORMS, image_of, plain_index, upkeep
 from tests.unit.store.reference import ReferenceStore
 from tests.unit.store.segment_files import index_of, without_erasures
 
+from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
+from pyjs.store.vault import StreamKey
 
 SUBJECTS = st.sampled_from([b"a", b"b", b"a.b", b"a.c", b"x.y.z"])
 FILTERS = st.sampled_from([(), (b"a",), (b"a.*",), (b">",), (b"b", b"x.>"), (b"nope",)])
@@ -112,6 +115,7 @@ class FileStoreMachine(StoreMachine):
     """A file store, which also survives restarts and kills."""
 
     overhead, header_overhead = 30, 4
+    form_name = "plain"
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp())
@@ -125,7 +129,19 @@ class FileStoreMachine(StoreMachine):
         return self.directory / str(self.generation)
 
     def open(self) -> StreamStore:
-        return open_store(self.files, self.log, SEGMENT_SIZE)
+        return open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
+
+    @property
+    def form(self) -> tuple[StreamKey | None, int]:
+        return FORMS[self.form_name]
+
+    @rule()
+    def upkeep(self) -> None:
+        """Have segments compressed, encrypted and written anew."""
+        self.store.flush()
+        assert isinstance(self.store, FileStore)
+        self.store.sync_now()
+        upkeep(self.store)
 
     def copy_files(self, *patterns: str) -> None:
         """Go on with a copy of the directory, as a killed process leaves it."""
@@ -137,8 +153,9 @@ class FileStoreMachine(StoreMachine):
     def restart(self) -> None:
         self.store.close()
         for path in self.files.glob("*.seg"):
-            index = path.with_suffix(".idx").read_bytes()
-            assert without_erasures(index) == without_erasures(index_of(path.read_bytes()))
+            index = plain_index(path.with_suffix(".idx"), self.form[0])
+            image = image_of(OsDisk(), path, self.form[0])
+            assert without_erasures(index) == without_erasures(index_of(image))
         self.store = self.open()
 
     @rule()
@@ -160,7 +177,7 @@ class FileStoreMachine(StoreMachine):
         if stop:
             self.store.close()
         self.copy_files("*.idx")
-        bare = open_store(self.files, self.log, SEGMENT_SIZE)
+        bare = open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
         expected = state_of(bare)
         bare.close()
         self.generation -= 1
@@ -211,3 +228,27 @@ TestMemStore = StoreMachine.TestCase
 TestMemStore.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestFileStore = FileStoreMachine.TestCase
 TestFileStore.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+
+
+class CompressedMachine(FileStoreMachine):
+    form_name = "zstd"
+
+
+class ChachaMachine(FileStoreMachine):
+    form_name = "chacha"
+
+
+class AesMachine(FileStoreMachine):
+    form_name = "aes"
+
+
+class BothMachine(FileStoreMachine):
+    form_name = "chacha and zstd"
+
+
+TestCompressed = CompressedMachine.TestCase
+TestChacha = ChachaMachine.TestCase
+TestAes = AesMachine.TestCase
+TestBoth = BothMachine.TestCase
+TestCompressed.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestChacha.settings = TestAes.settings = TestBoth.settings = TestCompressed.settings

@@ -1,0 +1,194 @@
+"""Keys of encrypted streams: what the operator gave, what each stream has, and what is encrypted with it.
+
+The configured key opens nothing but data keys: each stream has one of its own, made of chance, and wrapped by a key
+that is derived from the configured one (HKDF-SHA256). So another configured key (`prev_key`) means wrapping 32 bytes
+anew, whatever the size of the stream. Of a data key there are more keys, one for each purpose (HMAC-SHA256):
+metadata and logs are sealed with an AEAD (ChaCha20-Poly1305 or AES-256-GCM, a nonce of chance in front); each segment
+and index file has its own key stream (ChaCha20 or AES-256-CTR), of a nonce of chance in its header, by the place of
+the byte in the file, so that one damaged byte is one damaged byte.
+
+Knows no files. Nothing here is ever logged. `cryptography` is imported when something is encrypted.
+
+Source: docs/storage-format.md, "Encryption".
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import PyjsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Final
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+    Bytes = bytes | bytearray | memoryview
+
+CHACHA: Final = 1
+AES: Final = 2
+ALGORITHMS = {"chacha": CHACHA, "aes": AES}
+KEY_SIZE = 32
+NONCE_SIZE = 12
+TAG_SIZE = 16
+WRAPPED_SIZE = NONCE_SIZE + KEY_SIZE + TAG_SIZE
+SEGMENT_NONCE_SIZE = 16  # 12 of chance, and 4 that tell the data key
+BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
+
+
+class Locked(PyjsError):
+    """What is stored is encrypted, and not with a key that is known here; it is whole and must stay as it is."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} {reason}")
+        self.path = path
+
+
+class WrongKey(PyjsError):
+    """What was sealed cannot be opened with this key."""
+
+
+class Vault:
+    """The configured keys: they make and open the data keys of streams."""
+
+    def __init__(
+        self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
+    ) -> None:
+        """Begin with the key of now, in which new streams are wrapped, and the one before."""
+        assert key
+        self._algorithm = algorithm
+        self._randbytes = randbytes
+        self._master = _master_key(key)
+        self._before = _master_key(prev_key) if prev_key else None
+
+    def new_key(self) -> StreamKey:
+        """Return the data key of a new stream."""
+        return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
+
+    def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
+        """Return a data key, and whether the key before opened it: it is wrapped in the one of now again.
+
+        Raises:
+            WrongKey: neither does.
+        """
+        if algorithm not in BLOCK_SIZES:
+            raise WrongKey(f"algorithm {algorithm} is not known")
+        try:
+            data_key = Sealer(algorithm, self._master, self._randbytes).open(wrapped, b"")
+            return StreamKey(algorithm, data_key, wrapped, self._randbytes), False
+        except WrongKey:
+            if self._before is None:
+                raise
+        data_key = Sealer(algorithm, self._before, self._randbytes).open(wrapped, b"")
+        return self._wrapped(algorithm, data_key), True
+
+    def _wrapped(self, algorithm: int, data_key: bytes) -> StreamKey:
+        wrapped = Sealer(algorithm, self._master, self._randbytes).seal(data_key, b"")
+        return StreamKey(algorithm, data_key, wrapped, self._randbytes)
+
+
+class StreamKey:
+    """The data key of one stream."""
+
+    def __init__(
+        self, algorithm: int, data_key: bytes, wrapped: bytes, randbytes: Callable[[int], bytes]
+    ) -> None:
+        self.algorithm = algorithm
+        self.wrapped = wrapped  # may be shown to anyone
+        self._data_key = data_key
+        self._randbytes = randbytes
+        self.meta = self.sealer(b"meta")
+
+    def sealer(self, purpose: bytes) -> Sealer:
+        """Return what seals and opens small pieces, under a key of their own."""
+        return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
+
+    def new_nonce(self) -> bytes:
+        """Return the nonce of a new file."""
+        chance = self._randbytes(NONCE_SIZE)
+        return chance + self._mark_of(chance)
+
+    def fits(self, nonce: bytes) -> bool:
+        """Tell whether a file of that nonce was encrypted with this data key."""
+        return nonce[NONCE_SIZE:] == self._mark_of(nonce[:NONCE_SIZE])
+
+    def stream(self, algorithm: int, nonce: bytes) -> KeyStream:
+        """Return the key stream of the file with that nonce."""
+        return KeyStream(algorithm, self._derive(b"file" + nonce))
+
+    def _mark_of(self, chance: bytes) -> bytes:
+        return self._derive(b"mark" + chance)[: SEGMENT_NONCE_SIZE - NONCE_SIZE]
+
+    def _derive(self, purpose: bytes) -> bytes:
+        import hmac  # here, since every store imports this module
+
+        return hmac.digest(self._data_key, b"pyjs " + purpose, "sha256")
+
+
+class Sealer:
+    """Seals small pieces under one key: nonce, ciphertext, tag."""
+
+    def __init__(self, algorithm: int, key: bytes, randbytes: Callable[[int], bytes]) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+        self._aead: AESGCM | ChaCha20Poly1305 = AESGCM(key) if algorithm == AES else ChaCha20Poly1305(key)
+        self._randbytes = randbytes
+
+    def seal(self, plain: bytes, about: bytes) -> bytes:
+        """Return `plain` sealed; `about` is not in it, and must be the same when it is opened."""
+        nonce = self._randbytes(NONCE_SIZE)
+        return nonce + self._aead.encrypt(nonce, plain, about)
+
+    def open(self, sealed: bytes, about: bytes) -> bytes:
+        """Return what was sealed.
+
+        Raises:
+            WrongKey: it was sealed with another key, or not at all.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        if len(sealed) < NONCE_SIZE + TAG_SIZE:
+            raise WrongKey(f"{len(sealed)} bytes are not sealed")
+        try:
+            return self._aead.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], about)
+        except InvalidTag:
+            raise WrongKey("it was sealed with another key") from None
+
+
+class KeyStream:
+    """The key stream of one file: the same call encrypts and decrypts. What follows the call before is cheap."""
+
+    def __init__(self, algorithm: int, key: bytes) -> None:
+        assert algorithm in BLOCK_SIZES
+        self._algorithm = algorithm
+        self._key = key
+        self._at = -1  # where `_context` stands
+
+    def apply(self, data: Bytes, at: int) -> bytes:
+        """Return `data`, whose first byte has the place `at`, with the key stream added."""
+        if at != self._at:
+            self._seek(at)
+        out = self._context.update(data)
+        self._at = at + len(data)
+        return out
+
+    def _seek(self, at: int) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        block, skip = divmod(at, BLOCK_SIZES[self._algorithm])
+        if self._algorithm == CHACHA:
+            cipher = Cipher(algorithms.ChaCha20(self._key, block.to_bytes(16, "little")), None)
+            self._context = cipher.encryptor()
+        else:
+            self._context = Cipher(
+                algorithms.AES(self._key), modes.CTR(block.to_bytes(16, "big"))
+            ).encryptor()
+        self._context.update(bytes(skip))
+
+
+def _master_key(key: str) -> bytes:
+    """Return the key that wraps data keys, of the configured one."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), KEY_SIZE, salt=None, info=b"pyjs-server data keys").derive(key.encode())
