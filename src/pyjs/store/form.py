@@ -23,6 +23,7 @@ Source: docs/storage-format.md, "Other forms of a segment".
 
 from __future__ import annotations
 
+import errno
 import struct
 
 import xxhash
@@ -315,7 +316,7 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         CorruptRecord: what tells its form is damaged.
         OSError: it cannot be read.
     """
-    head = disk.read_at(fd, HEADER.size, 0)
+    head = _first_bytes(disk, fd)
     form = read_form(head, path)
     problem = ""
     if form is None and _is_damaged(head):
@@ -332,6 +333,16 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         image = VeiledImage(disk, fd, form, stream)
     image.problem = image.problem or problem
     return image
+
+
+def _first_bytes(disk: Disk, fd: int) -> bytes:
+    """Return the first bytes of a file; a page that cannot be read tells no form, and is met again as damage."""
+    try:
+        return disk.read_at(fd, HEADER.size, 0)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None) -> Buffer:

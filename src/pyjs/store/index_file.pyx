@@ -255,7 +255,7 @@ def load_index(disk, str path, image, key) -> SegmentContents:
     try:
         head, tail = image.read(0, SEGMENT_HEADER_SIZE), image.read(at, c.end - at)
     except OSError as error:
-        raise IndexUnusable(f"its segment cannot be read: {error}") from None
+        raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
     if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     if data is file and isinstance(mapped, FileMap):

@@ -226,6 +226,7 @@ cdef class Recovery:
         if c is None:
             self.set_aside(path, size, reason)
             return
+        veiled = image.form is not None and image.form.cipher != 0    # each start begins another, without a footer
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
@@ -233,13 +234,13 @@ cdef class Recovery:
             self.scanned.append(number)
             restored = known is not None and self.restore_end(c, known)
             report(store, path, c)
-            self.keep_index(path, c)
+            self.keep_index(path, c, veiled and not last and c.end == size)
         self.bridge(c.base_seq)
         self.cut = 0 if indexed or restored or c.sealed \
             else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
             self.cut = 0                # its footer is all that it lost
-        if not (last or c.sealed or c.problems):
+        if not (last or c.sealed or c.problems or veiled):
             self.ends.append((path, c.end, c.base_seq + c.n))
         self.adopt(c)
         self.keep_form(image)
@@ -291,12 +292,12 @@ cdef class Recovery:
         next_seq = self.store.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(), number, self.store.incarnation, next_seq, known is not None)
 
-    def keep_index(self, path, SegmentContents c not None) -> None:
-        """Write the index file of a segment that was read whole and will not grow, once its bytes are safe.
+    def keep_index(self, path, SegmentContents c not None, left) -> None:
+        """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.
 
         The next start does not read a segment that has one, and so would not sync what a killed process left.
         """
-        if c.problems or not c.sealed:
+        if c.problems or not (c.sealed or left):
             return
         if not self.sync(path):
             return
