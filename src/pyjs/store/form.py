@@ -148,6 +148,7 @@ class PlainImage:
     form: Form | None = None
     shift = 0  # where the image begins in the file, if it is not compressed
     problem = ""  # what is damaged and does no harm
+    marked = False  # the mark behind the last byte that was written is there
 
     def __init__(self, disk: Disk, fd: int) -> None:
         self._disk = disk
@@ -203,7 +204,8 @@ class VeiledImage(PlainImage):
             end = begin + len(piece)
             if piece:
                 break
-        if end > self.shift and self._disk.read_at(self.fd, 1, end - 1) == MARK:
+        self.marked = end > self.shift and self._disk.read_at(self.fd, 1, end - 1) == MARK
+        if self.marked:
             return end - 1
         return size if size - end < ZEROS_KEPT else end
 

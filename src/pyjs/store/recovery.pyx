@@ -226,21 +226,21 @@ cdef class Recovery:
         if c is None:
             self.set_aside(path, size, reason)
             return
-        veiled = image.form is not None and image.form.cipher != 0    # each start begins another, without a footer
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
+        ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
         if not indexed:
             self.scanned.append(number)
             restored = known is not None and self.restore_end(c, known)
             report(store, path, c)
-            self.keep_index(path, c, veiled and not last and c.end == size)
+            self.keep_index(path, c, ended)
         self.bridge(c.base_seq)
-        self.cut = 0 if indexed or restored or c.sealed \
+        self.cut = 0 if indexed or restored or ended or c.sealed \
             else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
             self.cut = 0                # its footer is all that it lost
-        if not (last or c.sealed or c.problems or veiled):
+        if not (last or c.sealed or c.problems or ended):
             self.ends.append((path, c.end, c.base_seq + c.n))
         self.adopt(c)
         self.keep_form(image)
