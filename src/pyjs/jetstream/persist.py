@@ -2,6 +2,8 @@
 
 The one module of the engine that knows the directory layout and the formats of the store room. What cannot be read
 is set aside under another name and reported, never removed, and never keeps the rest from coming back.
+
+Long because making, changing, recovering and removing share one layout and what is known of it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 from pyjs.base.errors import StoreFailed
 from pyjs.store.recast import Recast
 from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
-from pyjs.store.segment_store import NO_DESCRIPTOR
+from pyjs.store.segment_reader import NO_DESCRIPTOR
 from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH

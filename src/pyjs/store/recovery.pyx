@@ -10,7 +10,9 @@ An index file also bears witness: it names the messages of a segment that is mis
 A record that an index file vouched for is checked when it is loaded; if it is damaged, `examine` reads the whole
 segment as a start would have done.
 
-Knows nothing of how the store is used. Compiled: a start takes over millions of entries (benchmarks/store_start.py).
+Knows nothing of how the store is used.
+Long because what a segment, its index file and the segments around it tell is put together in one place.
+Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc

@@ -4,33 +4,21 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index cimport Entry, Segment
 from pyjs.store.index_file cimport FullSegment
 from pyjs.store.rewrite cimport SegmentRewrite
-from pyjs.store.store cimport StreamStore
-from pyjs.store.view cimport View
+from pyjs.store.segment_reader cimport SegmentReader
 
 cdef enum:
     STAGED_MAX = 262144         # bytes written at once
 
-cdef class SegmentStore(StreamStore):
+cdef class SegmentStore(SegmentReader):
     """Messages in segment files of one directory. The synced state is filestore.pyx's, which inherits this."""
-    cdef readonly object disk               # base.disk.Disk
-    cdef readonly str directory
-    cdef readonly object log                # base.log.Log
-    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
-    cdef readonly uint64_t incarnation
     cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
-    cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
     cdef readonly uint32_t codec            # what sealed segments are compressed with; 0: they are not
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef bint meta_due                      # the last segment does not hold it
-    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
-    cdef readonly list lost_seqs            # the first of them
     cdef readonly list set_aside            # paths of segments that are not read, from now or earlier
     cdef readonly bint resumable            # failed for want of space or descriptors: it may work later
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
-    cdef dict maps                          # segment number -> memoryview of its map
-    cdef dict views                         # segment number -> View of a segment that is not plain
-    cdef list evicted                       # Views that are not used any more, but for what was read last
     cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
     cdef bint left                          # the last segment has no footer, and gets no more records
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
@@ -44,13 +32,10 @@ cdef class SegmentStore(StreamStore):
     cdef bint recovering                    # changes come from the files: write nothing
     cdef bint state_due                     # first_seq or last_seq moved without a record
     cdef uint32_t next_number
-    cdef char* staging                      # records not written yet, of the last segment
     cdef size_t staged, staging_room
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
-    cdef uint64_t written                   # bytes of the last segment in its file
-    cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
     cdef list unindexed                     # FullSegments without index file
     cdef list sparse                        # numbers of segments to be written anew
     cdef list formless                      # numbers of sealed segments that should have another form
@@ -81,21 +66,13 @@ cdef class SegmentStore(StreamStore):
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
-    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil
-    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
-    cdef int open_view(self, Segment* s, uint64_t wanted) except -1
-    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil
-    cdef void forget_map(self, Segment* s) noexcept
     cdef void note_form(self, Segment* s) noexcept nogil
     cdef int unpack(self, Segment* s) except -1
     cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
     cdef int write_veiled(self, Segment* s) except -1
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
-    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil
-    cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void note_sparse(self, Segment* s) noexcept nogil
-    cdef size_t place_of(self, uint32_t number) noexcept nogil
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
     cdef FullSegment without_index(self, Segment* s, bint footer)
     cdef void bury(self, Segment* s) noexcept nogil

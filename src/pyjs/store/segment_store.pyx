@@ -1,8 +1,7 @@
 """Segment files of one directory: records are appended, read and removed here.
 
 An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
-it is full. Records are read from the map of their segment, or from the buffer before they are written. Removing
-messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are noted
+it is full. segment_reader.pyx reads them back. Removing messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are noted
 together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on the
 medium. docs/storage-format.md has the layout, store/recovery how a directory is read back.
 
@@ -18,26 +17,26 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
-    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, is_filled, segment_free, segment_new,
+    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
 )
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, intact, seal_record,
-    stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    RECORD_SIZE_MAX, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, seal_record, stored_checksum,
+    write_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT
-from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.segment_reader cimport SegmentReader
+from pyjs.store.store cimport StreamStore
 from pyjs.store.view cimport View
 from pyjs.wire.ops cimport Msg
 
-from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord, StoreFailed
-from pyjs.store.form import TailVeil, open_image, read_image
+from pyjs.store.form import TailVeil, open_image
 from pyjs.store.recast import restore_plain
+from pyjs.store.segment_reader import NO_DESCRIPTOR
 from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -45,21 +44,14 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
     DELETES_MAX = 8192          # sequences in one DELETES record
-    MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
-    VIEWS_MAX = 6               # views held at once: memory, of up to a segment's size each
-    EVICTED_MAX = 2             # views kept a little longer
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
     CODEC_MASK = 0xff00         # of a form: it is compressed
-    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-# A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
-NOT_NOW = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
-cdef class SegmentStore(StreamStore):
+cdef class SegmentStore(SegmentReader):
     def __dealloc__(self):
         free(self.staging)
         free(self.removals)
@@ -144,90 +136,6 @@ cdef class SegmentStore(StreamStore):
         """Have the files that were doomed since the last commit go when this one is on the medium."""
         self.doomed_since = False
         self.doomed = [(mark or self.written_mark, path) for mark, path in self.doomed]
-
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
-        cdef Segment* s = index_find(&self.index, seq)
-        cdef Entry* e
-        cdef const char* p
-        cdef RecordHeader h
-        cdef uint64_t end
-        cdef bint last, checked
-        cdef int damaged
-        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
-            return -1
-        e = &s.entries[seq - s.base]
-        end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
-        last = s == self.index.segments[self.index.n - 1]
-        if last and e.offset >= self.written:
-            p = self.staging + (e.offset - self.written)
-        else:
-            # This process has just written or read what no index file tells of.
-            checked = s.examined or (last and e.offset >= self.indexed)
-            damaged = self.find_record(s, e, end, checked)
-            if damaged > 0:
-                if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
-                    return -2
-                damaged = self.find_record(s, e, end, True)
-            if damaged:
-                return damaged if damaged < 0 else -2
-            p = s.data + e.offset
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        end += 16 if h.flags & FLAG_EXTENDED else 0
-        if h.seq != seq or h.length != end - e.offset or h.subject_len != e.subject_len:
-            return -2
-        if not (last and e.offset >= self.written) and end > s.map_size:
-            return -2
-        r.subject = p + h.length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
-        r.body = r.subject + e.subject_len
-        r.seq = seq
-        r.ts = e.ts
-        r.subject_len = e.subject_len
-        r.header_len = e.header_len
-        r.size = e.size
-        return 0
-
-    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
-        """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
-        cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
-        cdef RecordHeader h
-        if failed == 0 and s.filled != NULL and not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
-            failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
-        if failed:
-            return failed
-        if not checked:
-            return not self.checks_out(s.data + e.offset, e, s.map_size - e.offset)
-        if not is_readable(s.data + e.offset, end - e.offset):
-            return 1
-        memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-        # Behind the end of a file that was cut its last page shows zeros.
-        return h.seq != e.seq or h.length > s.map_size - e.offset \
-            or stored_checksum(s.data + e.offset, h.length) == 0
-
-    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
-        """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
-        cdef RecordHeader h
-        cdef uint64_t before = 0
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
-                or h.subject_len != e.subject_len or h.header_len != e.header_len:
-            return False
-        if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
-            return False
-        memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        return intact(p, before)
-
-    cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Find out what is damaged in the segment of `seq`, and drop it; -1: the file cannot be read."""
-        cdef int failed = -1
-        with gil:
-            from pyjs.store.recovery import examine
-
-            try:
-                examine(self, seq)
-                failed = 0
-            except (OSError, ValueError) as error:
-                self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
-        return failed
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef Segment* tail(self) noexcept nogil:
@@ -503,10 +411,6 @@ cdef class SegmentStore(StreamStore):
         """The checksum of the last record, to which all before it are chained."""
         return self.chain
 
-    def path_of(self, uint32_t number) -> str:
-        """Return the path of a segment's file."""
-        return f"{self.directory}/{number:08d}.seg"
-
     def segment_paths(self) -> list:
         """Return the files of the live segments, oldest first."""
         cdef size_t at
@@ -531,105 +435,12 @@ cdef class SegmentStore(StreamStore):
         cdef bint whole = not self.mended and not s.examined
         return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
 
-    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map the file of `s` up to `wanted` bytes at least: 0, 1: it is not so long, -2: unreadable, -3: not now."""
-        cdef int failed = -2
-        cdef const unsigned char[::1] view
-        with gil:
-            try:
-                if s.form:
-                    return self.open_view(s, wanted)
-                if len(self.maps) >= MAPS_MAX:
-                    self.drop_maps()
-                fd = s.fd if s.fd >= 0 else self.disk.open_read_only(self.path_of(s.number))
-                try:
-                    size = self.disk.size_of(fd)
-                    if size < wanted:
-                        raise EOFError(f"{size} bytes where {wanted} were written")
-                    view = self.disk.map_file(fd, size)
-                finally:
-                    if s.fd < 0:
-                        self.disk.close_file(fd)
-                self.maps[s.number] = view
-                s.data = <const char*> &view[0]
-                s.map_size = size
-                failed = 0
-            except (OSError, ValueError, EOFError, MemoryError, CorruptRecord, Locked) as error:
-                failed = 1 if isinstance(error, EOFError) else -3 if getattr(error, "errno", 0) in NOT_NOW else -2
-                self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
-        return failed
-
-    cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
-        """Have memory for the image of `s`, `wanted` bytes of it at least; the view used longest goes."""
-        cdef View view
-        cdef size_t at
-        size = s.end if s.sealed else max(self.segment_size, wanted)
-        fd = self.disk.open_read_only(self.path_of(s.number))
-        try:
-            view = View(open_image(self.disk, self.path_of(s.number), fd, self.key), size)
-        finally:
-            self.disk.close_file(fd)
-        self.views.pop(s.number, None)
-        if len(self.views) >= VIEWS_MAX:
-            oldest = next(iter(self.views))
-            # A record may be in use that was read there: it goes when others have followed it.
-            self.evicted = [*self.evicted[1 - EVICTED_MAX:], self.views.pop(oldest)]
-            at = self.place_of(oldest)
-            if at < self.index.n:
-                self.forget_map(self.index.segments[at])
-        self.views[s.number] = view
-        s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
-        return 0
-
-    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Have the bytes begin..end of the image of `s` in its view: 0, -2: they cannot be read, -3: not now."""
-        cdef int failed = -2
-        cdef bint last = s == self.index.segments[self.index.n - 1]
-        with gil:
-            try:
-                fd = self.disk.open_read_only(self.path_of(s.number))
-                try:
-                    (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
-                    failed = 0
-                finally:
-                    self.disk.close_file(fd)
-            except (OSError, ValueError) as error:
-                failed = -3 if getattr(error, "errno", 0) in NOT_NOW else -2
-                self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
-        return failed
-
-    cdef void forget_map(self, Segment* s) noexcept:
-        """Give up the map or the view of `s`."""
-        self.maps.pop(s.number, None)
-        self.views.pop(s.number, None)
-        s.data, s.filled, s.map_size = NULL, NULL, 0
-
-    def read_segment(self, uint32_t number) -> bytes:
-        """Return the bytes of a segment's plain image that are in use. Raises OSError."""
-        cdef Segment* last = self.index.segments[self.index.n - 1]
-        if self.index.segments[self.place_of(number)].form:
-            data = bytes(read_image(self.disk, self.path_of(number), self.key))
-        else:
-            data = read_around(self.disk, self.path_of(number))
-        return data[:self.written] if last.number == number else data
-
     cdef void note_form(self, Segment* s) noexcept nogil:
         """Have a sealed segment written in the form that the stream wants, unless it is."""
         with gil:
             wanted = self.codec | (self.key.algorithm if self.key is not None else 0)
             if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
                 self.formless.append(s.number)
-
-    def note_lost(self, seqs) -> None:
-        """Count damaged messages that are gone from the index, and tell the operator."""
-        self.lost_msgs += len(seqs)
-        self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
-        self.log.error(f"{self.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
-
-    @property
-    def lost(self):
-        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
-        return (self.lost_msgs, self.lost_seqs, self.lost_bytes) if self.lost_msgs or self.lost_bytes else None
 
     def mend_tail(self) -> None:
         """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
@@ -643,23 +454,6 @@ cdef class SegmentStore(StreamStore):
         except OSError as error:
             self.log.error(f"{self.path_of(s.number)}: what comes next may be taken for damage: {error}")
         self.state_due = True           # the lost sequences stay used
-
-    def drop_map(self, uint32_t number) -> None:
-        """Give the map of one segment back: unreadable pages in it became zeros for good."""
-        cdef size_t at = self.place_of(number)
-        if at < self.index.n:
-            self.forget_map(self.index.segments[at])
-
-    def drop_maps(self) -> None:
-        """Give all maps back; they are made again when they are needed."""
-        cdef size_t i
-        for i in range(self.index.n):
-            self.index.segments[i].data = NULL
-            self.index.segments[i].map_size = 0
-            self.index.segments[i].filled = NULL
-        self.maps.clear()
-        self.views.clear()
-        self.evicted = []
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
@@ -838,13 +632,6 @@ cdef class SegmentStore(StreamStore):
             self.unsynced.append(s.fd)
         s.fd = -1
         self.state_due = True
-
-    cdef size_t place_of(self, uint32_t number) noexcept nogil:
-        """Return where the segment of that number is in the index; its length: it is gone."""
-        cdef size_t at = 0
-        while at < self.index.n and self.index.segments[at].number != number:
-            at += 1
-        return at
 
     def outdate_rewrite(self, uint32_t number) -> None:
         """Note that a segment changed in a way that its new file, if one is being written, does not know of."""

@@ -1,0 +1,31 @@
+"""Records of a directory's segments, read by sequence."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.store.index cimport Entry, Segment
+from pyjs.store.store cimport StreamStore
+
+cdef class SegmentReader(StreamStore):
+    """What a store in segments reads; segment_store.pyx writes, and inherits this."""
+    cdef readonly object disk               # base.disk.Disk
+    cdef readonly str directory
+    cdef readonly object log                # base.log.Log
+    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
+    cdef readonly uint64_t incarnation
+    cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
+    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
+    cdef readonly list lost_seqs            # the first of them
+    cdef dict maps                          # segment number -> memoryview of its map
+    cdef dict views                         # segment number -> View of a segment that is not plain
+    cdef list evicted                       # Views that are not used any more, but for what was read last
+    cdef char* staging                      # records not written yet, of the last segment
+    cdef uint64_t written                   # bytes of the last segment in its file
+    cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
+
+    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil
+    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
+    cdef int open_view(self, Segment* s, uint64_t wanted) except -1
+    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil
+    cdef void forget_map(self, Segment* s) noexcept
+    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil
+    cdef int examine(self, uint64_t seq) noexcept nogil
+    cdef size_t place_of(self, uint32_t number) noexcept nogil

@@ -1,0 +1,26 @@
+from pyjs.base.disk import Disk
+from pyjs.base.log import Log
+from pyjs.store.store import StreamStore
+from pyjs.store.vault import StreamKey
+
+SOURCE_HASH: bytes
+NO_DESCRIPTOR: tuple[int, ...]
+NOT_NOW: tuple[int, ...]
+
+class SegmentReader(StreamStore):
+    disk: Disk
+    directory: str
+    log: Log
+    segment_size: int
+    incarnation: int
+    key: StreamKey | None
+    lost_msgs: int
+    lost_bytes: int
+    lost_seqs: list[int]
+    def path_of(self, number: int) -> str: ...
+    def read_segment(self, number: int) -> bytes: ...
+    def note_lost(self, seqs: list[int]) -> None: ...
+    @property
+    def lost(self) -> tuple[int, list[int], int] | None: ...
+    def drop_map(self, number: int) -> None: ...
+    def drop_maps(self) -> None: ...
