@@ -9,7 +9,7 @@ Long because making, changing, recovering and removing share one layout and what
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.disk import Disk, read_around
+from pyjs.base.disk import Disk
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.base.record import record

@@ -139,7 +139,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
         raise NewerFormat(path, ".".join(map(str, needs)))
     if found != kind:
         raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
-    body = view[HEADER.size : end]
+    body: bytes | memoryview = view[HEADER.size : end]
     if flags & SEALED:
         if len(body) < SEAL.size:
             raise CorruptRecord(path, HEADER.size, f"its body of {len(body)} bytes is not sealed")

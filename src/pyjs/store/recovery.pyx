@@ -379,7 +379,7 @@ cdef class Recovery:
         self.store.names_unsynced = True
 
     def bridge(self, base_seq) -> None:
-        """Go on at `base_seq`; with the end of the file before gone, what lies between was lost, as far as it held it."""
+        """Go on at `base_seq`; when the end of the file before is gone, what lies between was lost, if it fits there."""
         if self.cut and self.store.last_seq + 1 < base_seq:
             self.lost.append((self.store.last_seq + 1, min(base_seq - 1, self.store.last_seq + self.cut)))
         self.cut = 0
@@ -521,7 +521,7 @@ cdef class Recovery:
         self.find_sparse()
 
     def retire_empty(self) -> None:
-        """Have segments go in which there never was a message: a purge left them, and a kill came before their end."""
+        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
         cdef size_t at = self.store.index.n
         while at > 1:
             at -= 1

@@ -1,5 +1,6 @@
-"""Records of a directory's segments, read by sequence: from the map of a plain file, from a view of another one, or from
-what is not written yet.
+"""Records of a directory's segments, read by sequence.
+
+They are in the map of a plain file, in a view of another one, or in what is not written yet.
 
 A record that this process did not write itself is checked before it is believed. What does not check out has its
 whole segment read (store/recovery): what is damaged is counted, and gone.
