@@ -1,5 +1,6 @@
 """Make a golden store directory: `python -m tests.golden.make NAME`, before a change of the format.
 
+The store of a NAME that ends with `encrypted` is, and a stream of it is compressed.
 Writes <NAME>.tar.gz, the store directory of a server that was killed, and <NAME>.json, what a client saw in it.
 """
 
@@ -17,7 +18,8 @@ from tests.conformance.harness.process import ServerProcess, our_command
 from tests.support.raw import RawClient
 
 HERE = Path(__file__).parent
-CONFIG = 'jetstream: {store_dir: "<<store>>", sync_interval: always}'
+PLAIN = 'jetstream: {store_dir: "<<store>>", sync_interval: always}'
+ENCRYPTED = 'jetstream: {store_dir: "<<store>>", sync_interval: always, key: "golden", cipher: aes}'
 KEPT = (
     "name",
     "config",
@@ -34,10 +36,10 @@ def main() -> int:
     """Make the golden directory that the command line names."""
     name = sys.argv[1]
     with tempfile.TemporaryDirectory() as scratch:
-        server = ServerProcess(our_command(), CONFIG, Path(scratch), with_http=False)
+        server = ServerProcess(our_command(), config_of(name), Path(scratch), with_http=False)
         server.start()
         client = RawClient(server.port)
-        fill(client)
+        fill(client, "s2" if name.endswith("encrypted") else "none")
         seen = everything(client)
         server.kill()
         with tarfile.open(HERE / f"{name}.tar.gz", "w:gz") as archive:
@@ -46,9 +48,15 @@ def main() -> int:
     return 0
 
 
-def fill(client: RawClient) -> None:
+def config_of(name: str) -> str:
+    """Return the configuration that a golden directory belongs to."""
+    return ENCRYPTED if name.endswith("encrypted") else PLAIN
+
+
+def fill(client: RawClient, compression: str) -> None:
     """Store something of every kind."""
-    client.api("STREAM.CREATE.PLAIN", name="PLAIN", subjects=["plain.>"], max_bytes=262_144)
+    limits = {"max_bytes": 262_144, "compression": compression}
+    client.api("STREAM.CREATE.PLAIN", name="PLAIN", subjects=["plain.>"], **limits)
     for number in range(1, 401):
         client.request(b"plain.%d" % (number % 7), b"%04d" % number + b"-" * (number % 150 * 6))
     for seq in (5, 300, 301, 302, 390):

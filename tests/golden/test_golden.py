@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.harness.process import ServerProcess, our_command
-from tests.golden.make import CONFIG, HERE, everything
+from tests.golden.make import HERE, config_of, everything
 from tests.support.raw import RawClient
 
 NAMES = sorted(path.stem for path in HERE.glob("*.json"))
@@ -22,7 +22,7 @@ def test_what_an_earlier_version_stored_is_there(name: str, without_indexes: boo
     for path in tmp_path.rglob("*.idx") if without_indexes else ():
         path.unlink()
     expected = json.loads((HERE / f"{name}.json").read_text())
-    server = ServerProcess(our_command(), CONFIG, tmp_path, with_http=False)
+    server = ServerProcess(our_command(), config_of(name), tmp_path, with_http=False)
     try:
         for _ in range(2):  # what the first start wrote is of today's format
             server.start()
@@ -33,4 +33,4 @@ def test_what_an_earlier_version_stored_is_there(name: str, without_indexes: boo
 
 
 def test_there_is_a_golden_directory_of_every_format() -> None:
-    assert {"format-1", "format-2"} <= set(NAMES)
+    assert {"format-1", "format-2", "format-2-encrypted"} <= set(NAMES)
