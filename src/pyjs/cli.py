@@ -67,8 +67,9 @@ def _answer(line: CommandLine) -> int | None:
     if word == "fsck":
         from pyjs.base.disk import OsDisk
         from pyjs.fsck.command import run
+        from pyjs.server.clock import OsRng
 
-        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr)
+        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:

@@ -229,7 +229,7 @@ def usage(program: str) -> str:
     """Return the text of --help."""
     lines = [
         f"Usage: {program} [options]",
-        f"       {program} fsck [--repair] [--json] [--quiet] STORE_DIR    check stored streams",
+        f"       {program} fsck [--repair] [--json] [--quiet] [--key-file FILE] STORE_DIR    check stored streams",
     ]
     group = ""
     for flag in FLAGS:

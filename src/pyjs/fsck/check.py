@@ -11,21 +11,24 @@ import re
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord, PyjsError
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
-from pyjs.fsck.images import size_of
+from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
+from pyjs.fsck.images import Files, meta_in, size_of
+from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import move_file_aside, remove_directory
-from pyjs.fsck.metadata import Copies
+from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.fsck.segments import MessagesCheck, is_segment
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
-from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.config import S2, StreamConfig
+from pyjs.store.form import CODEC_ZSTD
 from pyjs.store.layout import DAMAGED, DELETING, StoreLocked, file_name, lock_store
-from pyjs.store.meta import KIND_STREAM, NewerFormat, decode
-from pyjs.store.segment import last_meta
+from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, decode, encode
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.disk import Disk
+    from pyjs.store.vault import Vault
 
 ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
@@ -50,10 +53,13 @@ class Progress:
 class StoreCheck:
     """The check of one store directory."""
 
-    def __init__(self, disk: Disk, directory: str, progress: Progress, *, repair: bool = False) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, progress: Progress, *, repair: bool = False, vault: Vault | None = None
+    ) -> None:
         self._disk = disk
         self._progress = progress
         self._repair = repair
+        self._vault = vault  # the keys; None: what is encrypted stays closed
         self.report = StoreReport(find_store(disk, directory))
 
     def run(self) -> StoreReport:
@@ -159,10 +165,12 @@ class StoreCheck:
         report = StreamReport(unescaped(account), unescaped(name), directory)
         if self._never_begun(report):
             return report
-        copies = Copies(self._disk, directory, KIND_STREAM)
+        copies = Copies(self._disk, directory, KIND_STREAM, Opener(vault=self._vault))
         report.findings += copies.findings
         if copies.values is None and not copies.newer:
             self._from_segments(copies, directory)
+        if copies.locked:
+            LockedCheck(self._disk, report).run()
         if copies.newer or copies.values is None:
             if not copies.newer:
                 what = "the stream has no readable configuration: it is not served"
@@ -170,7 +178,8 @@ class StoreCheck:
                 report.findings[-1].mend = move_file_aside(self._disk, directory)
             return report
         try:
-            report.name = StreamConfig.from_meta(copies.values["config"]).name
+            config = StreamConfig.from_meta(copies.values["config"])
+            report.name = config.name
             incarnation = int(copies.values["created_ns"])
         except (ValueError, KeyError, TypeError) as error:
             what = f"its configuration says what this version does not know: {error}"
@@ -180,8 +189,11 @@ class StoreCheck:
             what = f"it is of {report.name!r}, which belongs elsewhere: was it copied?"
             report.findings.append(Finding(UNCHECKED, directory, what))
             return report
-        MessagesCheck(self._disk, f"{directory}/msgs", incarnation, report, advance).run()
-        StatesCheck(self._disk, report).run()
+        key = copies.opener.key
+        meta = b"" if key is None else encode(KIND_STREAM, copies.generation, copies.values, key)
+        files = Files(self._disk, key, CODEC_ZSTD if config.compression == S2 else 0, meta)
+        MessagesCheck(files, f"{directory}/msgs", incarnation, report, advance).run()
+        StatesCheck(files, report).run()
         return report
 
     def _never_begun(self, report: StreamReport) -> bool:
@@ -203,11 +215,15 @@ class StoreCheck:
             if not is_segment(name):
                 continue
             try:
-                meta = last_meta(self._disk.read_file(path))
+                meta = meta_in(self._disk, path, copies.opener)
                 if meta:
-                    generation, values = decode(meta, KIND_STREAM, path)
+                    generation, values = decode(meta, KIND_STREAM, path, copies.opener)
                     copies.be_written_anew(generation, values)
                     return
+            except Locked as error:
+                copies.newer = copies.locked = True
+                copies.findings.append(Finding(LOCKED, path, locked_text(error)))
+                return
             except (CorruptRecord, NewerFormat, OSError):
                 continue
 

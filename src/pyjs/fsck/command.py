@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import PyjsError
-from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.check import NotChecked, Progress, StoreCheck
 from pyjs.fsck.findings import CLEAN, NOT_CHECKED
 from pyjs.fsck.text import json_of, lines_of, size_text
 
 if TYPE_CHECKING:
-    from typing import TextIO
+    from collections.abc import Callable
+    from typing import TextIO, TypeAlias
 
     from pyjs.base.disk import Disk
+    from pyjs.store.vault import Vault
+
+    RandBytes: TypeAlias = Callable[[int], bytes]
 
 USAGE = """\
-Usage: pyjs-server fsck [--repair] [--json] [--quiet] STORE_DIR
+Usage: pyjs-server fsck [--repair] [--json] [--quiet] [--key-file FILE] [--prev-key-file FILE] STORE_DIR
 
 Checks every file of a store directory: checksums, chains, index files, metadata, consumers. STORE_DIR is what
 `store_dir` says in the configuration, or the directory `jetstream` in it. No server may work on it meanwhile.
@@ -27,9 +31,14 @@ Nothing is changed without --repair.
     --repair    repair what can be repaired; what is replaced stays beside it as .damaged-...
     --json      print the report as JSON
     --quiet     print what is damaged only, and no progress
+    --key-file FILE
+                for encrypted streams: its first line is `key` of the configuration, a second one `prev_key`
+    --prev-key-file FILE
+                its first line is `prev_key` of the configuration
 
-Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format)."""
+Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format, key missing or wrong)."""
 FLAGS = ("repair", "json", "quiet", "help", "h")
+FILES = ("key-file", "prev-key-file")  # flags with a value
 BAR_WIDTH = 30
 
 
@@ -69,8 +78,45 @@ class Bar(Progress):
         self._out.flush()
 
 
-def run(words: list[str], disk: Disk, out: TextIO, err: TextIO) -> int:
-    """Run the command with what follows `fsck`; return its exit code."""
+def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the files that flags name, `--flag FILE` or `--flag=FILE`, and the other words."""
+    files, others, left = {}, [], iter(words)
+    for word in left:
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name in FILES:
+            files[name] = value if equals else next(left, "")
+        else:
+            others.append(word)
+    return files, others
+
+
+def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | None:
+    """Return the keys that are in files; None: none was named.
+
+    Raises:
+        NotChecked: there is no key in them.
+        OSError: they cannot be read.
+    """
+    if not files:
+        return None
+    keys = [line for name in FILES if name in files for line in _lines(disk, files[name])[: 1 + (name == FILES[0])]]
+    if FILES[0] not in files or not keys[0]:
+        raise NotChecked("--key-file names no file with a key in its first line")
+    from pyjs.store.vault import CHACHA, Vault
+
+    return Vault(keys[0], CHACHA, randbytes, keys[-1] if len(keys) > 1 else "")
+
+
+def _lines(disk: Disk, path: str) -> list[str]:
+    try:
+        return disk.read_file(path).decode().splitlines() or [""]
+    except UnicodeDecodeError:
+        raise NotChecked(f"{path} is no text") from None
+
+
+def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
+    """Run the command with what follows `fsck`; return its exit code. What a repair encrypts takes `randbytes`."""
+    files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]
     if flags & {"help", "h"}:
@@ -83,7 +129,8 @@ def run(words: list[str], disk: Disk, out: TextIO, err: TextIO) -> int:
         return NOT_CHECKED
     progress = Bar(err) if err.isatty() and "quiet" not in flags else Progress()
     try:
-        report = StoreCheck(disk, places[0], progress, repair="repair" in flags).run()
+        vault = _vault(disk, files, randbytes)
+        report = StoreCheck(disk, places[0], progress, repair="repair" in flags, vault=vault).run()
     except (PyjsError, OSError) as error:
         err.write(f"pyjs-server fsck: {error}\n")
         return NOT_CHECKED

@@ -1,7 +1,8 @@
 """What a check finds, as plain records: places, streams, the whole store.
 
-Three levels. Damage: bytes are not what was written. A note: what a crash, a stop or a hand leaves behind and a start
-of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it.
+Four levels. Damage: bytes are not what was written. A note: what a crash, a stop or a hand leaves behind and a start
+of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it. Locked: it is encrypted,
+and the key is missing or another one.
 
 A finding may have a mend: what `--repair` calls, which returns what it did. Knows nothing of files.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 DAMAGE = "damage"
 NOTE = "note"
 UNCHECKED = "unchecked"
+LOCKED = "locked"  # as unchecked, but for lack of a key
 
 CLEAN = 0
 DAMAGED = 1
@@ -98,7 +100,9 @@ class StoreReport:
         levels = {finding.level for finding in self.all_findings()}
         if UNCHECKED in levels:
             return NOT_CHECKED
-        return DAMAGED if DAMAGE in levels or self.all_repairs() else CLEAN
+        if DAMAGE in levels or self.all_repairs():
+            return DAMAGED
+        return NOT_CHECKED if LOCKED in levels else CLEAN
 
 
 def range_text(first: int, last: int) -> str:

@@ -1,19 +1,67 @@
 """Bytes of stored files as they were before anything was done to them on their way to the disk.
 
-The one place that knows how a segment, an envelope and a consumer's state are read and written by a check; whoever
-adds another form of them (encrypted, compressed) adds it here.
+The one place that knows how a segment, an envelope and a consumer's state are read and written by a check: plain,
+compressed, encrypted.
 """
 
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import CorruptRecord
+from pyjs.base.record import record
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
-from pyjs.store.meta import COPIES, decode, encode, save_meta, write_whole
+from pyjs.store.form import (
+    HEADER,
+    MARK,
+    PackedImage,
+    PlainImage,
+    clear_meta,
+    encode_file,
+    is_encrypted,
+    open_image,
+    read_image,
+    write_file,
+)
+from pyjs.store.index_file import decrypted, encrypted, store_index
+from pyjs.store.meta import COPIES, KIND_STREAM, Opener, decode, encode, save_meta
+from pyjs.store.segment import last_meta
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk, Image
+    from pyjs.store.form import Buffer
+    from pyjs.store.vault import StreamKey
+
+HEAD_SIZE = 65536  # of a segment: what has the header and the metadata in clear
+
+
+@record(eq=False)
+class Files:
+    """How the files of one stream are read and written."""
+
+    disk: Disk
+    key: StreamKey | None = None  # None: they are plain, or cannot be opened
+    codec: int = 0  # of sealed segments
+    meta: bytes = b""  # the stream's metadata, as an encrypted segment has it in clear
+
+
+@record(eq=False)
+class SegmentFile:
+    """The plain image of a segment, and what its file is like."""
+
+    data: Buffer
+    size: int  # of the file
+    image: PlainImage
+
+    def place_of(self, at: int, size: int) -> tuple[int, int]:
+        """Return place and size in the file of what is damaged in the image."""
+        return self.image.place_of(at, at + size)
+
+    def damaged_chunks(self) -> int:
+        """Return how many chunks of a compressed file do not check out."""
+        return len(self.image.damaged) if isinstance(self.image, PackedImage) else 0
 
 
 def size_of(disk: Disk, path: str) -> int:
@@ -25,9 +73,24 @@ def size_of(disk: Disk, path: str) -> int:
         disk.close_file(fd)
 
 
-def segment_image(disk: Disk, path: str) -> Image:
-    """Return the plain bytes of a segment, which stay on the disk until they are looked at. Raises OSError."""
-    return mapped(disk, path)
+def segment_file(files: Files, path: str) -> SegmentFile:
+    """Return a segment with its plain bytes; of a plain one they stay on the disk until they are looked at.
+
+    Raises:
+        CorruptRecord, NewerFormat, Locked: as store/form says.
+        OSError: it cannot be read.
+    """
+    fd = files.disk.open_read_only(path)
+    try:
+        image = open_image(files.disk, path, fd, files.key)
+        return SegmentFile(image.whole(True), files.disk.size_of(fd), image)
+    finally:
+        files.disk.close_file(fd)
+
+
+def segment_image(files: Files, path: str) -> Buffer:
+    """Return the plain bytes of a segment. Raises as segment_file does."""
+    return segment_file(files, path).data
 
 
 def mapped(disk: Disk, path: str) -> Image:
@@ -40,25 +103,80 @@ def mapped(disk: Disk, path: str) -> Image:
         disk.close_file(fd)
 
 
-def put_segment(disk: Disk, path: str, image: bytes) -> None:
-    """Put a segment in place of the one at `path`, in one step. Raises OSError."""
-    write_whole(disk, f"{path}.new", path, image)
-    disk.sync_dir(path.rpartition("/")[0])
+def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
+    """Put a segment in place of the one at `path`, in one step, in the form that its stream wants. Raises OSError.
+
+    What is encrypted gets a nonce of its own, so that no place of a key stream is used twice.
+    """
+    _, parts = encode_file(image, files.codec if sealed else 0, files.key, files.meta)
+    write_file(files.disk, f"{path}.new", parts)
+    files.disk.rename(f"{path}.new", path)
+    files.disk.sync_dir(path.rpartition("/")[0])
 
 
-def envelope(disk: Disk, path: str, kind: int) -> tuple[int, dict[str, Any]]:
+def cut_segment(files: Files, path: str, end: int) -> None:
+    """Cut what is behind the byte `end` of the image of a segment that is not compressed. Raises OSError."""
+    disk = files.disk
+    fd = disk.open_file(path)
+    try:
+        image = open_image(disk, path, fd, files.key)
+        disk.truncate(fd, image.shift + end)
+        if image.form is not None:
+            disk.write_at(fd, MARK, image.shift + end)
+        disk.sync_file(fd)
+    finally:
+        disk.close_file(fd)
+
+
+def index_data(files: Files, path: str) -> Buffer:
+    """Return the index in a file. Raises OSError; IndexUnusable: it is encrypted with another key."""
+    data: Buffer = decrypted(memoryview(mapped(files.disk, path)), files.key)
+    return data
+
+
+def put_index(files: Files, path: str, data: bytes) -> None:
+    """Write an index file. Raises OSError."""
+    store_index(files.disk, path, data if files.key is None else encrypted(data, files.key))
+
+
+def meta_in(disk: Disk, path: str, opener: Opener) -> bytes:
+    """Return the envelope in the last META record of a segment, b"": there is none.
+
+    Raises:
+        Locked: it cannot be opened.
+        CorruptRecord, NewerFormat, OSError: it cannot be read.
+    """
+    fd = disk.open_read_only(path)
+    try:
+        head = disk.read_at(fd, HEAD_SIZE, 0)
+    finally:
+        disk.close_file(fd)
+    if is_encrypted(head[: HEADER.size], path):
+        try:
+            decode(clear_meta(head, path), KIND_STREAM, path, opener)
+        except CorruptRecord:
+            if opener.key is None:
+                raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
+    return last_meta(bytes(read_image(disk, path, opener.key, True)))
+
+
+def envelope(
+    disk: Disk, path: str, kind: int, opener: Opener | None = None
+) -> tuple[int, dict[str, Any]]:
     """Return (generation, values) of a metadata file.
 
     Raises:
-        CorruptRecord, NewerFormat: as store/meta says.
+        CorruptRecord, NewerFormat, Locked: as store/meta says.
         OSError: it cannot be read.
     """
-    return decode(disk.read_file(path), kind, path)
+    return decode(disk.read_file(path), kind, path, opener)
 
 
-def put_metadata(disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any]) -> None:
-    """Write both copies of the metadata of a directory. Raises OSError."""
-    save_meta(disk, directory, "meta", encode(kind, generation, values))
+def put_metadata(
+    disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
+) -> None:
+    """Write both copies of the metadata of a directory, sealed with a key. Raises OSError."""
+    save_meta(disk, directory, "meta", encode(kind, generation, values, key))
 
 
 def metadata_paths(directory: str) -> list[str]:
@@ -66,6 +184,6 @@ def metadata_paths(directory: str) -> list[str]:
     return [f"{directory}/meta.{copy}" for copy in COPIES]
 
 
-def state_file(disk: Disk, directory: str, logs: OpenLogs | None = None) -> ConsumerStateFile:
+def state_file(files: Files, directory: str, logs: OpenLogs | None = None) -> ConsumerStateFile:
     """Return what reads and writes the state of a consumer, or the positions of sources."""
-    return ConsumerStateFile(disk, directory, logs)
+    return ConsumerStateFile(files.disk, directory, logs, files.key)

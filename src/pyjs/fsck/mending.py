@@ -15,18 +15,20 @@ import xxhash
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.fsck.aside import copy_aside, move_aside
-from pyjs.fsck.images import put_metadata, put_segment, segment_image, state_file
+from pyjs.fsck.images import Files, cut_segment, put_index, put_metadata, put_segment, segment_image, state_file
 from pyjs.store.consumer_state import OpenLogs
-from pyjs.store.index_file import encode_index, index_path, store_index
+from pyjs.store.index_file import encode_index, index_path
 from pyjs.store.recovery import contents_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from pyjs.base.disk import Disk, Image
+    from pyjs.base.disk import Disk
     from pyjs.fsck.findings import Mend
+    from pyjs.store.form import Buffer
     from pyjs.store.segment import SegmentContents
+    from pyjs.store.vault import StreamKey
 
 SEGMENT_HEADER = struct.Struct("<8sHBBIQqIIQQ")  # without its checksum
 RECORD = struct.Struct("<IBBHQqII")
@@ -38,7 +40,7 @@ HEADER_SIZE = 64
 
 
 def rewrite_segment(
-    disk: Disk,
+    files: Files,
     path: str,
     number: int,
     base_seq: int,
@@ -53,30 +55,25 @@ def rewrite_segment(
     """
 
     def mend() -> str:
-        image = segment_image(disk, path)
+        image = segment_image(files, path)
         c = contents_of(path, image, number, incarnation, base_seq)
         assert c is not None
         fresh = _written_anew(image, c, number, incarnation, last, erased)
-        aside = copy_aside(disk, path)
-        _remove(disk, index_path(path))
-        put_segment(disk, path, fresh)
+        aside = copy_aside(files.disk, path)
+        _remove(files.disk, index_path(path))
+        put_segment(files, path, fresh, not last)
         if not last:
-            _write_index(disk, path, fresh, number, incarnation)
+            _write_index(files, path, fresh, number, incarnation)
         return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
 
     return mend
 
 
-def cut_tail(disk: Disk, path: str, end: int) -> Mend:
+def cut_tail(files: Files, path: str, end: int) -> Mend:
     """Cut what is left of a write that was never finished."""
 
     def mend() -> str:
-        fd = disk.open_file(path)
-        try:
-            disk.truncate(fd, end)
-            disk.sync_file(fd)
-        finally:
-            disk.close_file(fd)
+        cut_segment(files, path, end)
         return f"{path} is cut to its {end} bytes of whole records"
 
     return mend
@@ -87,7 +84,7 @@ def move_segment_aside(disk: Disk, path: str) -> Mend:
 
     def mend() -> str:
         _remove(disk, index_path(path))
-        if not segment_image(disk, path)[:].strip(b"\0"):
+        if not disk.read_file(path).strip(b"\0"):
             disk.unlink(path)
             return f"{path} is removed, it was empty"
         return f"{path} is set aside as {move_aside(disk, path)}"
@@ -104,40 +101,42 @@ def move_file_aside(disk: Disk, path: str) -> Mend:
     return mend
 
 
-def make_index(disk: Disk, segment: str, whole: bool) -> Mend:
+def make_index(files: Files, segment: str, whole: bool) -> Mend:
     """Make the index file of a segment anew; only remove it when the segment is damaged, or may grow."""
 
     def mend() -> str:
         path = index_path(segment)
-        _remove(disk, path)
+        _remove(files.disk, path)
         if not whole:
             return f"{path} is removed"
-        image = segment_image(disk, segment)
+        image = segment_image(files, segment)
         c = contents_of(segment, image, 0, 0, 1)
         assert c is not None
-        store_index(disk, path, encode_index(c))
+        put_index(files, path, encode_index(c))
         return f"{path} is made anew"
 
     return mend
 
 
-def write_metadata(disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any]) -> Mend:
+def write_metadata(
+    disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
+) -> Mend:
     """Write both copies of metadata of which one is not whole."""
 
     def mend() -> str:
-        put_metadata(disk, directory, kind, generation + 1, values)
+        put_metadata(disk, directory, kind, generation + 1, values, key)
         return f"{directory}/meta.a and meta.b are written anew"
 
     return mend
 
 
-def rewrite_state(disk: Disk, directory: str) -> Mend:
+def rewrite_state(files: Files, directory: str) -> Mend:
     """Begin a new generation of a consumer's state with everything of the old one that fits."""
 
     def mend() -> str:
-        logs = OpenLogs(disk)
-        file = state_file(disk, directory, logs)
-        snapshot, changes, _ = file.load()
+        logs = OpenLogs(files.disk)
+        file = state_file(files, directory, logs)
+        snapshot, changes, _ = file.load(seal=False)
         file.snapshot(snapshot)
         for change in changes:
             file.append(change)
@@ -152,7 +151,7 @@ def set_state_aside(disk: Disk, directory: str) -> Mend:
     """Give the files of a state that cannot be read other names: it begins anew, as it would at a start."""
 
     def mend() -> str:
-        file = state_file(disk, directory)
+        file = state_file(Files(disk), directory)
         aside = file.set_aside()
         disk.sync_dir(directory)
         return f"the state in {directory} is set aside: {', '.join(aside)}"
@@ -174,7 +173,7 @@ def remove_directory(disk: Disk, directory: str) -> Mend:
 
 
 def _written_anew(
-    image: Image,
+    image: Buffer,
     c: SegmentContents,
     number: int,
     incarnation: int,
@@ -196,7 +195,7 @@ def _written_anew(
     return bytes(out)
 
 
-def _whole_records(image: Image, c: SegmentContents) -> Iterator[tuple[int, int]]:
+def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[tuple[int, int]]:
     """Yield place and size of the records that the scan took, without the footer."""
     damaged = {at: size for at, size, _ in c.problems}
     at = HEADER_SIZE
@@ -215,18 +214,18 @@ def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> No
     _seal(out, RECORD.pack(size, kind, flags, 0, seq, 0, 0, 0) + body)
 
 
-def _seal(out: bytearray, record: bytes) -> None:
+def _seal(out: bytearray, record: Buffer) -> None:
     """Add a record, chained to what is before it."""
     before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
     out += record
     out += CHECKSUM.pack(xxhash.xxh64_intdigest(record, before))
 
 
-def _write_index(disk: Disk, path: str, image: bytes, number: int, incarnation: int) -> None:
+def _write_index(files: Files, path: str, image: bytes, number: int, incarnation: int) -> None:
     c = contents_of(path, image, number, incarnation, 1)
     assert c is not None
     assert not c.problems
-    store_index(disk, index_path(path), encode_index(c))
+    put_index(files, index_path(path), encode_index(c))
 
 
 def _remove(disk: Disk, path: str) -> None:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding
+from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import envelope, metadata_paths
 from pyjs.fsck.mending import write_metadata
 from pyjs.store.meta import NewerFormat
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk
+    from pyjs.store.meta import Opener
+
+
+def locked_text(error: Locked) -> str:
+    """Return what a report says of a file that cannot be opened."""
+    if "another" in str(error):
+        return "it is encrypted with another key than that of --key-file: nothing more of it can be checked"
+    return "it is encrypted, and whole as far as its checksum tells; to check the rest needs --key-file"
 
 
 class Copies:
     """What the two metadata files of a directory hold."""
 
-    def __init__(self, disk: Disk, directory: str, kind: int) -> None:
+    def __init__(self, disk: Disk, directory: str, kind: int, opener: Opener) -> None:
         self._disk = disk
         self._directory = directory
         self._kind = kind
+        self.opener = opener
+        self.locked = False  # a copy cannot be opened
         self.findings: list[Finding] = []
         self.values: dict[str, Any] | None = None  # None: no copy is whole
         self.generation = 0
@@ -33,7 +44,10 @@ class Copies:
         generations = set()
         for path in metadata_paths(self._directory):
             try:
-                generation, values = envelope(self._disk, path, self._kind)
+                generation, values = envelope(self._disk, path, self._kind, self.opener)
+            except Locked as error:
+                self.newer = self.locked = True
+                self.findings.append(Finding(LOCKED, path, locked_text(error)))
             except NewerFormat as error:
                 self.newer = True
                 self.findings.append(Finding(UNCHECKED, path, str(error)))
@@ -60,4 +74,6 @@ class Copies:
     def be_written_anew(self, generation: int, values: dict[str, Any]) -> None:
         """Have a repair write these values; they were found elsewhere, or in one copy."""
         self.values, self.generation = values, generation
-        self.findings[0].mend = write_metadata(self._disk, self._directory, self._kind, generation, values)
+        self.findings[0].mend = write_metadata(
+            self._disk, self._directory, self._kind, generation, values, self.opener.key
+        )

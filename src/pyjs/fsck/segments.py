@@ -13,22 +13,25 @@ from __future__ import annotations
 import struct
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import CorruptRecord
 from pyjs.base.record import field, record
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding
-from pyjs.fsck.images import mapped, segment_image
+from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
+from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, segment_image, size_of
+from pyjs.fsck.metadata import locked_text
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, rewrite_segment
 from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_seqs
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
 from pyjs.store.recovery import contents_of
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from pyjs.base.disk import Disk, Image
     from pyjs.fsck.findings import Mend, StreamReport
+    from pyjs.store.form import Buffer
     from pyjs.store.segment import SegmentContents
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
@@ -60,13 +63,14 @@ class MessagesCheck:
 
     def __init__(
         self,
-        disk: Disk,
+        files: Files,
         directory: str,
         incarnation: int,
         report: StreamReport,
         progress: Callable[[int], None],
     ) -> None:
-        self._disk = disk
+        self._files = files
+        self._disk = files.disk
         self._directory = directory
         self._incarnation = incarnation
         self._report = report
@@ -97,14 +101,20 @@ class MessagesCheck:
     # -- one segment ---------------------------------------------------------------------------------------
 
     def _segment(self, path: str, number: int, last: bool) -> None:
-        image = segment_image(self._disk, path)
+        self._progress(size_of(self._disk, path))
         try:
-            c = contents_of(path, image, number, self._incarnation, self._last_seq + 1)
+            file = segment_file(self._files, path)
+            c = contents_of(path, file.data, number, self._incarnation, self._last_seq + 1)
         except NewerFormat as error:
             self._find(UNCHECKED, path, str(error))
             return
-        finally:
-            self._progress(len(image))
+        except Locked as error:
+            self._find(LOCKED, path, locked_text(error))
+            return
+        except CorruptRecord as error:
+            self._unreadable(path, self._disk.read_file(path), None, f"{error.reason}: none of it is read")
+            return
+        image = file.data
         if c is None or c.incarnation != self._incarnation or c.base_seq <= self._last_seq:
             self._unreadable(path, image, c)
             return
@@ -112,19 +122,24 @@ class MessagesCheck:
         seen = Read(path, number, c.base_seq, c.n, c.end_damaged, list(c.lost), live_in(c, 0, b""))
         self._read.append(seen)
         self._report.lost_bytes += c.lost_bytes
-        self._problems(seen, image, c, last)
-        self._footer(path, image, c, number)
+        self._problems(seen, file, c, last)
+        self._footer(path, file, c, number)
         self._index(path, image, c, last)
         self._floor = max(self._floor, c.floor)
         self._removals += removals_of(c)
         self._last_seq = c.base_seq + c.n - 1
 
-    def _unreadable(self, path: str, image: Image, c: SegmentContents | None) -> None:
+    def _unreadable(
+        self,
+        path: str,
+        image: Buffer,
+        c: SegmentContents | None,
+        what: str = "its header is damaged, and its first record does not tell what it was: none of it is read",
+    ) -> None:
         """Tell of a segment that the server does not read."""
-        if not image[:].strip(b"\0"):
+        if not bytes(image).strip(b"\0"):
             finding = self._find(NOTE, path, "nothing was ever written to it; a start removes it")
         elif c is None:
-            what = "its header is damaged, and its first record does not tell what it was: none of it is read"
             finding = self._find(DAMAGE, path, what, 0, len(image))
             self._report.lost_bytes += len(image)
         else:
@@ -147,24 +162,29 @@ class MessagesCheck:
         for finding in segment.ends:
             finding.first_seq, finding.last_seq = lost
 
-    def _problems(self, seen: Read, image: Image, c: SegmentContents, last: bool) -> None:
+    def _problems(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Tell what the scan found damaged."""
         rewrite: Mend | None = rewrite_segment(
-            self._disk, seen.path, seen.number, c.base_seq, self._incarnation, last
+            self._files, seen.path, seen.number, c.base_seq, self._incarnation, last
         )
+        if file.image.problem or (file.damaged_chunks() and not c.problems):
+            what = file.image.problem or "a compressed chunk is damaged"
+            self._find(DAMAGE, seen.path, what).mend = rewrite
         for at, size, what in c.problems:
+            place = file.place_of(at, size)
             if at == c.end and not c.end_damaged:
-                finding = self._find(NOTE, seen.path, what, at, size)
-                finding.mend = cut_tail(self._disk, seen.path, c.end) if len(c.problems) == 1 else None
+                finding = self._find(NOTE, seen.path, what, *place)
+                finding.mend = cut_tail(self._files, seen.path, c.end) if len(c.problems) == 1 else None
                 continue
-            finding = self._find(DAMAGE, seen.path, what, at, size)
-            finding.first_seq, finding.last_seq = _lost_before(image, at + size, c)
+            finding = self._find(DAMAGE, seen.path, what, *place)
+            finding.first_seq, finding.last_seq = _lost_before(file.data, at + size, c)
             finding.mend, rewrite = rewrite, None
             if at == c.end:
                 seen.ends.append(finding)
 
-    def _footer(self, path: str, image: Image, c: SegmentContents, number: int) -> None:
+    def _footer(self, path: str, file: SegmentFile, c: SegmentContents, number: int) -> None:
         """Check what a sealed segment says of itself."""
+        image = file.data
         if c.number != number:
             self._find(DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4)
         if not c.sealed:
@@ -173,27 +193,26 @@ class MessagesCheck:
         first, last, count, _, _, size = SUMMARY.unpack_from(image, at + 32)
         if (first, last, count, size) != (c.base_seq, c.base_seq + c.n - 1, c.n, at) and not c.problems:
             what = f"the footer tells of sequences {first} to {last} in {size} bytes, which are not there"
-            finding = self._find(DAMAGE, path, what, at, FOOTER_SIZE)
-            finding.mend = rewrite_segment(self._disk, path, number, c.base_seq, self._incarnation, False)
-        if image[c.end :].strip(b"\0") and not c.problems:
-            finding = self._find(DAMAGE, path, "bytes behind the footer", c.end, len(image) - c.end)
-            finding.mend = rewrite_segment(self._disk, path, number, c.base_seq, self._incarnation, False)
+            finding = self._find(DAMAGE, path, what, *file.place_of(at, FOOTER_SIZE))
+            finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
+        if bytes(image[c.end :]).strip(b"\0") and not c.problems:
+            finding = self._find(DAMAGE, path, "bytes behind the footer", *file.place_of(c.end, len(image) - c.end))
+            finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
 
-    def _index(self, segment: str, image: Image, c: SegmentContents, last: bool) -> None:
+    def _index(self, segment: str, image: Buffer, c: SegmentContents, last: bool) -> None:
         """Check that the index file says what the segment says."""
         path = index_path(segment)
         whole = not c.problems and (c.sealed or (c.end == len(image) and not last))
         try:
-            data = mapped(self._disk, path)
-            found = decode_index(data or b"")
+            found = decode_index(index_data(self._files, path) or b"")
         except FileNotFoundError:
             if whole and c.sealed:
                 finding = self._find(NOTE, path, "there is none; a start reads the segment and makes it")
-                finding.mend = make_index(self._disk, segment, whole)
+                finding.mend = make_index(self._files, segment, whole)
             return
         except IndexUnusable as error:
             finding = self._find(NOTE if error.ordinary else DAMAGE, path, str(error))
-            finding.mend = make_index(self._disk, segment, whole) if not c.problems else None
+            finding.mend = make_index(self._files, segment, whole) if not c.problems else None
             return
         if _of_another_state(found, c, len(image)):
             finding = self._find(NOTE, path, "it is not of the segment as it is now; a start makes it anew")
@@ -206,7 +225,7 @@ class MessagesCheck:
         else:
             return
         finding.mend = (
-            make_index(self._disk, segment, whole) if not c.problems else None
+            make_index(self._files, segment, whole) if not c.problems else None
         )  # that repair makes it
 
     # -- all of them ---------------------------------------------------------------------------------------
@@ -267,7 +286,7 @@ class MessagesCheck:
             self._floor > segment.base_seq or segment.base_seq <= next_named(removed, segment.base_seq) < end
         )
         if segment.live[4] or (segment.live[0] and concerned):
-            image = segment_image(self._disk, segment.path)
+            image = segment_image(self._files, segment.path)
             c = contents_of(segment.path, image, segment.number, self._incarnation, segment.base_seq)
             segment.live = live_in(c, self._floor, removed) if c is not None else segment.live
         messages, size, with_headers, first, overwritten = segment.live
@@ -278,7 +297,7 @@ class MessagesCheck:
         if overwritten:
             last = segment is self._read[-1]
             self._report.findings[-1].mend = rewrite_segment(
-                self._disk,
+                self._files,
                 segment.path,
                 segment.number,
                 segment.base_seq,
@@ -305,7 +324,7 @@ def is_segment(name: str) -> bool:
     return name.endswith(".seg") and name[:-4].isdigit()
 
 
-def _lost_before(image: Image, at: int, c: SegmentContents) -> tuple[int, int]:
+def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
     """Return the sequences that were lost in front of the record at `at`; (0, 0): none were."""
     if at + RECORD.size > c.end:
         return 0, 0

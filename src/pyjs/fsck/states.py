@@ -6,20 +6,20 @@ import re
 
 from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.errors import CorruptRecord
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, ConsumerReport, Finding
-from pyjs.fsck.images import envelope, state_file
+from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
+from pyjs.fsck.images import Files, envelope, state_file
 from pyjs.fsck.mending import move_file_aside, remove_directory, rewrite_state, set_state_aside
-from pyjs.fsck.metadata import Copies
+from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.jetstream.consumer_config import from_json
 from pyjs.jetstream.consumer_log import decode
 from pyjs.jetstream.consumer_record import VERSION
 from pyjs.store.layout import DAMAGED, DELETING, file_name
-from pyjs.store.meta import KIND_CONSUMER, KIND_WINDOW, NewerFormat
+from pyjs.store.meta import KIND_CONSUMER, KIND_WINDOW, NewerFormat, Opener
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyjs.base.disk import Disk
     from pyjs.fsck.findings import StreamReport
 
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
@@ -32,8 +32,9 @@ STRANGER = "no file of this server"
 class StatesCheck:
     """The check of everything in a stream's directory but its messages; these come first."""
 
-    def __init__(self, disk: Disk, report: StreamReport) -> None:
-        self._disk = disk
+    def __init__(self, files: Files, report: StreamReport) -> None:
+        self._files = files
+        self._disk = files.disk
         self._report = report
 
     def run(self) -> None:
@@ -80,7 +81,7 @@ class StatesCheck:
                 NOTE, directory, "a consumer that was never begun; a start removes it"
             ).mend = remove_directory(self._disk, directory)
             return
-        copies = Copies(self._disk, directory, KIND_CONSUMER)
+        copies = Copies(self._disk, directory, KIND_CONSUMER, Opener(self._files.key))
         self._report.findings += copies.findings
         self._strangers(directory, names)
         if copies.newer:
@@ -140,9 +141,11 @@ class StatesCheck:
     def _load(self, directory: str, otherwise: str) -> tuple[bytes, list[bytes]] | None:
         """Return snapshot and changes of a state, None: it cannot be read, which is told."""
         try:
-            snapshot, changes, problems = state_file(self._disk, directory).load()
+            snapshot, changes, problems = state_file(self._files, directory).load(seal=False)
         except NewerFormat as error:
             self._find(UNCHECKED, directory, str(error))
+        except Locked as error:
+            self._find(LOCKED, directory, locked_text(error))
         except FileNotFoundError:
             what = f"its state is missing: neither snap nor log is there; {otherwise}"
             self._find(DAMAGE, directory, what).mend = move_file_aside(self._disk, directory)
@@ -159,7 +162,7 @@ class StatesCheck:
             for problem in problems:
                 self._find(DAMAGE, directory, problem)
             if problems:
-                self._report.findings[-1].mend = rewrite_state(self._disk, directory)
+                self._report.findings[-1].mend = rewrite_state(self._files, directory)
             return snapshot, changes
         return None
 
@@ -189,7 +192,9 @@ class StatesCheck:
 
     def _window(self, path: str) -> None:
         try:
-            envelope(self._disk, path, KIND_WINDOW)
+            envelope(self._disk, path, KIND_WINDOW, Opener(self._files.key))
+        except Locked as error:
+            self._find(LOCKED, path, locked_text(error))
         except NewerFormat as error:
             self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, count_of, range_text
+from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, count_of, range_text
 
 if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.fsck.findings import ConsumerReport, Finding, StoreReport, StreamReport
 
-WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED"}
+WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED", LOCKED: "NOT CHECKED"}
 RANGES_SHOWN = 20  # of sequences, in the text
 CONSUMERS_SHOWN = 20  # of one stream, in the text
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -98,8 +98,9 @@ def summary(report: StoreReport) -> str:
         _count(consumers, "consumer"),
     )
     parts = []
-    if counts[UNCHECKED]:
-        parts.append(f"{_count(counts[UNCHECKED], 'place')} not checked")
+    unchecked = counts[UNCHECKED] + counts[LOCKED]
+    if unchecked:
+        parts.append(f"{_count(unchecked, 'place')} not checked")
     if counts[DAMAGE]:
         parts.append(f"{_count(counts[DAMAGE], 'place')} damaged, {_count(lost, 'message')} lost")
     if report.all_repairs():

@@ -17,8 +17,10 @@ from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.consumer import Consumer
 from pyjs.store.filestore import FileStore
-from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, load_meta
+from pyjs.store.form import open_image
+from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, Opener, load_meta
 from pyjs.store.recovery import confirm, contents_of
+from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
     from pyjs.jetstream.engine import JetStream, Shared
     from pyjs.jetstream.stream import Stream
+    from pyjs.store.vault import StreamKey
 
     Step: TypeAlias = "SegmentStep | MetadataStep"  # called in a thread, settled where the node runs
 
@@ -48,27 +51,39 @@ class SegmentStep:
         self._number = number
         self._path = store.path_of(number)
         self._damaged = False
+        self._problem = ""  # damage that costs nothing yet
         self.size = 0  # bytes that were read
 
     def __call__(self) -> Exception | None:
         """Read every record."""
         try:
-            fd = self._disk.open_read_only(self._path)
-            try:
-                size = self._disk.size_of(fd)
-                image = self._disk.map_file(fd, size) if size else b""
-            finally:
-                self._disk.close_file(fd)
-            found = contents_of(self._path, image, self._number, self._store.incarnation, 1)
+            self._read()
+        except CorruptRecord:  # what tells its form
+            self._damaged = True
         except (OSError, ValueError, PyjsError) as error:
             return error
-        self.size = size
-        self._damaged = found is None or bool(found.problems)
         return None
+
+    def _read(self) -> None:
+        fd = self._disk.open_read_only(self._path)
+        try:
+            self.size = self._disk.size_of(fd)
+            image = open_image(self._disk, self._path, fd, self._store.key)
+            data = image.whole(True)  # an image of its own: what the store has mapped stays as it is
+        finally:
+            self._disk.close_file(fd)
+        found = contents_of(self._path, data, self._number, self._store.incarnation, 1)
+        self._damaged = found is None or bool(found.problems)
+        self._problem = image.problem
 
     def settle(self) -> int:
         """Drop what is damaged."""
-        return confirm(self._store, self._number) if self._damaged else 0
+        if self._damaged:
+            return confirm(self._store, self._number)
+        if self._problem:
+            self._store.log.warn(f"{self._path}: {self._problem}")
+            return 1
+        return 0
 
 
 class MetadataStep:
@@ -79,6 +94,7 @@ class MetadataStep:
         self._js = js
         self._stream = stream
         self._consumers = consumers  # []: that of the stream itself
+        self._key = stream.store.key if isinstance(stream.store, FileStore) else None
         self._suspects: list[str] = []
         self.size = 0  # bytes that were read
 
@@ -87,7 +103,7 @@ class MetadataStep:
         files, name = self._js.files, self._stream.name
         for consumer in self._consumers or [""]:
             self.size += META_SIZE
-            if _problems(self._disk, files.directory_of(name, consumer), consumer):
+            if _problems(self._disk, files.directory_of(name, consumer), consumer, self._key):
                 self._suspects.append(consumer)
         return None
 
@@ -95,7 +111,7 @@ class MetadataStep:
         """Write what is damaged anew."""
         damaged, files, name = 0, self._js.files, self._stream.name
         for consumer in self._suspects if self._js.streams.get(name) is self._stream else []:
-            problems = _problems(self._disk, files.directory_of(name, consumer), consumer)
+            problems = _problems(self._disk, files.directory_of(name, consumer), consumer, self._key)
             found = self._stream.consumers.get(consumer)
             if not problems or (consumer and not isinstance(found, Consumer)):
                 continue
@@ -109,11 +125,12 @@ class MetadataStep:
         return damaged
 
 
-def _problems(disk: Disk, directory: str, consumer: str) -> list[str]:
+def _problems(disk: Disk, directory: str, consumer: str, key: StreamKey | None) -> list[str]:
     """Return what is wrong with the metadata in a directory; nothing when it is kept nowhere."""
     try:
-        return load_meta(disk, directory, "meta", KIND_CONSUMER if consumer else KIND_STREAM)[2]
-    except (FileNotFoundError, NewerFormat):
+        kind = KIND_CONSUMER if consumer else KIND_STREAM
+        return load_meta(disk, directory, "meta", kind, Opener(key))[2]
+    except (FileNotFoundError, NewerFormat, Locked):
         return []
     except (CorruptRecord, OSError) as error:
         return [str(error)]

@@ -148,8 +148,8 @@ class ConsumerStateFile:
                 self._disk.unlink(self._path(kind, number))
                 self._logs.sync.forget(self._path(kind, number))
 
-    def load(self) -> tuple[bytes, list[bytes], list[str]]:
-        """Return (snapshot, deltas, problems) of what is kept.
+    def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
+        """Return (snapshot, deltas, problems) of what is kept; without `seal` nothing is written.
 
         `append` goes on behind the deltas; when there were problems, `snapshot` should, so that they are over.
 
@@ -168,7 +168,7 @@ class ConsumerStateFile:
                 self._generation = numbers[0]  # a new one must not meet files of a damaged one
                 if number == numbers[0] and not problems:  # else a new one is begun, synced
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
-                if self._key is not None and self._sealer is None:
+                if seal and self._key is not None and self._sealer is None:
                     self._seal(*found)
                 return found[0], found[1], [str(problem) for problem in problems]
         aside = [number for number, _ in self._files(ASIDE)]

@@ -29,7 +29,7 @@ import struct
 import xxhash
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.disk import Disk
+from pyjs.base.disk import PAGE_SIZE, Disk
 from pyjs.base.errors import CorruptRecord
 from pyjs.base.record import record
 from pyjs.store.meta import NewerFormat
@@ -159,9 +159,13 @@ class PlainImage:
         """Return up to `size` bytes of the image from `at`; fewer only at its end."""
         return self._disk.read_at(self.fd, size, at)
 
-    def whole(self) -> Buffer:
-        """Return all of it."""
+    def whole(self, around: bool = False) -> Buffer:
+        """Return all of it; with `around` what cannot be read is damaged bytes, and no error. A map is always so."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
+
+    def place_of(self, at: int, end: int) -> tuple[int, int]:
+        """Return where in the file, and in how many bytes of it, what the bytes at..end of the image are damaged by."""
+        return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
         """Take note of how much is written by now."""
@@ -187,20 +191,41 @@ class VeiledImage(PlainImage):
         """Take note of how much is written by now."""
         self.size = max(self.size, size)
 
-    def whole(self) -> Buffer:
+    def whole(self, around: bool = False) -> Buffer:
         """Return all of it, decrypted piece by piece: another thread may wait for its turn."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
-            piece = self.read(at, STEP)
+            piece = self._around(at, STEP) if around else self.read(at, STEP)
             out[at : at + len(piece)] = piece
         return memoryview(out)
+
+    def _around(self, at: int, size: int) -> bytes:
+        """Return what `read` does, zeros for pages of the file that cannot be read."""
+        end = min(at + size, self.size)
+        if end - at <= PAGE_SIZE - (self.shift + at) % PAGE_SIZE:
+            data = readable(self._disk, self.fd, end - at, self.shift + at)
+            return bytes(end - at) if data is None else self.stream.apply(data, at)
+        try:
+            return self.read(at, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        out = b""
+        while at < end:
+            step = min(end - at, PAGE_SIZE - (self.shift + at) % PAGE_SIZE)
+            out += self._around(at, step)
+            at += step
+        return out
 
     def _find_end(self) -> int:
         """Return where the mark is; without one what was written last is cut off or damaged."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
-            piece = self._disk.read_at(self.fd, end - begin, begin).rstrip(b"\0")
+            found = readable(self._disk, self.fd, end - begin, begin)
+            if found is None:
+                return size
+            piece = found.rstrip(b"\0")
             end = begin + len(piece)
             if piece:
                 break
@@ -224,6 +249,7 @@ class PackedImage(PlainImage):
         self.form = form
         self._stream = stream
         self._places: list[tuple[int, int, int]] = []  # of each chunk: where, size, checksum
+        self.damaged: set[int] = set()  # chunks that were read and did not check out
         body_size = disk.size_of(fd) - form.shift
         for at, what in ((0, "first"), (None, "second")):
             table = self._table_at(body_size, at)
@@ -240,17 +266,27 @@ class PackedImage(PlainImage):
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
-    def whole(self) -> Buffer:
-        """Return all of it."""
+    def whole(self, around: bool = False) -> Buffer:
+        """Return all of it; damaged chunks are damaged bytes, and those are as well that cannot be read."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def is_whole(self) -> bool:
         """Tell whether every chunk checks out."""
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
-    def _body(self, at: int, size: int) -> bytes:
+    def place_of(self, at: int, end: int) -> tuple[int, int]:
+        """Return place and size in the file of those damaged chunks, as `whole` found them, that the bytes at..end of the image are in."""
+        last = len(self._places) - 1
+        first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
+        numbers = [number for number in range(first, behind) if number in self.damaged] or list(range(first, behind))
+        begin = self._places[numbers[0]][0]
         assert self.form is not None
-        data = self._disk.read_at(self.fd, size, self.form.shift + at)
+        return self.form.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
+
+    def _body(self, at: int, size: int) -> bytes:
+        """Return bytes of the body; none if they cannot be read."""
+        assert self.form is not None
+        data = readable(self._disk, self.fd, size, self.form.shift + at) or b""
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
@@ -262,6 +298,8 @@ class PackedImage(PlainImage):
         if not 0 <= at <= body_size - TABLE_HEAD.size:
             return None
         head = self._body(at, TABLE_HEAD.size)
+        if len(head) < TABLE_HEAD.size:
+            return None
         image_size, count, chunk_size = TABLE_HEAD.unpack(head)
         rows_size = count * TABLE_ROW.size
         if (
@@ -292,6 +330,7 @@ class PackedImage(PlainImage):
         found = self._unpacked(number)
         if found is not None:
             return found
+        self.damaged.add(number)
         head = self.form.plain_header() if number == 0 and self.form is not None else b""
         return head + DAMAGED * (self._size_of(number) - len(head))
 
@@ -318,7 +357,7 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         CorruptRecord: what tells its form is damaged.
         OSError: it cannot be read.
     """
-    head = _first_bytes(disk, fd)
+    head = readable(disk, fd, HEADER.size, 0) or b""
     form = read_form(head, path)
     problem = ""
     if form is None and _is_damaged(head):
@@ -337,21 +376,24 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
     return image
 
 
-def _first_bytes(disk: Disk, fd: int) -> bytes:
-    """Return the first bytes of a file; a page that cannot be read tells no form, and is met again as damage."""
+def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
+    """Return what `read_at` does, None: the disk cannot read it. Raises OSError: not because of a page."""
     try:
-        return disk.read_at(fd, HEADER.size, 0)
+        return disk.read_at(fd, size, offset)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        return b""
+        return None
 
 
-def read_image(disk: Disk, path: str, key: StreamKey | None) -> Buffer:
-    """Return the plain image of a segment file. Raises as open_image does."""
+def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
+    """Return the plain image of a segment file, damaged bytes or, with `around`, zeros where it cannot be read.
+
+    Raises as open_image does.
+    """
     fd = disk.open_read_only(path)
     try:
-        return open_image(disk, path, fd, key).whole()
+        return open_image(disk, path, fd, key).whole(around)
     finally:
         disk.close_file(fd)
 

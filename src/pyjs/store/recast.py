@@ -10,9 +10,19 @@ and touches nothing but files.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.form import PackedImage, PlainImage, encode_file, open_image, read_image, write_file
+from pyjs.store.form import (
+    HEADER,
+    PackedImage,
+    PlainImage,
+    encode_file,
+    open_image,
+    read_form,
+    read_image,
+    write_file,
+)
 from pyjs.store.meta import NewerFormat
 from pyjs.store.vault import Locked, StreamKey
 
@@ -51,6 +61,7 @@ class Recast:
         fd = self._disk.open_read_only(self.path)
         try:
             image = open_image(self._disk, self.path, fd, self._key)
+            unreadable = bad_page_count()
             whole = _checked(image, self.path)
         finally:
             self._disk.close_file(fd)
@@ -62,6 +73,8 @@ class Recast:
         write_file(self._disk, self.new_path, parts)
         if read_image(self._disk, self.new_path, self._key) != whole:
             raise ValueError("what was written is not what it should be")
+        if bad_page_count() != unreadable:  # of a map: it became zeros, which must not replace what may be had yet
+            raise ValueError("a page of it cannot be read any more")
         self.flags = flags
 
 
@@ -88,4 +101,7 @@ def _checked(image: PlainImage, path: str) -> Buffer:
     """Return the whole image, which must be one."""
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")
-    return image.whole()
+    whole = image.whole()
+    if image.form is None and read_form(bytes(whole[: HEADER.size]), path) is not None:
+        raise CorruptRecord(path, 0, "its header could not be read a moment ago")
+    return whole

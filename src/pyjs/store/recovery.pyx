@@ -151,7 +151,11 @@ cdef SegmentContents contents_in(FileStore store, Segment* s):
     """Return what a segment's file holds; nothing but the damage when even its header is."""
     cdef SegmentContents c
     path = store.path_of(s.number)
-    c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base, True)
+    try:
+        c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base, True)
+    except CorruptRecord as error:              # what tells its form
+        store.log.warn(str(error))
+        c = None
     if c is None:
         c = SegmentContents()
         c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
@@ -292,7 +296,7 @@ cdef class Recovery:
         With `known` its index file tells what the header was.
         """
         next_seq = self.store.last_seq + 1 if known is None else known.base_seq
-        return contents_of(path, image.whole(), number, self.store.incarnation, next_seq, known is not None)
+        return contents_of(path, image.whole(True), number, self.store.incarnation, next_seq, known is not None)
 
     def keep_index(self, path, SegmentContents c not None, left) -> None:
         """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.

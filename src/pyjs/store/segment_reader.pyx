@@ -230,7 +230,7 @@ cdef class SegmentReader(StreamStore):
         """Return the bytes of a segment's plain image that are in use. Raises OSError."""
         cdef Segment* last = self.index.segments[self.index.n - 1]
         if self.index.segments[self.place_of(number)].form:
-            data = bytes(read_image(self.disk, self.path_of(number), self.key))
+            data = bytes(read_image(self.disk, self.path_of(number), self.key, True))
         else:
             data = read_around(self.disk, self.path_of(number))
         return data[:self.written] if last.number == number else data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,22 +14,29 @@ from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.fsck.check import Progress, StoreCheck
 from pyjs.fsck.findings import StoreReport
+from pyjs.store.filestore import FileStore
+from pyjs.store.vault import CHACHA, Vault
 
 STREAM = "jetstream/$G/streams/S"
 MESSAGES = 90
+KEY = "the key of the tests"
+CIPHERS = {"plain": "", "s2": "", "chacha": "chacha", "aes": "aes", "s2 and chacha": "chacha"}
 Damage = Callable[[Path], None]
 
 
-def start(root: Path) -> JetStreamFixture:
-    """Start a server on `root`, as its store_dir would name it."""
+def start(root: Path, form: str = "plain") -> JetStreamFixture:
+    """Start a server on `root`, as its store_dir would name it; one that encrypts if the form does."""
     options = Options()
     options.jetstream = JetStreamOptions(enabled=True, store_dir=str(root / "jetstream"))
+    if CIPHERS[form]:
+        options.jetstream.key, options.jetstream.cipher = KEY, CIPHERS[form]
     return JetStreamFixture(options)
 
 
-def fill(root: Path) -> None:
+def fill(root: Path, form: str = "plain") -> None:
     """Make a stream of several segments with removed messages, a source, and two consumers with a state."""
-    js = start(root)
+    js = start(root, form)
+    compression = "s2" if "s2" in form else "none"
     js.add("ORIGIN", subjects=["o.>"], storage="file")
     js.add(
         "S",
@@ -38,6 +46,7 @@ def fill(root: Path) -> None:
         sources=[{"name": "ORIGIN"}],
         max_msgs=MESSAGES,
         duplicate_window=120_000_000_000,
+        compression=compression,
     )
     for name in ("first", "second"):
         config = {"durable_name": name, "ack_policy": "explicit"}
@@ -56,7 +65,18 @@ def fill(root: Path) -> None:
         for reply in replies[:8]:
             js.user.send(b"PUB %b 4\r\n+ACK\r\n" % reply)
         js.user.send(b"UNSUB d\r\n")
+    keep_up(js)
     js.node.stop()
+
+
+def keep_up(js: JetStreamFixture) -> None:
+    """Give sealed segments the form that their stream wants."""
+    store = js.stream("S").store
+    assert isinstance(store, FileStore)
+    store.sync_now()
+    while (job := store.begin_upkeep()) is not None:
+        store.finish_upkeep(job())
+    store.sync_now()
 
 
 def without_indexes(root: Path) -> Path:
@@ -66,12 +86,12 @@ def without_indexes(root: Path) -> Path:
     return root
 
 
-def served(root: Path) -> dict[str, Any]:
+def served(root: Path, form: str = "plain") -> dict[str, Any]:
     """Start a server on a copy of `root` and return what it has."""
     copy = root.with_name("served")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(root, copy)
-    js = start(without_indexes(copy))
+    js = start(without_indexes(copy), form)
     out: dict[str, Any] = {}
     for name, stream in js.engine.streams.items():
         state = js.state(name)
@@ -92,9 +112,10 @@ def consumer_of(js: JetStreamFixture, stream: str, name: str) -> dict[str, Any]:
     return {key: info[key] for key in ("delivered", "ack_floor", "num_ack_pending", "num_pending", "config")}
 
 
-def check(root: Path, *, repair: bool = False) -> StoreReport:
-    """Run the check."""
-    return StoreCheck(OsDisk(), str(root), Progress(), repair=repair).run()
+def check(root: Path, form: str = "plain", *, repair: bool = False, key: str = KEY) -> StoreReport:
+    """Run the check, with a key if the form has one; `key` is it, or "" for none."""
+    vault = Vault(key, CHACHA, os.urandom) if CIPHERS[form] and key else None
+    return StoreCheck(OsDisk(), str(root), Progress(), repair=repair, vault=vault).run()
 
 
 def tree(root: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -221,7 +222,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_a_bar_shows_how_far_it_is_and_goes_at_the_end(root: Path) -> None:
     terminal = Terminal()
 
-    assert run([str(root)], OsDisk(), io.StringIO(), terminal) == 0
+    assert run([str(root)], OsDisk(), io.StringIO(), terminal, os.urandom) == 0
 
     shown = terminal.getvalue().split("\r")
     assert shown[1].startswith(f"[{'-' * 30}]   0 %  0 B of ")
@@ -231,5 +232,5 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is_and_goes_at_the_end(root: Path)
 
 def test_a_quiet_check_has_no_bar(root: Path) -> None:
     terminal = Terminal()
-    assert run(["--quiet", str(root)], OsDisk(), io.StringIO(), terminal) == 0
+    assert run(["--quiet", str(root)], OsDisk(), io.StringIO(), terminal, os.urandom) == 0
     assert terminal.getvalue() == ""

@@ -1,0 +1,58 @@
+"""What can be checked of an encrypted stream without its key: checksums of envelopes, outer headers, their order."""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import CorruptRecord
+from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
+from pyjs.fsck.images import Files
+from pyjs.fsck.states import StatesCheck
+from pyjs.store.form import open_image
+from pyjs.store.meta import NewerFormat
+from pyjs.store.vault import Locked
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.fsck.findings import StreamReport
+
+
+class LockedCheck:
+    """The check of one stream that cannot be opened; nothing of it is ever repaired."""
+
+    def __init__(self, disk: Disk, report: StreamReport) -> None:
+        self._disk = disk
+        self._report = report
+
+    def run(self) -> None:
+        """Check what can be, and add to the report."""
+        directory = f"{self._report.directory}/msgs"
+        for name in self._disk.list_dir(directory):
+            if name.endswith(".seg") and name[:-4].isdigit():
+                self._segment(f"{directory}/{name}")
+        StatesCheck(Files(self._disk), self._report).run()
+        for finding in self._report.findings:
+            finding.mend = None
+
+    def _find(self, level: str, path: str, what: str) -> None:
+        self._report.findings.append(Finding(level, path, what))
+
+    def _segment(self, path: str) -> None:
+        self._report.segments += 1
+        try:
+            fd = self._disk.open_read_only(path)
+            try:
+                image = open_image(self._disk, path, fd, None)
+            finally:
+                self._disk.close_file(fd)
+        except Locked:
+            return  # its header is whole, or can be told; the one line of the stream says the rest
+        except NewerFormat as error:
+            self._find(UNCHECKED, path, str(error))
+        except CorruptRecord as error:
+            self._find(DAMAGE, path, error.reason)
+        except OSError as error:
+            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+        else:
+            if image.form is None:
+                what = "it is not encrypted, or its header is damaged; --key-file tells which"
+                self._find(LOCKED, path, what)

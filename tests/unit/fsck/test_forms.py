@@ -1,0 +1,178 @@
+"""The check and the repair of streams that are compressed, encrypted, or both; and of those without a key."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.fsck.store_files import KEY, STREAM, check, cut, fill, flipped, overwritten, removed, served, tree
+
+from pyjs.cli import main
+from pyjs.store.form import read_form
+
+ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
+FORMS = ("s2", "chacha", "aes", "s2 and chacha")
+ENCRYPTED = pytest.mark.parametrize("form", ["chacha", "aes", "s2 and chacha"])
+MATRIX = {
+    "a byte of the header": flipped(ONE, 40),
+    "a byte": flipped(ONE, 3000),
+    "the middle": flipped(TWO, 2000),
+    "a sector": overwritten(TWO, 1024, 512, b"\x77"),
+    "cut": cut(ONE, 40),
+    "header and table": overwritten(ONE, 32, 3000, b"\x55"),
+    "a byte of the last segment": flipped(LAST, 3000),
+    "the last segment cut": cut(LAST, 1000),
+    "an index file": flipped("msgs/00000001.idx", 200),
+    "configuration a": flipped("meta.a", 45),
+    "both configurations": removed("meta.a", "meta.b"),
+    "a consumer's configuration": flipped("consumers/first/meta.a", 50),
+    "a consumer's log": flipped("consumers/first/log.1", -3),
+    "the duplicate window": flipped("window", 50),
+}
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for form in FORMS:
+        made[form] = tmp_path_factory.mktemp("template") / "store"
+        fill(made[form], form)
+    return made
+
+
+@pytest.fixture
+def root(templates: dict[str, Path], form: str, tmp_path: Path) -> Path:
+    shutil.copytree(templates[form], tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_the_server_left_at_a_stop_is_clean(root: Path, form: str) -> None:
+    report = check(root, form)
+    assert [(finding.what, finding.path) for finding in report.all_findings()] == []
+    head = read_form((root / STREAM / ONE).read_bytes()[:64], "")
+    assert head is not None
+    assert (bool(head.codec), bool(head.cipher)) == ("s2" in form, form != "s2")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_check_changes_nothing_and_tells_what_the_server_will_find(name: str, root: Path, form: str) -> None:
+    MATRIX[name](root)
+    before = tree(root)
+
+    report = check(root, form)
+
+    assert tree(root) == before
+    found = {stream.name: stream for stream in report.streams}["S"]
+    state = served(root, form)["S"]
+    assert (found.messages, found.bytes, found.first_seq, found.last_seq) == tuple(
+        state["state"][field] for field in ("messages", "bytes", "first_seq", "last_seq")
+    )
+    lost = [seq for first, last in found.lost for seq in range(first, last + 1)]
+    assert sorted(lost) == sorted((state["lost"] or (0, [], 0))[1])
+    assert report.exit_code() == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_repaired_store_is_clean_and_holds_the_same(name: str, root: Path, form: str) -> None:
+    MATRIX[name](root)
+    expected = served(root, form)
+
+    repaired = check(root, form, repair=True)
+    again = check(root, form)
+
+    assert repaired.all_repairs()
+    assert [finding.what for finding in again.all_findings() if finding.level != "note"] == []
+    assert again.exit_code() == 0
+    found = served(root, form)
+    for stream in (*expected.values(), *found.values()):
+        stream.pop("lost")
+    assert found == expected
+
+
+@pytest.mark.parametrize("form", ["s2", "s2 and chacha"])
+def test_damage_in_a_chunk_is_told_by_its_place_in_the_file(root: Path, form: str) -> None:
+    at = 1500
+    flipped(ONE, at)(root)
+    report = check(root, form)
+    damage = next(each for each in report.all_findings() if each.level == "damage")
+    assert 64 <= damage.offset <= at < damage.offset + damage.size <= (root / STREAM / ONE).stat().st_size
+
+
+@ENCRYPTED
+def test_a_segment_written_anew_has_the_form_and_another_nonce(root: Path, form: str) -> None:
+    path = root / STREAM / ONE
+    flipped(ONE, 3000)(root)
+    old = read_form(path.read_bytes()[:64], "")
+    check(root, form, repair=True)
+    new = read_form(path.read_bytes()[:64], "")
+    assert old is not None
+    assert new is not None
+    assert new.cipher == old.cipher
+    assert new.nonce != old.nonce
+    for each in (root / STREAM).rglob("*"):
+        assert not each.is_file() or b"xxxxxxxx" not in each.read_bytes()
+
+
+@ENCRYPTED
+def test_without_a_key_the_report_says_what_it_needs(
+    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(root)
+    assert main(["fsck", "--repair", str(root)]) == 2
+    assert "to check the rest needs --key-file" in capsys.readouterr().out
+    assert tree(root) == before
+
+
+@ENCRYPTED
+def test_without_a_key_a_damaged_envelope_is_damage_and_stays(
+    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flipped("meta.b", 80)(root)
+    before = tree(root)
+    assert main(["fsck", "--repair", str(root)]) == 1
+    assert "meta.b at " in capsys.readouterr().out
+    assert tree(root) == before
+
+
+@ENCRYPTED
+def test_a_wrong_key_is_told_and_never_shown(
+    root: Path, form: str, key_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key_file.write_text("a secret that does not fit\n")
+    before = tree(root)
+    assert main(["fsck", "--repair", "--key-file", str(key_file), str(root)]) == 2
+    shown = capsys.readouterr()
+    assert "it is encrypted with another key than that of --key-file" in shown.out
+    assert "a secret" not in shown.out + shown.err
+    assert tree(root) == before
+
+
+@ENCRYPTED
+def test_the_key_comes_from_a_file_with_the_one_before(
+    root: Path, form: str, key_file: Path, tmp_path: Path
+) -> None:
+    assert main(["fsck", "--key-file", str(key_file), str(root)]) == 0
+    key_file.write_text(f"a new one\n{KEY}\n")
+    assert main(["fsck", f"--key-file={key_file}", str(root)]) == 0
+    key_file.write_text("a new one\n")
+    (tmp_path / "before").write_text(KEY)
+    words = ["--key-file", str(key_file), "--prev-key-file", str(tmp_path / "before")]
+    assert main(["fsck", *words, str(root)]) == 0
+
+
+@pytest.mark.parametrize("text", [b"", b"\nx", b"\xff\xfe"])
+@pytest.mark.parametrize("form", ["chacha"])
+def test_a_key_file_without_a_key_is_refused(root: Path, form: str, key_file: Path, text: bytes) -> None:
+    key_file.write_bytes(text)
+    assert main(["fsck", "--key-file", str(key_file), str(root)]) == 2
