@@ -54,7 +54,13 @@ class StoreCheck:
     """The check of one store directory."""
 
     def __init__(
-        self, disk: Disk, directory: str, progress: Progress, *, repair: bool = False, vault: Vault | None = None
+        self,
+        disk: Disk,
+        directory: str,
+        progress: Progress,
+        *,
+        repair: bool = False,
+        vault: Vault | None = None,
     ) -> None:
         self._disk = disk
         self._progress = progress

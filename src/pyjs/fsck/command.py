@@ -99,7 +99,12 @@ def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | N
     """
     if not files:
         return None
-    keys = [line for name in FILES if name in files for line in _lines(disk, files[name])[: 1 + (name == FILES[0])]]
+    keys = [
+        line
+        for name in FILES
+        if name in files
+        for line in _lines(disk, files[name])[: 1 + (name == FILES[0])]
+    ]
     if FILES[0] not in files or not keys[0]:
         raise NotChecked("--key-file names no file with a key in its first line")
     from pyjs.store.vault import CHACHA, Vault

@@ -83,7 +83,10 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     fd = files.disk.open_read_only(path)
     try:
         image = open_image(files.disk, path, fd, files.key)
-        return SegmentFile(image.whole(True), files.disk.size_of(fd), image)
+        found = SegmentFile(image.whole(True), files.disk.size_of(fd), image)
+        if isinstance(image, PackedImage):
+            image.problem = image.problem or image.spare_problem()
+        return found
     finally:
         files.disk.close_file(fd)
 
@@ -160,9 +163,7 @@ def meta_in(disk: Disk, path: str, opener: Opener) -> bytes:
     return last_meta(bytes(read_image(disk, path, opener.key, True)))
 
 
-def envelope(
-    disk: Disk, path: str, kind: int, opener: Opener | None = None
-) -> tuple[int, dict[str, Any]]:
+def envelope(disk: Disk, path: str, kind: int, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:
     """Return (generation, values) of a metadata file.
 
     Raises:

@@ -15,7 +15,15 @@ import xxhash
 
 from pyjs.base import TYPE_CHECKING
 from pyjs.fsck.aside import copy_aside, move_aside
-from pyjs.fsck.images import Files, cut_segment, put_index, put_metadata, put_segment, segment_image, state_file
+from pyjs.fsck.images import (
+    Files,
+    cut_segment,
+    put_index,
+    put_metadata,
+    put_segment,
+    segment_image,
+    state_file,
+)
 from pyjs.store.consumer_state import OpenLogs
 from pyjs.store.index_file import encode_index, index_path
 from pyjs.store.recovery import contents_of

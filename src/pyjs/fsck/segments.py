@@ -17,8 +17,8 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.base.record import field, record
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, segment_image, size_of
-from pyjs.fsck.metadata import locked_text
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, rewrite_segment
+from pyjs.fsck.metadata import locked_text
 from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_seqs
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
@@ -196,7 +196,9 @@ class MessagesCheck:
             finding = self._find(DAMAGE, path, what, *file.place_of(at, FOOTER_SIZE))
             finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
         if bytes(image[c.end :]).strip(b"\0") and not c.problems:
-            finding = self._find(DAMAGE, path, "bytes behind the footer", *file.place_of(c.end, len(image) - c.end))
+            finding = self._find(
+                DAMAGE, path, "bytes behind the footer", *file.place_of(c.end, len(image) - c.end)
+            )
             finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
 
     def _index(self, segment: str, image: Buffer, c: SegmentContents, last: bool) -> None:

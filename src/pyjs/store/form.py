@@ -270,6 +270,14 @@ class PackedImage(PlainImage):
         """Return all of it; damaged chunks are damaged bytes, and those are as well that cannot be read."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
+    def spare_problem(self) -> str:
+        """Return what is damaged that only counts when more is: the second copy of the table; "": nothing is."""
+        body_size = self._disk.size_of(self.fd) - (self.form.shift if self.form is not None else 0)
+        first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
+        end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
+        whole = first is not None and first == second and body_size == end
+        return "" if whole else "the second copy of its table of chunks is damaged"
+
     def is_whole(self) -> bool:
         """Tell whether every chunk checks out."""
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
@@ -278,7 +286,9 @@ class PackedImage(PlainImage):
         """Return place and size in the file of those damaged chunks, as `whole` found them, that the bytes at..end of the image are in."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
-        numbers = [number for number in range(first, behind) if number in self.damaged] or list(range(first, behind))
+        numbers = [number for number in range(first, behind) if number in self.damaged] or list(
+            range(first, behind)
+        )
         begin = self._places[numbers[0]][0]
         assert self.form is not None
         return self.form.shift + begin, sum(self._places[numbers[-1]][:2]) - begin

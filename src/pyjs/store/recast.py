@@ -73,7 +73,9 @@ class Recast:
         write_file(self._disk, self.new_path, parts)
         if read_image(self._disk, self.new_path, self._key) != whole:
             raise ValueError("what was written is not what it should be")
-        if bad_page_count() != unreadable:  # of a map: it became zeros, which must not replace what may be had yet
+        if (
+            bad_page_count() != unreadable
+        ):  # of a map: it became zeros, which must not replace what may be had yet
             raise ValueError("a page of it cannot be read any more")
         self.flags = flags
 

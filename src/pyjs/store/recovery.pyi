@@ -12,7 +12,7 @@ def confirm(store: FileStore, number: int) -> int: ...
 def is_segment(name: str) -> bool: ...
 def contents_of(
     path: str,
-    data: bytes | memoryview | mmap.mmap,
+    data: bytes | bytearray | memoryview | mmap.mmap,
     number: int,
     incarnation: int,
     next_seq: int,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,82 @@ def js() -> Iterator[Scrubbing]:
     fixture.stream("S").store.sync_now()
     yield fixture
     fixture.node.stop()
+
+
+@pytest.fixture(params=["s2", "chacha", "aes", "s2 and chacha"])
+def formed(request: pytest.FixtureRequest) -> Iterator[Scrubbing]:
+    """A stream whose sealed segments are compressed, encrypted, or both."""
+    options = Options()
+    options.jetstream = JetStreamOptions(enabled=True, scrub_rate=RATE)
+    if request.param != "s2":
+        options.jetstream.key = "a key"
+        options.jetstream.cipher = "aes" if request.param == "aes" else "chacha"
+    fixture = Scrubbing(options)
+    compression = "s2" if "s2" in request.param else "none"
+    fixture.add("S", subjects=["s.>"], storage="file", max_bytes=250_000, compression=compression)
+    fixture.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"durable_name": "c"}})
+    for number in range(MESSAGES):
+        fixture.publish("s.a", b"%03d" % number + b"x" * 1500)
+    store = fixture.stream("S").store
+    assert isinstance(store, FileStore)
+    store.sync_now()
+    while (job := store.begin_upkeep()) is not None:
+        store.finish_upkeep(job())
+    yield fixture
+    fixture.node.stop()
+
+
+def test_a_pass_reads_segments_of_every_form_and_finds_nothing(formed: Scrubbing) -> None:
+    before = formed.payloads("S")
+    formed.begin()
+    formed.advance(seconds=30)
+    assert (formed.report()["passes"], formed.report()["damaged"]) == (1, 0)
+    assert not [text for level, text in formed.log.lines if level in ("WRN", "ERR")]
+    assert formed.payloads("S") == before
+
+
+def test_damage_in_a_segment_of_every_form_is_found(formed: Scrubbing) -> None:
+    path = formed.files() / "msgs/00000001.seg"
+    flip(path, path.stat().st_size - 300)
+    before = formed.state("S")["messages"]
+    formed.begin()
+    formed.advance(seconds=30)
+    state = formed.state("S")
+    assert formed.report()["damaged"] >= 1
+    assert state["messages"] + len(state["lost"]["msgs"]) == before
+    again = formed.restart()
+    assert again.state("S")["lost"]["msgs"] == state["lost"]["msgs"]
+    again.node.stop()
+
+
+def test_a_damaged_copy_of_sealed_metadata_is_written_anew(formed: Scrubbing) -> None:
+    path = formed.files() / "meta.a"
+    flip(path, 60)
+    formed.begin()
+    formed.advance(seconds=30)
+    copies = [(path.parent / name).read_bytes() for name in ("meta.a", "meta.b")]
+    assert copies[0] == copies[1]
+    assert formed.report()["damaged"] == 1
+
+
+def test_a_page_that_cannot_be_read_is_damage_and_the_pass_goes_on(
+    formed: Scrubbing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_at = OsDisk.read_at
+    at = (formed.files() / "msgs/00000001.seg").stat().st_size - 300
+
+    def bad(self: OsDisk, fd: int, size: int, offset: int) -> bytes:
+        first = os.readlink(f"/proc/self/fd/{fd}").endswith("01.seg")
+        if first and offset + size > at and offset <= at:
+            raise OSError(errno.EIO, "EIO")
+        return read_at(self, fd, size, offset)
+
+    monkeypatch.setattr(OsDisk, "read_at", bad)
+    formed.begin()
+    formed.advance(seconds=30)
+    assert formed.report()["passes"] == 1
+    assert formed.report()["damaged"] >= 1
+    assert not any("leaves out" in text for _, text in formed.log.lines)
 
 
 def flip(path: Path, at: int) -> None:
