@@ -36,7 +36,8 @@ Nothing is changed without --repair.
     --prev-key-file FILE
                 its first line is `prev_key` of the configuration
 
-Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format, key missing or wrong)."""
+Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format, key missing
+or wrong)."""
 FLAGS = ("repair", "json", "quiet", "help", "h")
 FILES = ("key-file", "prev-key-file")  # flags with a value
 BAR_WIDTH = 30

@@ -1,8 +1,8 @@
 """What a check finds, as plain records: places, streams, the whole store.
 
 Four levels. Damage: bytes are not what was written. A note: what a crash, a stop or a hand leaves behind and a start
-of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it. Locked: it is encrypted,
-and the key is missing or another one.
+of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it. Locked:
+it is encrypted, and the key is missing or another one.
 
 A finding may have a mend: what `--repair` calls, which returns what it did. Knows nothing of files.
 """

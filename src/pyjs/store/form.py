@@ -164,7 +164,7 @@ class PlainImage:
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return where in the file, and in how many bytes of it, what the bytes at..end of the image are damaged by."""
+        """Return place and size in the file of the bytes at..end of the image."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
@@ -283,7 +283,7 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return place and size in the file of those damaged chunks, as `whole` found them, that the bytes at..end of the image are in."""
+        """Return place and size in the file of the damaged chunks, as `whole` found them, with the bytes at..end."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(

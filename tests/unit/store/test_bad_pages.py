@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from tests.unit.store.file_state import INCARNATION
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
+from pyjs.store.form import CODEC_ZSTD
+from pyjs.store.recast import Recast
 
 SEGMENT_SIZE = 40_000
 COUNT = 600
@@ -198,3 +201,22 @@ def test_a_start_reads_around_a_bad_sector(tmp_path: Path, at: int) -> None:
     assert COUNT - len(left) in range(15, 20)
     assert store.lost_msgs == COUNT - len(left)
     store.close()
+
+
+class CutOnMap(OsDisk):
+    """Has the end of a segment gone once it is mapped, as if its sectors were bad."""
+
+    def map_file(self, fd: int, size: int) -> mmap.mmap:
+        found = super().map_file(fd, size)
+        os.truncate(f"/proc/self/fd/{fd}", PAGE)
+        return found
+
+
+def test_zeros_of_an_unreadable_page_are_never_put_in_another_form(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    path = store.segment_paths()[0]
+    store.close()
+
+    error = Recast(CutOnMap(), path, 1, CODEC_ZSTD, None, b"")()
+
+    assert "cannot be read any more" in str(error)
