@@ -2,9 +2,9 @@
 
 An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
 it is full. segment_reader.pyx reads them back. Removing messages from the front moves `first_seq`, which one STATE
-record per commit notes; removals elsewhere are noted together in one DELETES record. A segment without live messages is
-removed after what makes it superfluous is on the medium. docs/storage-format.md has the layout, store/recovery how a
-directory is read back.
+record per commit notes; removals elsewhere are noted together in one DELETES record. A segment without live messages
+is removed after what makes it superfluous is on the medium. docs/storage-format.md has the layout, store/recovery how
+a directory is read back.
 
 A failed write drops what was staged (its sequences are not used again), and appends are refused from then on. When
 bytes reach the medium, and what becomes of a failed store, is filestore.pyx's business. Knows nothing of streams.
