@@ -383,7 +383,7 @@ cdef class Recovery:
         self.store.names_unsynced = True
 
     def bridge(self, base_seq) -> None:
-        """Go on at `base_seq`; what lies between was lost if the end of the file before is gone, and it fits there."""
+        """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
         if self.cut and self.store.last_seq + 1 < base_seq:
             self.lost.append((self.store.last_seq + 1, min(base_seq - 1, self.store.last_seq + self.cut)))
         self.cut = 0
