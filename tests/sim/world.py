@@ -442,6 +442,8 @@ class World:
             if consumer.exists is None and not consumer.deleting:
                 consumer.adopted_ns = self.moment()
             consumer.number = min(consumer.number, self.number)
+            if consumer.deleting:  # it was gone for the stream, which let go of what it wanted
+                consumer.number = self.number
             consumer.exists, consumer.deleting = True, False
             consumer.waiting = []
         demand(set(stream.consumers) <= set(model.consumers), f"consumers are back: {set(stream.consumers)}")
