@@ -248,6 +248,9 @@ class PackedImage(PlainImage):
         self.fd = fd
         self.form = form
         self._stream = stream
+        self.marked = (
+            stream is not None
+        )  # what is encrypted had its mark, or a footer, when it was compressed
         self._places: list[tuple[int, int, int]] = []  # of each chunk: where, size, checksum
         self.damaged: set[int] = set()  # chunks that were read and did not check out
         body_size = disk.size_of(fd) - form.shift

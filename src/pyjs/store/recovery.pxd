@@ -18,9 +18,10 @@ cdef class Recovery:
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last
     cdef uint64_t shift                 # where the image begins in it, unless it is compressed
+    cdef bint marked                    # its end is known to be the one that it had
 
     cdef int miss(self, SegmentContents known, uint32_t start) except -1
-    cdef int adopt(self, SegmentContents c) except -1
+    cdef int adopt(self, SegmentContents c, bint ended) except -1
     cdef int adopt_subjects(self, SegmentContents c, Segment* s) except -1
     cdef int count(self, SegmentContents c, Segment* s) except -1
     cdef int keep_form(self, image) except -1

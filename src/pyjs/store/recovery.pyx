@@ -248,7 +248,7 @@ cdef class Recovery:
             self.cut = 0                # its footer is all that it lost
         if not (last or c.sealed or c.problems or ended):
             self.ends.append((path, c.end, c.base_seq + c.n))
-        self.adopt(c)
+        self.adopt(c, ended)
         self.keep_form(image)
         # The file just read is the one that is appended to, until another follows.
         store.allocated = size
@@ -276,7 +276,7 @@ cdef class Recovery:
         """Note in what form the segment is that was just taken over, and where its image begins."""
         cdef Segment* s = self.store.index.segments[self.store.index.n - 1]
         s.form = image.form.flags if image.form is not None else 0
-        self.shift = image.shift
+        self.shift, self.marked = image.shift, image.marked
         return 0
 
     def from_index(self, path, image):
@@ -391,8 +391,8 @@ cdef class Recovery:
         self.store.last_seq = max(self.store.last_seq, base_seq - 1)
 
     # -- one segment -------------------------------------------------------------------------------------------
-    cdef int adopt(self, SegmentContents c) except -1:
-        """Make the contents a segment of the store, which takes their entries."""
+    cdef int adopt(self, SegmentContents c, bint ended) except -1:
+        """Make the contents a segment of the store, which takes their entries; one that `ended` grows no more."""
         cdef Segment* s = segment_new(c.base_seq, c.number)
         if s == NULL or index_push(&self.store.index, s) != 0:
             raise MemoryError
@@ -416,7 +416,7 @@ cdef class Recovery:
         c.removals = NULL
         s.end = c.end
         s.floor = c.floor
-        s.sealed = c.sealed
+        s.sealed = c.sealed or ended
         s.examined = bool(c.problems)
         return self.count(c, s)
 
@@ -605,13 +605,15 @@ cdef class Recovery:
         s = store.index.segments[store.index.n - 1]
         if s.sealed:
             return
-        if s.form or store.key is not None:
+        if s.form:
             self.leave_last(s)
             return
         s.fd = store.disk.open_file(store.path_of(s.number))
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
             store.disk.truncate(s.fd, store.written)
             store.allocated = store.written
+        if store.key is not None:       # what comes next is encrypted
+            store.seal()
 
     cdef int leave_last(self, Segment* s) except -1:
         """Have the next record begin a new segment: what is encrypted is never written twice at one place.
@@ -620,13 +622,12 @@ cdef class Recovery:
         """
         store = self.store
         s.sealed = store.left = True
-        if store.allocated == store.written or s.form & CODEC_MASK:
+        if s.form & CODEC_MASK or (store.allocated == store.written and self.marked):
             return 0
         fd = store.disk.open_file(store.path_of(s.number))
         try:
             store.disk.truncate(fd, self.shift + store.written)
-            if s.form:
-                store.disk.write_at(fd, MARK, self.shift + store.written)
+            store.disk.write_at(fd, MARK, self.shift + store.written)
         finally:
             store.disk.close_file(fd)
         store.allocated = store.written

@@ -323,3 +323,46 @@ def test_a_codec_that_is_taken_back_leaves_what_is_compressed(tmp_path: Path) ->
     again = open_store(tmp_path, "plain")
     assert state_of(again) == expected
     again.close()
+
+
+@ENCRYPTED
+def test_segments_that_starts_left_are_whole_and_are_kept_in_the_form_that_is_wanted(
+    tmp_path: Path, name: str
+) -> None:
+    key, codec = FORMS[name]
+    assert key is not None
+    directory = tmp_path / "0"
+    directory.mkdir()
+    log = ListLog()
+    for start in range(1, 5):  # each goes on in a new segment, and is killed
+        store = open_store(directory, name, log=log)
+        upkeep(store)
+        fill(store, start * 20, 20)
+        directory = shutil.copytree(directory, tmp_path / str(start))
+        store.release()
+    store = open_store(directory, name, log=log)
+    upkeep(store)
+    assert forms(directory) == [key.algorithm | codec] * 4
+    assert (store.msgs, store.lost) == (80, None)
+    assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
+    store.close()
+
+
+@ENCRYPTED
+def test_a_killed_start_with_a_new_key_loses_nothing_of_the_plain_end(tmp_path: Path, name: str) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    store = open_store(before, "plain")
+    fill(store, 0, 20)
+    store.close()
+    log = ListLog()
+    store = open_store(before, name, log=log)
+    fill(store, 20, 20)
+    shutil.copytree(before, after)  # killed before there was any upkeep
+    store.release()
+    store = open_store(after, name, log=log)
+    upkeep(store)
+    assert (store.msgs, store.lost) == (40, None)
+    assert 0 not in forms(after)
+    assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
+    store.close()
