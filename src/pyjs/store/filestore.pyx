@@ -283,6 +283,7 @@ cdef class FileStore(SegmentStore):
             if fresh == NULL:
                 self.disk.unlink(job.new_path)
                 return
+            remove_file(self.disk, self.log, index_path(job.path))      # it names messages that are gone for good
             self.disk.rename(job.new_path, job.path)
         except FileNotFoundError:
             segment_free_if(fresh)

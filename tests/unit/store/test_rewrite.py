@@ -231,6 +231,23 @@ def test_a_crash_at_any_call_leaves_every_message(tmp_path: Path) -> None:
     assert call > 10
 
 
+def test_no_index_file_tells_of_what_a_new_file_leaves_out(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    thin_out(store, lambda seq: seq % 10 == 1 or seq > 450)
+    job = store.begin_upkeep()
+    assert job is not None
+    store.finish_upkeep(job())  # killed before the sync that writes the new index file
+    store.release()
+    path = tmp_path / "00000001.seg"
+    path.write_bytes(path.read_bytes()[:-88])  # and its footer is lost
+    log = ListLog()
+    again = open_store(tmp_path, log=log)
+    assert (again.msgs, again.lost) == (store.msgs, None)
+    assert not [text for _, text in log.lines if "its index file tells" in text]
+    again.release()
+
+
 def test_a_full_disk_costs_no_more_than_the_space(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
