@@ -23,7 +23,7 @@ from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.usage cimport Usage
 from pyjs.store.filter cimport StoreFilter
-from pyjs.store.index cimport index_prev_live
+from pyjs.store.index cimport Entry, index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
@@ -306,10 +306,10 @@ cdef class Stream(Sink):
 
     cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
         """The stored size of the message that a message of a full subject replaces."""
-        cdef Record r
-        if self.store.load(self.store.first_seq_of(m.subject, m.subject_len), &r) != 0:
+        cdef Entry* e = index_live(&self.store.index, self.store.first_seq_of(m.subject, m.subject_len))
+        if e == NULL:
             return 0
-        return self.store.overhead + m.subject_len + r.size + (self.store.header_overhead if r.header_len else 0)
+        return self.store.overhead + m.subject_len + e.size + (self.store.header_overhead if e.header_len else 0)
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]
@@ -566,7 +566,6 @@ cdef class Stream(Sink):
         """The time of the oldest message that max_age applies to, 0: there is none."""
         cdef StoreFilter everything
         cdef uint64_t seq
-        cdef Record r
         if self.max_age_ns == 0 or self.store.msgs == 0:
             return 0
         if not self.ttls.never:
@@ -575,18 +574,18 @@ cdef class Stream(Sink):
         seq = self.store.next_seq(0, everything)
         while seq and seq in self.ttls.never:
             seq = self.store.next_seq(seq + 1, everything)
-        return r.ts if seq and self.store.load(seq, &r) == 0 else 0
+        return index_live(&self.store.index, seq).ts if seq else 0
 
     def expire(self) -> None:
         """Drop what is older than max_age or its own time to live, a bounded number at a time."""
         cdef int64_t horizon = self.turn.now - self.max_age_ns
         cdef int left = EXPIRED_PER_TURN
         cdef StoreFilter everything = self.store.make_filter(())
-        cdef uint64_t seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
-        cdef Record r
+        cdef uint64_t seq
         for due in self.ttls.take_due(self.turn.now):
             self.expire_seq(due)
-        while left and seq and self.store.load(seq, &r) != -2 and r.ts <= horizon:
+        seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
+        while left and seq and index_live(&self.store.index, seq).ts <= horizon:
             if not self.ttls.never or seq not in self.ttls.never:
                 self.expire_seq(seq)
                 left -= 1

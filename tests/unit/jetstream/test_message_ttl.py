@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.disk import OsDisk
 from pyjs.jetstream.message_ttl import NEVER, parse_ttl_ns
 
 S = 1_000_000_000
@@ -86,3 +89,27 @@ def test_a_time_to_live_is_raised_to_that_of_markers(js: JetStreamFixture) -> No
     assert message.headers == b"NATS/1.0\r\nA: b\r\nC: d\r\nNats-TTL: 5\r\n\r\n"
     js.advance(seconds=4)
     assert js.stream("S").store.msgs == 1
+
+
+class Unreadable(OsDisk):
+    """Opens no segment to be read once it has an error number."""
+
+    error = 0
+
+    def open_read_only(self, path: str) -> int:
+        if self.error and path.endswith(".seg"):
+            raise OSError(self.error, "not now", path)
+        return super().open_read_only(path)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EIO])
+def test_messages_that_cannot_be_read_expire_when_the_others_do(error: int) -> None:
+    disk = Unreadable()
+    js = JetStreamFixture(disk=disk)
+    js.add("S", subjects=["s"], storage="file", max_age=S, max_bytes=1 << 18, allow_msg_ttl=True)
+    for number in range(8):  # in several segments
+        js.publish("s", b"%030000d" % number)
+        js.advance(milliseconds=100)
+    disk.error = error
+    js.advance(milliseconds=550)
+    assert (js.stream("S").store.first_seq, js.stream("S").store.msgs) == (5, 4)
