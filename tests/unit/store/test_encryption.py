@@ -366,3 +366,49 @@ def test_a_killed_start_with_a_new_key_loses_nothing_of_the_plain_end(tmp_path: 
     assert 0 not in forms(after)
     assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
     store.close()
+
+
+class BadPage(OsDisk):
+    """Has one page in the first segment that cannot be read."""
+
+    def __init__(self, page: int) -> None:
+        self._page = page
+        self._first = -1  # descriptor of the segment
+
+    def open_read_only(self, path: str) -> int:
+        fd = super().open_read_only(path)
+        self._first = fd if path.endswith("00000001.seg") else self._first
+        return fd
+
+    def close_file(self, fd: int) -> None:
+        self._first = -1 if fd == self._first else self._first
+        super().close_file(fd)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        if fd == self._first and offset < (self._page + 1) * 4096 and offset + size > self._page * 4096:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read_at(fd, size, offset)
+
+
+@VEILED
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_page_that_cannot_be_read_keeps_no_store_from_being_opened(
+    tmp_path: Path, name: str, sealed: bool
+) -> None:
+    store = open_store(tmp_path, name, size=400_000)
+    fill(store)
+    if sealed:
+        store.leave_tail()
+        upkeep(store)
+    size = (tmp_path / "00000001.seg").stat().st_size
+    store.release()
+    for page in range(1, size // 4096 + (0 if sealed else 1)):
+        directory = shutil.copytree(tmp_path, tmp_path / f"copy-{page}")
+        for path in directory.glob("*.idx"):
+            path.unlink()
+        again = open_store(directory, name, BadPage(page))
+        assert again.msgs + again.lost_msgs == 500 or again.lost_bytes, page
+        if not FORMS[name][1]:
+            assert again.msgs >= 450
+        again.release()
+        shutil.rmtree(directory)
