@@ -16,12 +16,13 @@ from pyjs.fsck.images import Files, meta_in, size_of
 from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import move_file_aside, remove_directory
 from pyjs.fsck.metadata import Copies, locked_text
-from pyjs.fsck.segments import MessagesCheck, is_segment
+from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.jetstream.config import S2, StreamConfig
 from pyjs.store.form import CODEC_ZSTD
 from pyjs.store.layout import DAMAGED, DELETING, StoreLocked, file_name, lock_store
 from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, decode, encode
+from pyjs.store.recovery import is_segment
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_s
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
-from pyjs.store.recovery import contents_of
+from pyjs.store.recovery import contents_of, is_segment
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
@@ -319,11 +319,6 @@ class MessagesCheck:
             self._find(
                 DAMAGE, self._directory, f"message {newest} was removed, but the last one is {self._last_seq}"
             )
-
-
-def is_segment(name: str) -> bool:
-    """Tell whether a file is a segment by its name."""
-    return name.endswith(".seg") and name[:-4].isdigit()
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
