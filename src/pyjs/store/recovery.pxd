@@ -13,7 +13,7 @@ cdef class Recovery:
     cdef list erased                    # messages whose bytes are overwritten
     cdef list scanned                   # numbers of the segments that were read, not taken from an index file
     cdef list unrecorded                # removals that only a missing segment told of, with ERASED_BIT
-    cdef list witnesses                 # (path, last sequence) of index files whose segments are missing
+    cdef list witnesses                 # what index files say whose segments are missing
     cdef bint end_damaged               # the last record of the file read last
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last

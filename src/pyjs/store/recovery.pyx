@@ -331,16 +331,17 @@ cdef class Recovery:
             remove_file(self.store.disk, self.store.log, path)
             return
         self.store.next_number = max(self.store.next_number, known.number + 1)
-        self.store.log.error(f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept")
-        self.mourn(path, known)
+        what = f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept"
+        self.mourn(path, known, what)
 
-    def mourn(self, path, SegmentContents known) -> None:
+    def mourn(self, path, SegmentContents known, what="") -> None:
         """Count the messages of a segment that is gone as lost, and go on behind its sequences."""
         self.bridge(known.base_seq)
+        before = len(self.lost)
         self.miss(known, 0)
-        self.store.lost_bytes += known.message_bytes
         self.store.last_seq = max(self.store.last_seq, known.base_seq + known.n - 1)
-        self.witnesses.append((path, known.base_seq + known.n - 1))
+        missed = [first for first, _ in self.lost[before:]]
+        self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
 
     def restore_end(self, SegmentContents c, SegmentContents known) -> bool:
         """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
@@ -504,9 +505,7 @@ cdef class Recovery:
         store.recovering = True
         store.drop_below(self.floor)
         self.drop_removed()
-        for path, last_seq in self.witnesses:
-            if last_seq < self.floor:       # all that was in it would be gone by now
-                remove_file(store.disk, store.log, path)
+        self.hear_witnesses(removed)
         for seq in self.erased:
             if store.drop(seq, False) == 0:
                 self.lost.append((seq, seq))
@@ -523,6 +522,20 @@ cdef class Recovery:
         self.reopen()
         self.sync_later()
         self.find_sparse()
+
+    def hear_witnesses(self, removed) -> None:
+        """Tell of segments that are missing, unless all that was in them would be gone by now.
+
+        A power loss may bring back the index file of one that was removed.
+        """
+        store = self.store
+        for path, last_seq, missed, size, what in self.witnesses:
+            if any(seq >= self.floor and seq not in removed for seq in missed):
+                store.lost_bytes += size
+                if what:
+                    store.log.error(what)
+            elif last_seq < self.floor:
+                remove_file(store.disk, store.log, path)
 
     def retire_empty(self) -> None:
         """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""

@@ -136,6 +136,30 @@ def test_an_index_file_whose_messages_would_all_be_gone_is_removed(directory: Pa
     assert readable(store) == [COUNT]
 
 
+@pytest.mark.parametrize("first", [1, 170])
+def test_the_index_file_of_a_segment_that_was_removed_tells_of_no_loss(tmp_path: Path, first: int) -> None:
+    store = open_store(tmp_path, segment_size=20_000)
+    for number in range(500):
+        store.store(b"s", b"", b"x" * 200, 1000 + number)
+    store.flush()
+    store.sync_now()
+    old = {path: path.read_bytes() for path in tmp_path.glob("*.idx")}
+    for seq in range(first, 350):
+        store.drop_seq(seq)
+    store.flush()
+    store.sync_now()
+    messages = store.msgs
+    store.release()
+    for path, data in old.items():  # a power loss takes back that they were removed
+        path.write_bytes(data)
+    for _ in range(2):
+        log = ListLog()
+        store = open_store(tmp_path, log, 20_000)
+        assert (store.msgs, store.lost) == (messages, None)
+        assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
+        store.release()
+
+
 def test_the_index_file_of_another_stream_is_no_witness(directory: Path) -> None:
     (directory / "00000003.seg").unlink()
 
