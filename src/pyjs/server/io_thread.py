@@ -53,7 +53,10 @@ class IoThread:
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, done = item
-            result = job()
+            try:
+                result = job()
+            except Exception as error:  # a defect of one job; those of every stream come behind it
+                result = error
             try:
                 self._loop.call_soon_threadsafe(self._finish, done, result)
             except RuntimeError:  # the loop was closed: nobody waits any more

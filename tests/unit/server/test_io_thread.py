@@ -47,3 +47,19 @@ async def test_stopping_finishes_what_was_given() -> None:
     thread.stop()
 
     assert ran == list(range(10))
+
+
+async def test_a_job_that_raises_costs_no_other_job() -> None:
+    thread = IoThread(asyncio.get_running_loop())
+    results: list[Exception | None] = []
+    done = asyncio.get_running_loop().create_future()
+    error = ValueError("a defect")
+
+    def fails() -> None:
+        raise error
+
+    thread.submit(fails, results.append)
+    thread.submit(lambda: None, done.set_result)
+    assert await asyncio.wait_for(done, 5) is None
+    assert results == [error]
+    thread.stop()
