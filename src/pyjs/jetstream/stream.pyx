@@ -515,6 +515,8 @@ cdef class Stream(Sink):
         self.dedupe.forget_from(self.kept_seq + 1)
         self.last_id_len = 0
         self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
+        if not getattr(self.store, "sync_lost", False):
+            self.ask_for_sync()             # what is kept does not wait until the disk has room again
         if self.inflow is not None:
             self.inflow.lost()
         if self.probe is not None:

@@ -119,6 +119,7 @@ cdef class FileStore(SegmentStore):
         self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
         self.failed = True
         self.resumable = False
+        self.sync_lost = True
         self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
 
     def remove_doomed(self) -> None:

@@ -17,6 +17,7 @@ cdef class SegmentStore(SegmentReader):
     cdef bint meta_due                      # the last segment does not hold it
     cdef readonly list set_aside            # paths of segments that are not read, from now or earlier
     cdef readonly bint resumable            # failed for want of space or descriptors: it may work later
+    cdef readonly bint sync_lost            # a sync failed: none is believed any more
     cdef readonly uint64_t written_mark     # counts commits that wrote something
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
     cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open

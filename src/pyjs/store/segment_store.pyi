@@ -9,6 +9,7 @@ class SegmentStore(SegmentReader):
     codec: int
     set_aside: list[str]
     resumable: bool
+    sync_lost: bool
     written_mark: int
     synced_mark: int
     closed: bool

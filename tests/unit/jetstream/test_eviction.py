@@ -216,3 +216,21 @@ def test_a_rollup_makes_room_for_the_next_message() -> None:
 
     assert [answer.get("seq", 0) for answer in answers + more] == [3, 4, 5, 0]
     assert js.payloads("A") == [b"3", b"4", b"5"]
+
+
+def test_what_is_kept_of_a_failed_turn_is_synced() -> None:
+    # given: the first message fills the buffer, so that it is written before the second one is refused
+    js, disk = started()
+    stream = js.stream("A")
+    assert js.node.turn_state.take("unsynced") == [stream]
+    stream.finish_sync(stream.begin_sync()())  # type: ignore[misc]
+
+    def fill(data: bytes) -> None:
+        disk.full = True
+
+    disk.before_write = fill
+    # when
+    answers = publish_all(js, ("a.y", bytes(200_000)), ("a.z", bytes(200_000)))
+    # then
+    assert [answer.get("seq") for answer in answers] == [3, 0]
+    assert js.node.turn_state.take("unsynced") == [stream]
