@@ -61,6 +61,7 @@ KIND_META = 5
 GAIN_MIN = 10  # per cent that compression must save
 SAMPLES = 4  # chunks that tell whether it will
 STEP = 1 << 18  # bytes encrypted at once, so that other threads have their turn
+SECTOR_SIZE = 512
 ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
 
 
@@ -232,7 +233,8 @@ class VeiledImage(PlainImage):
         self.marked = end > self.shift and self._disk.read_at(self.fd, 1, end - 1) == MARK
         if self.marked:
             return end - 1
-        return size if size - end < ZEROS_KEPT else end
+        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
+        return sector if sector - end < ZEROS_KEPT else end
 
 
 class PackedImage(PlainImage):

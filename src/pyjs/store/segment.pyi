@@ -1,6 +1,7 @@
 SOURCE_HASH: bytes
 
 class SegmentContents:
+    shift: int
     base_seq: int
     incarnation: int
     number: int
