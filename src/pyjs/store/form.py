@@ -149,6 +149,7 @@ class PlainImage:
     form: Form | None = None
     shift = 0  # where the image begins in the file, if it is not compressed
     problem = ""  # what is damaged and does no harm
+    unread = False  # the disk could not read its end
     marked = False  # the mark behind the last byte that was written is there
 
     def __init__(self, disk: Disk, fd: int) -> None:
@@ -225,6 +226,7 @@ class VeiledImage(PlainImage):
             begin = max(end - CHUNK_SIZE, self.shift)
             found = readable(self._disk, self.fd, end - begin, begin)
             if found is None:
+                self.unread = True
                 return size
             piece = found.rstrip(b"\0")
             end = begin + len(piece)

@@ -18,6 +18,7 @@ def contents_of(
     next_seq: int,
     sure: bool = ...,
     shift: int = ...,
+    unread: bool = ...,
 ) -> SegmentContents | None: ...
 def report(store: FileStore, path: str, c: SegmentContents) -> None: ...
 

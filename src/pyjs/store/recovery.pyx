@@ -76,11 +76,13 @@ def is_segment(str name) -> bool:
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
 
 
-def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False, shift=0):
+def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False, shift=0,
+                unread=False):
     """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
 
     With `sure` the header is known to have been of `number`, `incarnation` and `next_seq`: where the records in front
-    are damaged as well, those behind are taken. `shift` is where the image begins in its file.
+    are damaged as well, those behind are taken. `shift` is where the image begins in its file,
+    `unread` says that the disk could not read the end of it.
 
     Raises:
         NewerFormat: another version wrote it.
@@ -93,7 +95,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     cdef int found = check_segment_header(p, size)
     if found == -2:
         raise NewerFormat(path, version_needed(bytes(view[:SEGMENT_HEADER_SIZE])))
-    c.shift = shift
+    c.shift, c.unread = shift, unread
     if found == 0:
         c.scan(p, size)
         return c
@@ -298,7 +300,7 @@ cdef class Recovery:
         """
         next_seq = self.store.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.store.incarnation, next_seq, known is not None,
-                           image.shift)
+                           image.shift, image.unread)
 
     def keep_index(self, path, SegmentContents c not None, left) -> None:
         """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.

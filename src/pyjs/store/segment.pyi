@@ -2,6 +2,7 @@ SOURCE_HASH: bytes
 
 class SegmentContents:
     shift: int
+    unread: bool
     base_seq: int
     incarnation: int
     number: int

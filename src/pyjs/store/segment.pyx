@@ -237,7 +237,8 @@ cdef class SegmentContents:
         if not whole and used - at < RECORD_SIZE_MIN:
             self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
             return
-        if not whole and used - at >= RECORD_HEADER_SIZE and (used + self.shift) % SECTOR_SIZE == 0:
+        if not whole and not self.unread and used - at >= RECORD_HEADER_SIZE \
+                and (used + self.shift) % SECTOR_SIZE == 0:
             # That is where a write can stop; elsewhere it is damage.
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
             if RECORD_SIZE_MIN <= h.length and h.seq == self.base_seq + self.n and h.length > used - at:
