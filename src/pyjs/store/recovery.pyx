@@ -58,11 +58,12 @@ def recover(FileStore store) -> None:
     names.sort(key=len)                 # of the same length they are in order
     store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
     segments = [name for name in names if is_segment(name)]
+    present = set(segments)
     for name in names:
         path = f"{store.directory}/{name}"
-        if name in segments:
+        if name in present:
             recovery.read_segment(path, int(name[:-4]), name == segments[-1])
-        elif name.endswith(".idx") and f"{name[:-4]}.seg" not in segments:
+        elif name.endswith(".idx") and f"{name[:-4]}.seg" not in present:
             recovery.miss_segment(path)
         elif name.endswith(NEW):
             remove_file(store.disk, store.log, path)
