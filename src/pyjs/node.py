@@ -119,6 +119,8 @@ class Node(Host):
             session.close("Server Shutdown")
         if self.jetstream is not None:
             self.jetstream.stop()
+        for account in self.accounts.values():
+            account.subs.forget_routes()
 
     # -- sessions ------------------------------------------------------------------------------------------
 

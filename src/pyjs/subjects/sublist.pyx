@@ -306,6 +306,15 @@ cdef class Sublist:
         table_free(&self.prefixes)
         free_node(self.root)
 
+    def forget_routes(self) -> None:
+        """Empty the caches, at the end: routes own Subscriptions where the garbage collector does not look."""
+        self.drop_all(&self.cache)
+        self.drop_all(&self.prefixes)
+        table_free(&self.cache)
+        table_free(&self.prefixes)
+        table_init(&self.cache, 64)
+        table_init(&self.prefixes, 64)
+
     cdef void drop_all(self, Table* table) noexcept:
         cdef size_t at = table_next(table, 0)
         while at <= table.mask:

@@ -1,0 +1,41 @@
+"""What is left of a node that was stopped, in a process that goes on: nothing."""
+
+from __future__ import annotations
+
+import gc
+
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.base.file_map import FileMap
+from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.stream import Stream
+from pyjs.node import Node
+
+KINDS = (Node, Stream, Consumer, FileMap)
+
+
+def alive() -> list[str]:
+    gc.collect()
+    return sorted(type(each).__name__ for each in gc.get_objects() if isinstance(each, KINDS))
+
+
+def used_node() -> None:
+    """Publish and consume where routes are remembered, over a restart so that files are mapped; then stop."""
+    js = JetStreamFixture()
+    js.add("S", subjects=["s.>"], storage="file", retention="interest")
+    js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c", "ack_policy": "explicit"}})
+    js.publish("s.a", b"x", Nats_Msg_Id="one")
+    again = js.restart()
+    again.publish("s.a", b"x")
+    frame = again.ask(
+        "$JS.API.STREAM.MSG.GET.S",
+        {"seq": 1},
+    )
+    assert b'"seq":1' in frame.payload
+    again.node.stop()
+
+
+def test_a_stopped_node_leaves_no_object_and_no_file_behind() -> None:
+    before = alive()
+    used_node()
+    assert alive() == before
