@@ -7,15 +7,16 @@ import re
 from pyjs.base import TYPE_CHECKING, fast_json
 from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
-from pyjs.fsck.images import Files, envelope, state_file
+from pyjs.fsck.images import Files, state_file
 from pyjs.fsck.mending import move_file_aside, remove_directory, rewrite_state, set_state_aside
 from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.jetstream.consumer_config import from_json
 from pyjs.jetstream.consumer_log import decode
 from pyjs.jetstream.consumer_record import VERSION
 from pyjs.store.layout import DAMAGED, DELETING, file_name
-from pyjs.store.meta import KIND_CONSUMER, KIND_WINDOW, NewerFormat, Opener
+from pyjs.store.meta import KIND_CONSUMER, NewerFormat, Opener
 from pyjs.store.vault import Locked
+from pyjs.store.window_file import read_parts
 
 if TYPE_CHECKING:
     from typing import Any
@@ -192,7 +193,8 @@ class StatesCheck:
 
     def _window(self, path: str) -> None:
         try:
-            envelope(self._disk, path, KIND_WINDOW, Opener(self._files.key))
+            for _ in read_parts(self._disk, path, self._files.key):
+                pass
         except Locked as error:
             self._find(LOCKED, path, locked_text(error))
         except NewerFormat as error:

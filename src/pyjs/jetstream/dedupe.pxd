@@ -1,12 +1,12 @@
 """Message ids seen during the last window."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-cdef struct SeenId:
-    uint64_t hash
+cdef struct SeenId:            # 32 bytes: half a cache line
     uint64_t seq                # stored under
     int64_t at                  # when, ns
     uint64_t key_at             # position in all ids ever remembered
     uint32_t key_len
+    uint32_t hash
 
 cdef packed struct KeptId:      # as in a dump
     uint64_t seq
@@ -18,7 +18,7 @@ cdef class Dedupe:
     cdef public int64_t window_ns
     cdef SeenId* ring           # entry e lives at e & ring_mask; entries oldest .. newest - 1
     cdef uint64_t oldest, newest, ring_mask
-    cdef uint64_t* slots        # hash table of entry numbers + 1, 0: free
+    cdef uint32_t* slots        # hash table of places in the ring + 1, 0: free
     cdef uint64_t slots_mask
     cdef char* keys             # the ids, one behind the other
     cdef size_t keys_used, keys_room
@@ -28,12 +28,11 @@ cdef class Dedupe:
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
     cdef void forget_from(self, uint64_t seq) noexcept nogil            # they were not kept after all
     cdef void forget_before(self, int64_t horizon) noexcept nogil
-    cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil
+    cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil
     cdef void put_slot(self, uint64_t e) noexcept nogil
     cdef int grow(self) noexcept nogil
     cdef int grow_to(self, uint64_t entries) noexcept nogil
-    cdef int restore_keys(self, bytes data, size_t end, uint64_t count) noexcept
-    cdef void restore_entries(self, const KeptId* kept, uint64_t count) noexcept nogil
-    cdef size_t keys_live(self) noexcept nogil
+    cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil
+    cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil

@@ -24,6 +24,12 @@ cdef enum:
     FIRST_ENTRIES = 64
     FIRST_KEYS = 2048
     PREFETCH_AHEAD = 16         # entries
+    ENTRIES_MAX = 1 << 30       # their slots, twice as many, are as many as a hash of 32 bits tells apart
+
+
+cdef inline uint32_t id_hash(const char* key, size_t n) noexcept nogil:
+    """Return the half of the hash that places an id; bit 0 of a whole one is always set."""
+    return <uint32_t> (table_hash(key, n) >> 7)
 
 
 cdef class Dedupe:
@@ -42,8 +48,8 @@ cdef class Dedupe:
         self.forget_before(now - self.window_ns)
         if self.oldest == self.newest:
             return 0
-        at = self.find_slot(table_hash(key, n), key, n)
-        return self.ring[(self.slots[at] - 1) & self.ring_mask].seq if self.slots[at] else 0
+        at = self.find_slot(id_hash(key, n), key, n)
+        return self.ring[self.slots[at] - 1].seq if self.slots[at] else 0
 
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil:
         cdef SeenId* entry
@@ -53,7 +59,7 @@ cdef class Dedupe:
         if self.keep_key(key, n) != 0:
             return -1
         entry = &self.ring[self.newest & self.ring_mask]
-        entry.hash = table_hash(key, n)
+        entry.hash = id_hash(key, n)
         entry.seq = seq
         entry.at = now
         entry.key_at = self.keys_base + self.keys_used - n
@@ -90,12 +96,12 @@ cdef class Dedupe:
             self.keys_used -= entry.key_len
             self.newest -= 1
 
-    cdef uint64_t find_slot(self, uint64_t h, const char* key, size_t n) noexcept nogil:
+    cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil:
         """Position of the id's slot, or of the free slot where it would go."""
-        cdef uint64_t at = (h >> 7) & self.slots_mask        # bit 0 of every hash is set
+        cdef uint64_t at = h & self.slots_mask
         cdef SeenId* entry
         while self.slots[at]:
-            entry = &self.ring[(self.slots[at] - 1) & self.ring_mask]
+            entry = &self.ring[self.slots[at] - 1]
             if entry.hash == h and entry.key_len == n \
                     and memcmp(self.keys + (entry.key_at - self.keys_base), key, n) == 0:
                 break
@@ -109,17 +115,17 @@ cdef class Dedupe:
             at = (at + 1) & self.slots_mask
             if self.slots[at] == 0:
                 break
-            home = (self.ring[(self.slots[at] - 1) & self.ring_mask].hash >> 7) & self.slots_mask
+            home = self.ring[self.slots[at] - 1].hash & self.slots_mask
             if ((at - home) & self.slots_mask) >= ((at - hole) & self.slots_mask):
                 self.slots[hole] = self.slots[at]
                 hole = at
         self.slots[hole] = 0
 
     cdef void put_slot(self, uint64_t e) noexcept nogil:
-        cdef uint64_t at = (self.ring[e & self.ring_mask].hash >> 7) & self.slots_mask
+        cdef uint64_t at = self.ring[e & self.ring_mask].hash & self.slots_mask
         while self.slots[at]:
             at = (at + 1) & self.slots_mask
-        self.slots[at] = e + 1
+        self.slots[at] = <uint32_t> ((e & self.ring_mask) + 1)
 
     cdef int grow(self) noexcept nogil:
         """Double the ring."""
@@ -129,11 +135,13 @@ cdef class Dedupe:
         """Have room for so many entries; the hash table has twice as many slots as the ring has entries."""
         cdef uint64_t size = FIRST_ENTRIES, e
         cdef SeenId* ring
-        cdef uint64_t* slots
+        cdef uint32_t* slots
+        if entries > ENTRIES_MAX:
+            return -1
         while size < entries:
             size *= 2
         ring = <SeenId*> malloc(size * sizeof(SeenId))
-        slots = <uint64_t*> calloc(size * 2, sizeof(uint64_t))
+        slots = <uint32_t*> calloc(size * 2, sizeof(uint32_t))
         if ring == NULL or slots == NULL:
             free(ring)
             free(slots)
@@ -163,14 +171,19 @@ cdef class Dedupe:
         return 0
 
     # -- for Python code -----------------------------------------------------------------------------------
-    def dump(self) -> bytes:
-        """Return all ids, oldest first: an array of (sequence u64, time i64, size u32, 0 u32), then their bytes."""
-        cdef uint64_t count = self.newest - self.oldest, e
-        cdef bytes out = PyBytes_FromStringAndSize(NULL, count * sizeof(KeptId) + self.keys_live())
-        cdef KeptId* kept = <KeptId*> PyBytes_AS_STRING(out)
-        cdef char* keys = PyBytes_AS_STRING(out) + count * sizeof(KeptId)
+    def dump(self, uint64_t first, uint64_t count) -> bytes:
+        """Return `count` ids from the `first` oldest on: (sequence u64, time i64, size u32, 0 u32), then bytes."""
+        cdef uint64_t begin = self.oldest + first, end = begin + count, e
+        cdef bytes out
+        cdef KeptId* kept
+        cdef char* keys
         cdef SeenId* entry
-        for e in range(self.oldest, self.newest):
+        if end > self.newest or count > end:
+            raise IndexError(f"there are {len(self)} message ids")
+        out = PyBytes_FromStringAndSize(NULL, count * sizeof(KeptId) + self.size_of_keys(begin, end))
+        kept = <KeptId*> PyBytes_AS_STRING(out)
+        keys = PyBytes_AS_STRING(out) + count * sizeof(KeptId)
+        for e in range(begin, end):
             entry = &self.ring[e & self.ring_mask]
             kept.seq, kept.at, kept.size, kept.spare = entry.seq, entry.at, entry.key_len, 0
             memcpy(keys, self.keys + (entry.key_at - self.keys_base), entry.key_len)
@@ -178,56 +191,58 @@ cdef class Dedupe:
             kept += 1
         return out
 
-    cdef size_t keys_live(self) noexcept nogil:
-        """Return the size of all ids that are not forgotten."""
+    cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil:
+        """Return the size of the ids of some entries."""
         cdef uint64_t e
         cdef size_t size = 0
-        for e in range(self.oldest, self.newest):
+        for e in range(begin, end):
             size += self.ring[e & self.ring_mask].key_len
         return size
 
+    def reserve(self, uint64_t count) -> None:
+        """Have room for `count` ids in all, so that a million of them are not moved while they come."""
+        if (self.ring == NULL or count > self.ring_mask + 1) and self.grow_to(count) != 0:
+            raise MemoryError
+
     def restore(self, bytes data, uint64_t count) -> None:
-        """Remember the `count` ids of a dump; there must be none yet.
+        """Remember the `count` ids of a dump, which are newer than those that are remembered.
 
         Raises:
             ValueError: the bytes are no such dump.
         """
         cdef const KeptId* kept = <const KeptId*> PyBytes_AS_STRING(data)
-        cdef uint64_t i, left = len(data)
+        cdef uint64_t i, key_at = self.keys_base + self.keys_used
+        cdef size_t left = len(data), begin = count * sizeof(KeptId)
         if count > left // sizeof(KeptId):
             raise ValueError(f"{len(data)} bytes are no {count} message ids")
-        left -= count * sizeof(KeptId)
+        left -= begin
         for i in range(count):
             if kept[i].size > left:
                 raise ValueError(f"message id {i} is cut off")
             left -= kept[i].size
         if count == 0:
             return
-        if self.grow_to(count) != 0 or self.restore_keys(data, len(data) - left, count) != 0:
+        self.reserve(len(self) + count)
+        if self.keep_key(PyBytes_AS_STRING(data) + begin, len(data) - begin - left) != 0:
             raise MemoryError
         with nogil:
-            self.restore_entries(kept, count)
+            self.restore_entries(kept, count, key_at)
 
-    cdef int restore_keys(self, bytes data, size_t end, uint64_t count) noexcept:
-        """Copy the bytes of all ids, which stand behind `count` entries; -1: no memory."""
-        cdef size_t begin = count * sizeof(KeptId)
-        return self.keep_key(PyBytes_AS_STRING(data) + begin, end - begin)
-
-    cdef void restore_entries(self, const KeptId* kept, uint64_t count) noexcept nogil:
+    cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
         """Fill ring and table, for which there is room. A million ids: 60 ms, 165 with `remember` one by one."""
-        cdef uint64_t e, at = self.keys_base
+        cdef uint64_t i, e
         cdef SeenId* entry
-        for e in range(count):
-            entry = &self.ring[e]
-            entry.key_at, entry.key_len = at, kept[e].size
-            entry.seq, entry.at = kept[e].seq, kept[e].at
-            entry.hash = table_hash(self.keys + (at - self.keys_base), kept[e].size)
-            at += kept[e].size
-        self.oldest, self.newest = 0, count
-        for e in range(count):
-            if e + PREFETCH_AHEAD < count:
-                prefetch(&self.slots[(self.ring[e + PREFETCH_AHEAD].hash >> 7) & self.slots_mask])
+        for i in range(count):
+            entry = &self.ring[(self.newest + i) & self.ring_mask]
+            entry.key_at, entry.key_len = key_at, kept[i].size
+            entry.seq, entry.at = kept[i].seq, kept[i].at
+            entry.hash = id_hash(self.keys + (key_at - self.keys_base), kept[i].size)
+            key_at += kept[i].size
+        for e in range(self.newest, self.newest + count):
+            if e + PREFETCH_AHEAD < self.newest + count:
+                prefetch(&self.slots[self.ring[(e + PREFETCH_AHEAD) & self.ring_mask].hash & self.slots_mask])
             self.put_slot(e)
+        self.newest += count
 
     def __len__(self) -> int:
         return self.newest - self.oldest

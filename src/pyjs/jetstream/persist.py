@@ -30,23 +30,21 @@ from pyjs.store.layout import (
 from pyjs.store.meta import (
     KIND_CONSUMER,
     KIND_STREAM,
-    KIND_WINDOW,
     NewerFormat,
     Opener,
     create_meta,
     decode,
     encode,
-    is_sealed,
     load_meta,
     save_meta,
-    write_whole,
 )
 from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import Locked, StreamKey, Vault
+from pyjs.store.window_file import is_plain, read_parts, write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from pyjs.jetstream.consumer_record import StateFile
@@ -248,32 +246,29 @@ class AccountFiles:
             raise _failed(directory, error) from error
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
-    def save_window(self, stream: str, values: dict[str, object]) -> None:
+    def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
         """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
         path = f"{self._stream_dir(stream)}/window"
         try:
-            if values["count"]:
-                data = encode(KIND_WINDOW, 1, values, self._key_of(path))
-                write_whole(self._disk, f"{path}.tmp", path, data)
+            if parts is not None:
+                write_parts(self._disk, path, parts, self._key_of(path))
             elif self._disk.exists(path):
                 self._disk.unlink(path)
         except OSError as error:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
-    def load_window(self, stream: str) -> dict[str, Any] | None:
-        """Return what save_window kept, None: nothing that can be read."""
+    def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
+        """Yield the parts that save_window kept, none if it kept nothing.
+
+        Raises:
+            PyjsError, OSError: not all of them can be read.
+        """
         path = f"{self._stream_dir(stream)}/window"
-        try:
-            data, key = self._disk.read_file(path), self._key_of(path)
-            values = decode(data, KIND_WINDOW, path, Opener(key))[1]
-            if key is not None and not is_sealed(data):
-                self.save_window(stream, values)
-            return values
-        except FileNotFoundError:
-            return None
-        except (PyjsError, OSError) as error:
-            self._log.warn(f"  {error}; the duplicate window is read from messages")
-            return None
+        key = self._key_of(path)
+        if self._disk.exists(path):
+            if key is not None and is_plain(self._disk, path):
+                write_parts(self._disk, path, read_parts(self._disk, path, key), key)
+            yield from read_parts(self._disk, path, key)
 
     # -- consumers -----------------------------------------------------------------------------------------
 

@@ -102,4 +102,5 @@ cdef class Stream(Sink):
     cdef bint makes_room(self) noexcept nogil
     cdef bint evict(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -24,7 +24,7 @@ from pyjs.jetstream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers,
 from pyjs.jetstream.usage cimport Usage
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport Entry, index_live, index_prev_live
-from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.store cimport StreamStore
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
@@ -348,13 +348,15 @@ cdef class Stream(Sink):
         return seq
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
-        self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
-        if h.msg_id.n == 0:
-            return
-        memcpy(self.last_id, h.msg_id.p, self.last_id_len)
+        self.set_last_id(h.msg_id.p, h.msg_id.n)
         # Without memory a repeat of this message would be stored again.
-        if self.dedupe.window_ns:
+        if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
+
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil:
+        self.last_id_len = <uint32_t> min(n, sizeof(self.last_id))
+        if n:
+            memcpy(self.last_id, msg_id, self.last_id_len)
 
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
         if m.reply_len and not self.no_ack:
@@ -720,56 +722,13 @@ cdef class Stream(Sink):
         self.commit_now()
         return removed
 
-    def window(self) -> dict:
-        """Return what `relearn` of the next start can do without looking at messages: the ids of the window."""
-        return {
-            "last_seq": self.store.last_seq, "checksum": self.store.last_checksum, "last_id": self.last_msg_id,
-            "count": len(self.dedupe), "ids": self.dedupe.dump(),
-        }
-
-    def relearn(self, int64_t now_ns, window=None) -> None:
-        """Learn message ids of the window, and times to live, from what is stored; once, after recovery.
-
-        With what `window` returned, if nothing was stored since, messages are not looked at for their ids.
-
-        Raises:
-            ValueError, KeyError: that is no such window.
-        """
-        cdef uint64_t seq = 1 if self.allow_ttl else self.store.seq_at(now_ns - self.dedupe.window_ns)
-        cdef PubHeaders h
-        cdef Record r
-        cdef bytes last_id
-        if window is not None and window["last_seq"] == self.store.last_seq \
-                and window["checksum"] == self.store.last_checksum:
-            last_id = window["last_id"]
-            self.dedupe.restore(window["ids"], window["count"])
-            self.last_id_len = min(len(last_id), sizeof(self.last_id))
-            memcpy(self.last_id, <const char*> last_id, self.last_id_len)
-            if not self.allow_ttl:
-                return
-        if seq == 0 or self.store.msgs == 0:
-            return
-        seq = self.store.next_with_headers(seq)
-        while seq:
-            self.last_id_len = 0
-            if self.store.load(seq, &r) == 0:
-                scan_pub_headers(r.body, r.header_len, &h)
-                if h.ttl.n and self.allow_ttl:
-                    self.ttls.add(seq, h.ttl.p[:h.ttl.n], r.ts)
-                if h.msg_id.n:
-                    self.last_id_len = h.msg_id.n if h.msg_id.n <= sizeof(self.last_id) else sizeof(self.last_id)
-                    memcpy(self.last_id, h.msg_id.p, self.last_id_len)
-                    if r.ts >= now_ns - self.dedupe.window_ns \
-                            and self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
-                        self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
-            seq = self.store.next_with_headers(seq + 1)
-
     def close(self) -> None:
         """Answer what is kept, then take nothing more; the store is the caller's to close."""
         cdef bytes failure
         self.commit()
         self.closed = True
         self.expiry.cancel()
+        self.interest.close()
         if self.sync_always:
             self.store.sync_now()
         if self.sync_always and self.store.error is not None:

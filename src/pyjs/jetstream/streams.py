@@ -9,18 +9,20 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.errors import NONSENSE, StoreFailed
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.relearn import relearn, window_parts
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
+from pyjs.store.window_file import PART_IDS
 from pyjs.subjects.tokens import subjects_overlap
 from pyjs.subjects.transform import open_transform
 
@@ -179,10 +181,10 @@ def _relearn(js: JetStream, stream: Stream) -> None:
     """Have a recovered stream know the message ids of its duplicate window."""
     now_ns = js.shared.clock.now_ns()
     try:
-        stream.relearn(now_ns, js.files.load_window(stream.name))
-    except NONSENSE as error:
+        relearn(stream, now_ns, js.files.load_window(stream.name))
+    except (*NONSENSE, PyjsError, OSError) as error:
         js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
-        stream.relearn(now_ns)
+        relearn(stream, now_ns)
 
 
 def _join(js: JetStream, stream: Stream) -> None:
@@ -199,7 +201,7 @@ def close_all(js: JetStream) -> None:
         _close(js, stream, deleted=False)
         stream.store.close()
         if stream.config.storage == FILE:
-            js.files.save_window(stream.name, stream.window())
+            js.files.save_window(stream.name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
     if js.inflows:
         from pyjs.jetstream import sourcing
 

@@ -37,6 +37,7 @@ MAGIC = b"PYJSMETA"
 VERSION = 1
 NEEDS = (0, 1, 0)  # the first pyjs-server that reads VERSION
 HEADER = struct.Struct("<8sHBBBBHIIQ")
+FRAME_SIZE = HEADER.size
 CHECKSUM = struct.Struct("<Q")
 COPIES = ("a", "b")
 SEALED = 1  # flag: the body is encrypted
@@ -46,7 +47,7 @@ SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
 KIND_STREAM: Final = 1
 KIND_CONSUMER: Final = 2
 KIND_STATE: Final = 3  # of a consumer
-KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop
+KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop (store/window_file)
 
 
 class NewerFormat(PyjsError):
@@ -131,7 +132,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
         raise CorruptRecord(path, 0, f"its {len(data)} bytes do not begin as metadata does")
     if len(data) != size:
         raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
-    end, view = size - CHECKSUM.size, memoryview(data)  # a duplicate window is large: no copies
+    end, view = size - CHECKSUM.size, memoryview(data)  # a large one is not copied
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)

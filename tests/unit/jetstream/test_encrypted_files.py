@@ -72,7 +72,7 @@ class Files:
         positions = self.files.open_positions("S")
         positions.snapshot(b"the state of sources")
         positions.append(b"a delta of sources")
-        self.files.save_window("S", {"count": 1, "ids": b"message-id"})
+        self.files.save_window("S", [{"count": 1, "ids": b"message-id"}])
 
     def recover(self) -> dict[str, object]:
         """Open everything; return what is there."""
@@ -82,7 +82,7 @@ class Files:
             messages = [store.get(seq) for seq in range(1, store.last_seq + 1)]
             consumers = [self._plain(each) for each in self.files.recover_consumers(config.name)]
             positions = self.files.open_positions(config.name).load()[:2]
-            window = self.files.load_window(config.name)
+            window = list(self.files.load_window(config.name))
             payloads = [message.payload for message in messages if message is not None]
             store.flush()
             assert isinstance(store, FileStore)

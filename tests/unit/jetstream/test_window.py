@@ -68,7 +68,7 @@ def test_a_damaged_file_is_reported_and_ids_are_read_from_messages(js: JetStream
     again = JetStreamFixture(js.options)
     again.directory = js.directory
     again.at(js.clock.now_ns())
-    assert "the duplicate window is read from messages" in warnings(again)[0]
+    assert "Duplicate window of stream 'S' is read from messages: " in warnings(again)[0]
     assert [duplicate(again, number) for number in (3, 1)] == [True, False]
 
 
@@ -84,3 +84,24 @@ def test_a_stream_without_ids_keeps_no_file() -> None:
     js.publish("s")
     js.node.stop()
     assert not window(js).exists()
+
+
+def test_a_large_window_is_kept_in_parts_and_a_lost_part_costs_only_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyjs.jetstream.streams.PART_IDS", 2)
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"], storage="file")
+    for number in range(5):
+        js.publish("s", b"x", Nats_Msg_Id=f"id-{number}")
+    again = js.restart()
+    whole = window(js).read_bytes()
+    assert whole.count(b"PYJSMETA") == 3
+    assert again.stream("S").last_msg_id == b"id-4"
+    again.node.stop()
+    window(js).write_bytes(whole[: whole.rindex(b"PYJSMETA")])
+    last = JetStreamFixture(js.options)
+    last.directory = js.directory
+    last.at(js.clock.now_ns())
+    assert "it ends after 4 of 5 message ids" in warnings(last)[0]
+    assert all(duplicate(last, number) for number in range(5))

@@ -1,0 +1,79 @@
+"""What a stream knows of its messages and keeps in memory, over a restart: ids of the window, times to live.
+
+At a clean stop the ids are written down, in parts, with what tells whether the stream is still as it was then; a
+start that finds it so looks at no message. Otherwise both are read from the headers of messages.
+
+Knows nothing of files. Compiled because every message of the window passes here after a kill (benchmarks/scaling.py
+recovery).
+"""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream cimport Stream
+from pyjs.store.store cimport Record
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+def window_parts(Stream stream, uint64_t part_ids):
+    """Yield the ids of the window, up to `part_ids` in a part, as `relearn` takes them."""
+    cdef uint64_t total = len(stream.dedupe), first, count
+    for first in range(0, total, part_ids):
+        count = min(part_ids, total - first)
+        yield {
+            "last_seq": stream.store.last_seq, "checksum": stream.store.last_checksum,
+            "last_id": stream.last_msg_id, "total": total, "count": count, "ids": stream.dedupe.dump(first, count),
+        }
+
+
+def relearn(Stream stream, int64_t now_ns, parts=()) -> None:
+    """Have a recovered stream know again; `parts` are those of a kept window, none: there is none.
+
+    Raises:
+        ValueError, TypeError, KeyError: those are no such parts; without them `relearn` can be called again.
+    """
+    cdef uint64_t seq
+    stream.dedupe.forget_from(0)
+    if take_parts(stream, parts) and not stream.allow_ttl:
+        return
+    seq = 1 if stream.allow_ttl else stream.store.seq_at(now_ns - stream.dedupe.window_ns)
+    if seq == 0 or stream.store.msgs == 0:
+        return
+    seq = stream.store.next_with_headers(seq)
+    while seq:
+        learn_from(stream, seq, now_ns - stream.dedupe.window_ns)
+        seq = stream.store.next_with_headers(seq + 1)
+
+
+cdef bint take_parts(Stream stream, parts) except -1:
+    """Remember the ids of a kept window; False: it is not one of the stream as it is."""
+    cdef bytes last_id = None
+    for part in parts:
+        if part["last_seq"] != stream.store.last_seq or part["checksum"] != stream.store.last_checksum:
+            stream.dedupe.forget_from(0)
+            return False
+        last_id = part["last_id"]
+        stream.dedupe.reserve(part.get("total", part["count"]))
+        stream.dedupe.restore(part["ids"], part["count"])
+    if last_id is None:
+        return False
+    stream.set_last_id(last_id, len(last_id))
+    return True
+
+
+cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
+    """Learn the id of one message, and when it expires."""
+    cdef PubHeaders h
+    cdef Record r
+    stream.last_id_len = 0
+    if stream.store.load(seq, &r) != 0:
+        return 0
+    scan_pub_headers(r.body, r.header_len, &h)
+    if h.ttl.n and stream.allow_ttl:
+        stream.ttls.add(seq, h.ttl.p[:h.ttl.n], r.ts)
+    if h.msg_id.n:
+        stream.set_last_id(h.msg_id.p, h.msg_id.n)
+        if r.ts >= horizon and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
+            stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
+    return 0
