@@ -35,4 +35,5 @@ cdef class Dedupe:
     cdef int grow_to(self, uint64_t entries) noexcept nogil
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil
     cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil
+    cdef int make_room(self, size_t room) noexcept nogil
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil

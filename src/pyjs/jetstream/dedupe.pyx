@@ -158,16 +158,21 @@ cdef class Dedupe:
 
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil:
         cdef size_t room = self.keys_room if self.keys_room else FIRST_KEYS
-        cdef char* bigger
         if self.keys_used + n > self.keys_room:
             while room < self.keys_used + n:
                 room *= 2
-            bigger = <char*> realloc(self.keys, room)
-            if bigger == NULL:
+            if self.make_room(room) != 0:
                 return -1
-            self.keys, self.keys_room = bigger, room
         memcpy(self.keys + self.keys_used, key, n)
         self.keys_used += n
+        return 0
+
+    cdef int make_room(self, size_t room) noexcept nogil:
+        """Have room for so many bytes of ids."""
+        cdef char* bigger = <char*> realloc(self.keys, room)
+        if bigger == NULL:
+            return -1
+        self.keys, self.keys_room = bigger, room
         return 0
 
     # -- for Python code -----------------------------------------------------------------------------------
@@ -199,9 +204,11 @@ cdef class Dedupe:
             size += self.ring[e & self.ring_mask].key_len
         return size
 
-    def reserve(self, uint64_t count) -> None:
-        """Have room for `count` ids in all, so that a million of them are not moved while they come."""
+    def reserve(self, uint64_t count, size_t key_bytes=0) -> None:
+        """Have room for `count` ids of `key_bytes` in all, so that they are not moved while they come."""
         if (self.ring == NULL or count > self.ring_mask + 1) and self.grow_to(count) != 0:
+            raise MemoryError
+        if key_bytes > self.keys_room and self.make_room(key_bytes) != 0:
             raise MemoryError
 
     def restore(self, bytes data, uint64_t count) -> None:

@@ -9,6 +9,7 @@ recovery).
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.dedupe cimport KeptId
 from pyjs.jetstream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream cimport Stream
 from pyjs.store.store cimport Record
@@ -54,12 +55,22 @@ cdef bint take_parts(Stream stream, parts) except -1:
             stream.dedupe.forget_from(0)
             return False
         last_id = part["last_id"]
-        stream.dedupe.reserve(part.get("total", part["count"]))
+        if len(stream.dedupe) == 0:
+            reserve(stream, part["ids"], part["count"], part.get("total", part["count"]))
         stream.dedupe.restore(part["ids"], part["count"])
     if last_id is None:
         return False
     stream.set_last_id(last_id, len(last_id))
     return True
+
+
+cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
+    """Have room for all ids of a window, if the others are as long as those of its first part."""
+    cdef uint64_t key_bytes = max(0, <int64_t> len(ids) - <int64_t> (count * sizeof(KeptId)))
+    if not 0 < count <= total:
+        raise ValueError(f"{count} of {total} message ids")
+    stream.dedupe.reserve(total, <size_t> (key_bytes * total // count * 17 // 16))
+    return 0
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
