@@ -206,6 +206,7 @@ class Matrix:
             examples = self.examples.setdefault(name, [])
             if len(examples) < EXAMPLES_MAX:
                 examples.append(f"{' and '.join(map(str, damages))}: {text}")
+                print(f"{name}: {examples[-1]}", file=sys.stderr, flush=True)
         return verdict
 
     def report(self) -> dict[str, Any]:
