@@ -33,4 +33,4 @@ def test_what_an_earlier_version_stored_is_there(name: str, without_indexes: boo
 
 
 def test_there_is_a_golden_directory_of_every_format() -> None:
-    assert {"format-1", "format-2", "format-2-encrypted"} <= set(NAMES)
+    assert {"format-1", "format-2", "format-2-encrypted", "format-3", "format-3-encrypted"} <= set(NAMES)

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SEGMENT_HEADER = struct.Struct("<8sHBBIQqIIQQ")  # without its checksum
 RECORD = struct.Struct("<IBBHQqII")
 CHECKSUM = struct.Struct("<Q")
-VERSION, NEEDS = 2, (0, 1)
+CHECK = struct.Struct("<I")
+VERSION, NEEDS = 3, (0, 1)
 STATE, DELETES, FOOTER = 2, 3, 4
 ERASED = 2  # flag
 HEADER_SIZE = 64
@@ -223,10 +224,12 @@ def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> No
 
 
 def _seal(out: bytearray, record: Buffer) -> None:
-    """Add a record, chained to what is before it."""
+    """Add a record, with its check, chained to what is before it."""
     before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
-    out += record
-    out += CHECKSUM.pack(xxhash.xxh64_intdigest(record, before))
+    head = bytes(record[: RECORD.size - CHECK.size])
+    own = xxhash.xxh64_intdigest(record[RECORD.size :], xxhash.xxh64_intdigest(head))
+    out += head + CHECK.pack(own & 0xFFFFFFFF or 1) + record[RECORD.size :]
+    out += CHECKSUM.pack(xxhash.xxh64_intdigest(CHECKSUM.pack(own), before))
 
 
 def _write_index(files: Files, path: str, image: bytes, number: int, incarnation: int) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
-VERSION = 2
+VERSION = 3
 NEEDS = (0, 1)  # the first pyjs-server that reads the forms
 CIPHER_MASK: Final = 0xFF
 CODEC_MASK: Final = 0xFF00

@@ -2,12 +2,13 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    FORMAT_VERSION = 2          # 1 had no META records
+    FORMAT_VERSION = 3          # 1 had no META records, 2 no checks
     NEEDS_MAJOR = 0             # the first pyjs-server that reads FORMAT_VERSION
     NEEDS_MINOR = 1
     SEGMENT_HEADER_SIZE = 64
     RECORD_HEADER_SIZE = 32
     CHECKSUM_SIZE = 8
+    CHECK_SIZE = 4              # at the end of a record's header
     RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
     RECORD_SIZE_MAX = 134217728
     FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
@@ -31,7 +32,7 @@ cdef packed struct RecordHeader:
     uint64_t seq
     int64_t ts
     uint32_t header_len
-    uint32_t spare
+    uint32_t check              # half of the hash of the record alone; 0: it has none, as before version 3
 
 cdef packed struct SegmentHeader:
     char[8] magic
@@ -47,11 +48,15 @@ cdef packed struct SegmentHeader:
     uint64_t spare2
     uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
 
-# Writes the checksum and returns it.
+# Writes check and checksum; returns the checksum.
 cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
 cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
-cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible and its checksum fits
+# The checksum that these bytes must have behind `before`; `sound` tells whether the check fits them.
+cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil
+cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
+cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits
+cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and nothing in it is damaged
 cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, uint32_t number,
                               uint64_t incarnation) noexcept nogil
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil

@@ -18,12 +18,11 @@ from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
-from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG,
-    KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
-    check_segment_header, intact, make_segment_header, plausible, stored_checksum,
+    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META,
+    KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
+    check_segment_header, computed_checksum, intact, intact_alone, make_segment_header, plausible, stored_checksum,
 )
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -192,6 +191,7 @@ cdef class SegmentContents:
             self.lost_bytes += next_at - at
             self.after_damage = max(<size_t> 1, (next_at - at) // (RECORD_SIZE_MIN + 1))
             memcpy(&self.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
+            self.adrift = True
             at = next_at
         self.end = at
         return 0
@@ -202,13 +202,18 @@ cdef class SegmentContents:
         cdef size_t left = self.size - at
         cdef RecordHeader h
         cdef uint64_t computed, stored
+        cdef bint sound = True
         if not plausible(p, left):
             return False
         memcpy(&h, p, RECORD_HEADER_SIZE)
-        computed = xxh64(p, h.length - CHECKSUM_SIZE, self.chain)
+        computed = computed_checksum(p, h.length, self.chain, &sound)
         stored = stored_checksum(p, h.length)
-        if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED and self.goes_on(at, &h)):
+        if computed == stored and not sound:
+            self.report(at + RECORD_HEADER_SIZE - CHECK_SIZE, CHECK_SIZE, b"a damaged check; its record is whole")
+        if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED and self.goes_on(at, &h)) \
+                or (self.adrift and sound and h.check):
             self.chain = stored
+            self.adrift = False
             return True
         # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
         if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
@@ -253,7 +258,7 @@ cdef class SegmentContents:
             self.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
-        """The next place where a record stands that fits the checksum in front of it; 0: none.
+        """The next place where a record stands that fits the checksum in front of it, or its own check; 0: none.
 
         Bytes that look like long records everywhere, as a client may have sent them, must not keep a start waiting.
         """
@@ -267,7 +272,7 @@ cdef class SegmentContents:
                     at += 1
                     continue
                 self.effort -= min(length, self.effort)
-                if intact(self.p + at, before):
+                if intact(self.p + at, before) or intact_alone(self.p + at):
                     return at
             at += 1
         return 0

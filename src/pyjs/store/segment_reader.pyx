@@ -16,8 +16,8 @@ from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport Entry, Segment, index_find, is_dead, is_filled
 from pyjs.store.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader, intact,
-    stored_checksum,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
+    stored_checksum, whole,
 )
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.view cimport View
@@ -109,7 +109,7 @@ cdef class SegmentReader(StreamStore):
         if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
             return False
         memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        return intact(p, before)
+        return whole(p, before)
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
         """Find out what is damaged in the segment of `seq`, and drop it; -1: the file cannot be read."""

@@ -86,7 +86,6 @@ cdef class SegmentStore(SegmentReader):
         h.seq = self.last_seq
         h.ts = ts
         h.header_len = m.header_len
-        h.spare = 0
         memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
         memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
         self.chain = seal_record(p, length, self.chain)
