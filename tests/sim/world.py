@@ -706,11 +706,8 @@ class World:
             if frame.headers or frame.payload:
                 return
             self.say(f"{consumer.name} {what.decode() or 'ack'} {publish} is confirmed")
-            # An ack of everything up to a message can be confirmed and yet be passed over as an old one after
-            # purges and restarts, which is a known flaw. Only explicit ones are held against the server.
-            if not consumer.ack_all:
-                for number in covered:
-                    consumer.confirmed[number] = self.moment()
+            for number in covered:
+                consumer.confirmed[number] = self.moment()
 
         if what in (b"+ACK", b"", b"+TERM") and self.rng.random() < 0.5:
             self._request(at, subject, what, answered)

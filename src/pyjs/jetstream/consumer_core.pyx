@@ -154,10 +154,11 @@ cdef class ConsumerCore(StreamConsumer):
         cdef Entry* after
         cdef uint64_t seq = e.seq, cseq = e.cseq
         cdef uint32_t newer = e.newer
+        cdef bint oldest = e.older == 0     # with ack all it need not be, whatever the floor of the consumer sequence
         self.pending.remove(i)
         if self.pending.count == 0:
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
-        elif cseq == self.floor_cseq + 1:
+        elif cseq == self.floor_cseq + 1 and oldest:
             if newer:
                 after = &self.pending.entries[newer]
                 self.floor_seq, self.floor_cseq = after.seq - 1, after.cseq - 1
@@ -165,9 +166,14 @@ cdef class ConsumerCore(StreamConsumer):
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Settle everything up to `seq`."""
+        """Settle everything up to `seq`.
+
+        A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the floor.
+        nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
+        """
         cdef Entry* e
-        if cseq <= self.floor_cseq or seq <= self.floor_seq:
+        cdef uint32_t oldest = self.pending.oldest
+        if seq <= self.floor_seq and (oldest == 0 or self.pending.entries[oldest].seq > seq):
             return
         while self.pending.oldest:
             e = &self.pending.entries[self.pending.oldest]
@@ -175,8 +181,9 @@ cdef class ConsumerCore(StreamConsumer):
                 break
             self.note_settled(e.seq)
             self.pending.remove(self.pending.oldest)
-        self.floor_seq, self.floor_cseq = seq, cseq
-        self.changes.put(ACKED_ALL, seq, cseq)
+        self.floor_seq = seq if seq > self.floor_seq else self.floor_seq
+        self.floor_cseq = cseq if cseq > self.floor_cseq else self.floor_cseq
+        self.changes.put(ACKED_ALL, seq, self.floor_cseq)
         if self.n_spent:
             with gil:
                 self.forget_spent_below(seq + 1, True)

@@ -126,6 +126,40 @@ def test_ack_all_settles_everything_before(js: ConsumerFixture) -> None:
     assert js.info()["num_ack_pending"] == 1
 
 
+def test_ack_all_of_a_first_delivery_counts_after_that_of_a_redelivery(js: ConsumerFixture) -> None:
+    # given: the consumer floor is that of the redelivery, which came after the others
+    js.fill(4)
+    js.consumer(ack_policy="all")
+    messages = js.pull(batch=4)
+    js.ack(messages[0], b"-NAK")
+    (again,) = js.pull(batch=1)
+    js.ack(again)
+    # when
+    js.ack(messages[2])
+    # then
+    assert js.position() == ((5, 4), (5, 3))
+    assert js.info()["num_ack_pending"] == 1
+
+
+def test_ack_all_settles_what_is_before_a_removed_message(js: ConsumerFixture) -> None:
+    # given
+    js.fill(3)
+    js.consumer(ack_policy="all")
+    messages = js.pull(batch=3)
+    js.ack(messages[0], b"-NAK")
+    (again,) = js.pull(batch=1)
+    js.ack(again)
+    js.fill(1)
+    js.pull(batch=1)
+    js.api("STREAM.MSG.DELETE.S", {"seq": 4})
+    assert js.position()[1] == (4, 1)
+    # when
+    js.ack(messages[2])
+    # then
+    assert js.position()[1][1] == 3
+    assert js.info()["num_ack_pending"] == 0
+
+
 def test_without_acks_the_floor_follows_the_delivery(js: ConsumerFixture) -> None:
     # given
     js.fill(2)
