@@ -9,7 +9,7 @@ changes since its last sync is there, each as a whole. A directory is reached by
 A failed sync drops what it should have written: a page of it is on the medium or never comes there, and the next
 sync succeeds.
 
-`crash_in` calls from now the process ends in the middle of a call; `fail_in` calls from now one fails. Descriptors,
+`crash_in` calls from now the process ends in the middle of a call, a write at the end of a page; `fail_in` calls from now one fails. Descriptors,
 locks and maps belong to the process and are gone with it.
 """
 
@@ -349,12 +349,14 @@ class SimDisk(Disk):
         self._locked.pop(fd, None)
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write to the page cache; where the process ends in it, a part of the bytes is there."""
+        """Write to the page cache; where the process ends in it, some of the pages have their bytes."""
         file, data = self._file(fd), bytes(data)
         if not self._fds[fd][2]:
             raise OSError(errno.EBADF, "it is open for reading only")
         if self._due("write", self._path(fd), len(data)):
             part = self._rng.choice((0, len(data), self._rng.randrange(len(data) + 1)))
+            if part < len(data):
+                part = max(0, (offset + part) // PAGE * PAGE - offset)
             file.write(offset, data[:part])
             raise Crash
         file.write(offset, data)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import json
 import random
-import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -201,7 +200,7 @@ class World:
     def _died(self, how: str) -> None:
         self._take_failures()
         self.say(f"ends by {how}{', in a call' if self.disk.dead else ''}")
-        self.ever_cut = self.ever_cut or how == "power" or self.disk.dead  # a write may have been torn
+        self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
             model.cut = True
         since = self.moment() if self.always else self.moment() - self.slack_ns()
@@ -223,12 +222,7 @@ class World:
         bad = [text for level, text in self.process.log.lines if level == "ERR"]
         for text in bad:
             self.say(f"log: {text}")
-        erased = {each.seq for model in self.streams.values() for each in model.removals}
-        named = [int(word) for text in bad for word in re.findall(r"\d+", text.rpartition("[")[2])]
-        half = all(seq in erased for seq in named)  # erasures that a crash cut short
-        demand(
-            half or not bad or self.ever_cut or self.faults, f"errors at a start without a power cut: {bad}"
-        )
+        demand(not bad or self.ever_cut or self.faults, f"errors at a start without a power cut: {bad}")
 
     # -- a step --------------------------------------------------------------------------------------------
 

@@ -26,4 +26,5 @@ cdef class Recovery:
     cdef int count(self, SegmentContents c, Segment* s) except -1
     cdef int keep_form(self, image) except -1
     cdef int leave_last(self, Segment* s) except -1
+    cdef int finish_erasure(self) except -1
     cdef int drop_removed(self) except -1

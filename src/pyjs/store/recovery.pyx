@@ -507,6 +507,7 @@ cdef class Recovery:
         if self.end_damaged:
             self.lose_end()
         removed = self.removed_seqs() if self.lost else set()
+        self.finish_erasure()
         store.recovering = True
         store.drop_below(self.floor)
         self.drop_removed()
@@ -570,6 +571,19 @@ cdef class Recovery:
             raise MemoryError
         self.lost.append((store.last_seq, store.last_seq))
         store.state_due = True
+
+    cdef int finish_erasure(self) except -1:
+        """Overwrite the message that was erased last: the record of its removal comes first, and a kill may follow."""
+        cdef FileStore store = self.store
+        cdef Segment* s = store.index.segments[store.index.n - 1] if store.index.n else NULL
+        cdef uint64_t seq
+        if s == NULL or store.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+            return 0
+        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
+        s = index_find(&store.index, seq)
+        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
+            store.overwrite(s, <uint32_t> (seq - s.base))
+        return 0
 
     cdef int drop_removed(self) except -1:
         """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""

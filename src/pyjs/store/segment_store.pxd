@@ -49,7 +49,7 @@ cdef class SegmentStore(SegmentReader):
     cdef uint64_t allocated                 # bytes reserved for the last segment
     cdef uint64_t* removals                 # interior removals to record with the next commit
     cdef size_t n_removals, removals_room
-    cdef uint64_t* erasures                 # likewise, of messages whose bytes were overwritten
+    cdef uint64_t* erasures                 # likewise, of messages whose bytes are overwritten
     cdef size_t n_erasures, erasures_room
 
     cdef char* stage(self, size_t length) noexcept nogil        # NULL: the store failed
@@ -69,6 +69,7 @@ cdef class SegmentStore(SegmentReader):
     cdef void forget_staged(self) noexcept nogil
     cdef void note_form(self, Segment* s) noexcept nogil
     cdef int unpack(self, Segment* s) except -1
+    cdef int record_erasure(self, uint64_t seq) noexcept nogil
     cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
     cdef int write_veiled(self, Segment* s) except -1
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil

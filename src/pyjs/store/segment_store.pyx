@@ -460,15 +460,23 @@ cdef class SegmentStore(SegmentReader):
         cdef uint64_t seq = s.base + i
         if self.recovering:
             return
-        if erase:
+        if erase and self.record_erasure(seq) == 0:
             with gil:
                 self.overwrite(s, i)
-            self.note_removal(seq, True)
         if self.first_seq > seq:
             self.state_due = True
         elif not erase:
             self.note_removal(seq, False)
         self.note_sparse(s)
+
+    cdef int record_erasure(self, uint64_t seq) noexcept nogil:
+        """Have a file say that a message is removed, before it is overwritten: a kill may come between."""
+        if self.note_removal(seq, True) != 0:
+            return -1
+        if self.stage_sequences(self.erasures, self.n_erasures, FLAG_ERASED) != 0 or self.write_staged() != 0:
+            return -1
+        self.n_erasures = 0
+        return 0
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
         """Have a segment written anew of which less than half is left."""
@@ -517,9 +525,6 @@ cdef class SegmentStore(SegmentReader):
         """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
-        if self.staged and s == self.index.segments[self.index.n - 1] and e.offset >= self.written:
-            if self.write_staged() != 0:
-                return
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
         self.outdate_rewrite(s.number)
         try:
