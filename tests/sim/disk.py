@@ -9,8 +9,8 @@ changes since its last sync is there, each as a whole. A directory is reached by
 A failed sync drops what it should have written: a page of it is on the medium or never comes there, and the next
 sync succeeds.
 
-`crash_in` calls from now the process ends in the middle of a call, a write at the end of a page; `fail_in` calls from now one fails. Descriptors,
-locks and maps belong to the process and are gone with it.
+`crash_in` calls from now the process ends in the middle of a call, a write at the end of a page; `fail_in` calls from
+now one fails. Descriptors, locks and maps belong to the process and are gone with it.
 """
 
 from __future__ import annotations

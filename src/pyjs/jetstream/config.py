@@ -15,12 +15,15 @@ from pyjs.base.record import field, field_names, record, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
 NONE, S2 = "none", "s2"  # of compression
+INT_MIN, INT_MAX = -(1 << 63), (1 << 64) - 1  # of what is stored
 
 API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
@@ -153,10 +156,10 @@ class StreamSource:
         """Return what `to_meta` wrote."""
         values = dict(meta)
         transforms = values.get("subject_transforms", ())
-        values["subject_transforms"] = tuple(SubjectTransformConfig(**each) for each in transforms)
+        values["subject_transforms"] = tuple(_checked(SubjectTransformConfig(**each)) for each in transforms)
         if values.get("external"):
-            values["external"] = ExternalStream(**values["external"])
-        return cls(**values)
+            values["external"] = _checked(ExternalStream(**values["external"]))
+        return _checked(cls(**values))
 
 
 @record(repr=False)
@@ -286,7 +289,7 @@ class StreamConfig:
         """Return the configuration that `to_meta` wrote.
 
         Raises:
-            ValueError: a field is unknown, as written by a newer version.
+            ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
         """
         unknown = sorted(set(meta) - set(field_names(cls)))
         if unknown:
@@ -295,17 +298,46 @@ class StreamConfig:
         values["subjects"] = tuple(values.get("subjects", ()))
         if values.get("placement"):
             placement = dict(values["placement"])
-            values["placement"] = Placement(**placement | {"tags": tuple(placement.get("tags", ()))})
+            placement["tags"] = tuple(placement.get("tags", ()))
+            values["placement"] = _checked(Placement(**placement))
         if values.get("mirror"):
             values["mirror"] = StreamSource.from_meta(values["mirror"])
         values["sources"] = tuple(StreamSource.from_meta(each) for each in values.get("sources", ()))
         if values.get("subject_transform"):
-            values["subject_transform"] = SubjectTransformConfig(**values["subject_transform"])
+            values["subject_transform"] = _checked(SubjectTransformConfig(**values["subject_transform"]))
         if values.get("republish"):
-            values["republish"] = RepublishConfig(**values["republish"])
-        values["consumer_limits"] = ConsumerLimits(**values.get("consumer_limits", {}))
-        return cls(**values)
+            values["republish"] = _checked(RepublishConfig(**values["republish"]))
+        values["consumer_limits"] = _checked(ConsumerLimits(**values.get("consumer_limits", {})))
+        return _checked(cls(**values))
 
 
 def _plain(of: object) -> dict[str, Any]:
     return {name: getattr(of, name) for name in field_names(type(of))}
+
+
+def _checked(made: T) -> T:
+    """Return a record that was read from a file.
+
+    Raises:
+        ValueError: a value is not of the kind that its field is for.
+    """
+    for name, kind in type(made).__annotations__.items():
+        value = getattr(made, name)
+        if not _fits(value, kind):
+            raise ValueError(f"{name} of the stream configuration is {value!r}")
+    return made
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind.endswith(" | None"):
+        return value is None or _fits(value, kind.removesuffix(" | None"))
+    if kind.startswith("tuple["):
+        each_kind = kind.removeprefix("tuple[").removesuffix(", ...]")
+        return isinstance(value, tuple) and all(_fits(each, each_kind) for each in value)
+    if kind.startswith("Mapping["):
+        return isinstance(value, dict) and all(_fits(each, "str") for pair in value.items() for each in pair)
+    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+        return False
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair is no text
+    return type(value).__name__ == kind

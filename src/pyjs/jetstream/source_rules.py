@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream_rules import Find
 
 API_PREFIX = "$JS.API"
+TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1  # nanoseconds that are a time
 _NOT_ON_MIRRORS = {
     models.COUNTERS: errcodes.MIRROR_WITH_COUNTERS,
     models.ATOMIC: errcodes.MIRROR_WITH_ATOMIC_PUBLISH,
@@ -62,6 +63,27 @@ def check_filters(config: StreamConfig) -> None:
         if not _may_filter(source):
             text = f"subject filter '{source.filter_subject}' for the source: invalid subject"
             raise errcodes.STREAM_CREATE.error(err=text)
+
+
+def check_kept(config: StreamConfig, find: Find) -> None:
+    """Refuse a stored configuration that no request could have made; what it says of others may have changed since.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    check_filters(config)
+    for source in _origins(config):
+        if not is_valid_name(source.name):
+            raise errcodes.SOURCE_INVALID_STREAM_NAME.error()
+        if source.opt_start_seq < 0 or not TIME_MIN <= (source.opt_start_time_ns or 0) <= TIME_MAX:
+            raise invalid(f"start {source.opt_start_seq}, {source.opt_start_time_ns}")
+        for transform in source.subject_transforms:
+            _check_transform(
+                transform,
+                errcodes.SOURCE_INVALID_SUBJECT_FILTER,
+                errcodes.SOURCE_INVALID_TRANSFORM_DESTINATION,
+            )
+    _check_cycle(config, find)
 
 
 def _may_filter(source: StreamSource) -> bool:

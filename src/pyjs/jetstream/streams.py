@@ -36,11 +36,16 @@ def check(js: JetStream, config: StreamConfig, pedantic: bool, unsupported: tupl
     Raises:
         ApiError: says what is wrong.
     """
+    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js))
+
+
+def _finder(js: JetStream) -> stream_rules.Find:
+    """Return what finds the configuration of a stream that is there by its name."""
 
     def find(name: str) -> StreamConfig | None:
         return js.streams[name].config if name in js.streams else None
 
-    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, find)
+    return find
 
 
 def create(
@@ -154,8 +159,9 @@ def recover(js: JetStream) -> None:
     whole = []
     for config, created_ns, store in js.files.recover():
         try:
+            _check_kept(js, config)
             stream = _open(js, config, store, created_ns)
-        except NONSENSE as error:
+        except (errcodes.ApiError, *NONSENSE) as error:
             js.files.leave_stream(config.name, store, error)
             continue
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -175,6 +181,14 @@ def recover(js: JetStream) -> None:
                 stream.commit_now()  # what a changed key or compression asks for begins after the first sync
             except StoreFailed:
                 pass  # the store has told, and publishers will be
+
+
+def _check_kept(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a stored configuration that no request could have made, before anything of the stream is open."""
+    if config.mirror or config.sources:
+        from pyjs.jetstream import source_rules
+
+        source_rules.check_kept(config, _finder(js))
 
 
 def _relearn(js: JetStream, stream: Stream) -> None:

@@ -63,6 +63,98 @@ def test_a_stream_whose_metadata_makes_no_sense_stays_where_it_is(
     again.node.stop()
 
 
+SOURCE = {
+    "name": "T",
+    "opt_start_seq": 0,
+    "opt_start_time_ns": None,
+    "filter_subject": "",
+    "subject_transforms": [],
+    "external": None,
+}
+NONSENSE_OF_A_SOURCE: list[dict[str, Any]] = [
+    {"name": 5},
+    {"name": "a.b"},
+    {"name": None},
+    {"opt_start_seq": "x"},
+    {"opt_start_seq": -1},
+    {"opt_start_time_ns": "yesterday"},
+    {"opt_start_time_ns": 2**63},
+    {"filter_subject": 5},
+    {"filter_subject": "a..b"},
+    {"subject_transforms": 5},
+    {"subject_transforms": [{"src": 5, "dest": "x"}]},
+    {"subject_transforms": [{"src": "a..b", "dest": "x"}]},
+    {"subject_transforms": [{"src": "a.*", "dest": "{{wildcard(9)}}"}]},
+    {"subject_transforms": [{"source": "a"}]},
+    {"external": "x"},
+    {"external": {"api": 5, "deliver": []}},
+    {"consumer": 5},
+    {"nobody": "knows"},
+]
+
+
+@pytest.mark.parametrize("change", NONSENSE_OF_A_SOURCE, ids=str)
+@pytest.mark.parametrize("field", ["mirror", "sources"])
+def test_a_stream_whose_origins_make_no_sense_stays_where_it_is(
+    js: Restarting, field: str, change: dict[str, Any]
+) -> None:
+    # given
+    source = SOURCE | change
+    put_meta(js, {"config": {field: source if field == "mirror" else [SOURCE, source], "subjects": []}})
+    # when
+    again = JetStreamFixture(js.options)
+    # then
+    assert list(again.engine.streams) == ["T"]
+    assert again.engine.inflows.keys() == {"T"}
+    assert again.error("STREAM.INFO.S")[1] == 10059
+    told = [text for level, text in again.log.lines if level == "ERR"]
+    assert len(told) == 1
+    assert str(js.store / "$G/streams/S") in told[0]
+    assert (js.store / STREAM_META).with_suffix(".a").exists()
+    again.node.stop()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mirror": 5},
+        {"mirror": [SOURCE]},
+        {"mirror": SOURCE | {"name": "S"}},
+        {"sources": 5},
+        {"sources": SOURCE},
+        {"sources": [[SOURCE]]},
+        {"sources": [SOURCE | {"name": "S"}]},
+        {"sources": [SOURCE | {"external": {"api": "", "deliver": "a..b"}, "name": ""}]},
+        {"subject_transform": {"src": 5, "dest": 5}},
+        {"subject_transform": {"src": "a.*", "dest": "{{wildcard(9)}}"}},
+        {"republish": {"src": 5, "dest": 5}},
+        {"consumer_limits": {"max_ack_pending": "x"}},
+        {"placement": {"tags": 5}},
+        {"metadata": 5},
+        {"description": 5},
+        {"allow_direct": "x"},
+    ],
+    ids=str,
+)
+def test_a_stream_whose_configuration_is_none_stays_where_it_is(
+    js: Restarting, change: dict[str, Any]
+) -> None:
+    put_meta(js, {"config": change})
+    again = JetStreamFixture(js.options)
+    assert list(again.engine.streams) == ["T"]
+    assert [level for level, _ in again.log.lines].count("ERR") == 1
+    again.node.stop()
+
+
+def test_two_streams_that_copy_from_each_other_are_not_both_served(js: Restarting) -> None:
+    put_meta(js, {"config": {"sources": [SOURCE]}})
+    again = JetStreamFixture(js.options)
+    assert list(again.engine.streams) == ["S"]
+    again.turn()
+    assert again.stream("S").store.msgs == 3
+    again.node.stop()
+
+
 def test_a_map_that_is_none_is_damage(js: Restarting) -> None:
     header = HEADER.pack(b"PYJSMETA", 1, KIND_STREAM, 0, 0, 1, 0, len(MAP_OF_A_LIST), 0, 9) + MAP_OF_A_LIST
     data = header + CHECKSUM.pack(xxhash.xxh64_intdigest(header))
