@@ -14,6 +14,10 @@ class StoreFailed(PyjsError):
     """A write or sync failed: the stream takes no more messages until it can be trusted again."""
 
 
+class NotNow(PyjsError):
+    """What is stored cannot be read at present, for want of descriptors or memory; nothing is lost."""
+
+
 class CorruptRecord(PyjsError):
     """Stored bytes are not what was written."""
 

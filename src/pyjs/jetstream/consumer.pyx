@@ -642,7 +642,7 @@ cdef class Consumer(ConsumerCore):
         self.next_seq = max(self.next_seq, first_seq)
         while i:
             newer = self.pending.entries[i].newer
-            if self.store.get(self.pending.entries[i].seq) is None:
+            if index_live(&self.store.index, self.pending.entries[i].seq) == NULL:
                 self.pending.remove(i)
                 self.acked_at = self.turn.now
             i = newer
@@ -758,7 +758,8 @@ cdef class Consumer(ConsumerCore):
                 self.settle_entry(i)
             i = newer
         self.floor_seq = min(self.floor_seq, last)
-        self.spent = {seq: count for seq, count in self.spent.items() if self.store.get(seq) is not None}
+        for seq in [each for each in self.spent if index_live(&self.store.index, each) == NULL]:
+            del self.spent[seq]
         self.n_spent = <uint32_t> len(self.spent)
         self.next_seq = max(self.next_seq, self.store.first_seq)
         return ahead

@@ -168,8 +168,8 @@ cdef class ConsumerCore(StreamConsumer):
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
         """Settle everything up to `seq`.
 
-        A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the floor.
-        nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
+        A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
+        floor. nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
         """
         cdef Entry* e
         cdef uint32_t oldest = self.pending.oldest

@@ -39,8 +39,7 @@ def select_start(
 def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
     policy = config.deliver_policy
     if policy == "last":
-        found = [store.get_last(subject.encode()) for subject in config.filters or (">",)]
-        return max((message.seq for message in found if message is not None), default=0)
+        return max(store.last_match(subject.encode()) for subject in config.filters or (">",))
     if policy == "by_start_time":
         assert config.opt_start_time_ns is not None
         return _first_from(store.seq_at(config.opt_start_time_ns), store, matches)

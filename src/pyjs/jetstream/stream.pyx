@@ -31,6 +31,7 @@ from pyjs.wire.ops cimport Msg
 from bisect import bisect_left, insort
 from functools import partial
 
+from pyjs.base.errors import NotNow
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.message_ttl import MessageTtls, marker_headers, with_least_ttl
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
@@ -52,6 +53,7 @@ cdef enum:
     MAX_MSGS_PER_SUBJECT_REACHED = 3
     SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores a part of it
     SUBJECT_SIZE_MAX = 65535    # what a record has room for
+RETRY_TTL = b"1s"              # after which a message is looked at again that could not be read when it was due
 
 
 cdef class Stream(Sink):
@@ -226,8 +228,7 @@ cdef class Stream(Sink):
             return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
 
     cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept:
-        found = self.store.get_last(subject_filter)
-        return 0 if found is None else found.seq
+        return self.store.last_match(subject_filter)
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
@@ -587,7 +588,8 @@ cdef class Stream(Sink):
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq
         for due in self.ttls.take_due(self.turn.now):
-            self.expire_seq(due)
+            if self.expire_seq(due) > 0:
+                self.ttls.add(due, RETRY_TTL, self.turn.now)
         seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
         while left and seq and index_live(&self.store.index, seq).ts <= horizon:
             if not self.ttls.never or seq not in self.ttls.never:
@@ -597,12 +599,15 @@ cdef class Stream(Sink):
         self.mark_dirty()
 
     cdef int expire_seq(self, uint64_t seq) except -1:
-        """Drop one message; the last of its subject leaves a marker where the stream wants that."""
+        """Drop one message; the last of its subject leaves a marker where the stream wants that. 1: not now."""
         cdef bytes subject
         if self.marker_ttl_ns == 0:
             self.store.drop(seq, False)
             return 0
-        message = self.store.get(seq)
+        try:
+            message = self.store.get(seq)
+        except NotNow:
+            return 1
         if message is None:
             return 0
         self.store.drop(seq, False)

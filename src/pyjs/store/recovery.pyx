@@ -573,7 +573,7 @@ cdef class Recovery:
         store.state_due = True
 
     cdef int finish_erasure(self) except -1:
-        """Overwrite the message that was erased last: the record of its removal comes first, and a kill may follow."""
+        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
         cdef FileStore store = self.store
         cdef Segment* s = store.index.segments[store.index.n - 1] if store.index.n else NULL
         cdef uint64_t seq

@@ -34,6 +34,8 @@ from pyjs.store.subject_index cimport branch_remove
 from pyjs.store.subjects cimport Subject, subjects_add, subjects_clear, subjects_find, subjects_remove
 from pyjs.wire.ops cimport Msg
 
+from pyjs.base.errors import NotNow
+
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
@@ -302,7 +304,10 @@ cdef class StreamStore(Catalogue):
     # -- Python ------------------------------------------------------------------------------------------------
     cdef StoredMessage copy_out(self, uint64_t seq):
         cdef Record r
-        if seq == 0 or self.load(seq, &r) != 0:
+        cdef int failed = -1 if seq == 0 else self.load(seq, &r)
+        if failed == -3:
+            raise NotNow(f"message {seq} cannot be read now")
+        if failed:
             return None
         return StoredMessage(
             r.seq, r.ts, PyBytes_FromStringAndSize(r.subject, r.subject_len),
@@ -335,18 +340,26 @@ cdef class StreamStore(Catalogue):
         self.take_back(seq)
 
     def get(self, uint64_t seq):
-        """Return the message with sequence `seq`, None if it is absent or damaged."""
+        """Return the message with sequence `seq`, None if it is absent or damaged.
+
+        Raises:
+            NotNow: it cannot be read at present; of get_last and get_next as well.
+        """
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
         """Return the newest message that matches, none newer than `up_to_seq` unless that is 0."""
+        return self.copy_out(self.last_match(subject_filter, up_to_seq))
+
+    def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
+        """Return the sequence of what get_last returns, 0: there is none. Nothing is read."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.last_seq
         cdef Subject* s
         if f.literal:
             s = subjects_find(&self.subject_table, subject_filter, len(subject_filter))
-            return None if s == NULL else self.copy_out(self.last_up_to(s, up_to))
-        return self.copy_out(self.prev_of_filter(up_to, f))
+            return 0 if s == NULL else self.last_up_to(s, up_to)
+        return self.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
         """Return the first message with a sequence >= `from_seq` that matches."""

@@ -8,6 +8,7 @@ Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
@@ -22,10 +23,12 @@ from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
+NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for nobody being there
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
 MESSAGE_FIELDS = (
     "seq",
@@ -70,7 +73,8 @@ class DirectGet:
         elif given.get("batch") and not given.get("last_by_subj"):
             self._get_batch(request, given)
         else:
-            self._reply_one(request, find(self._stream.store, given), given.get("no_hdr", False))
+            store, no_hdr = self._stream.store, given.get("no_hdr", False)
+            self._reply_found(request, lambda: find(store, given), no_hdr)
 
     def get_last(self, request: Request) -> None:
         """Answer with the last message of the subject that the request's subject ends with."""
@@ -93,7 +97,7 @@ class DirectGet:
                 break
         if not no_hdr and self._answers.send_last(self._account, self._stream.store, subject, request.reply):
             return
-        self._reply_one(request, self._stream.store.get_last(subject), no_hdr)
+        self._reply_found(request, lambda: self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
         """Return the fields of a request, None: it has been answered."""
@@ -111,7 +115,14 @@ class DirectGet:
     def _status(self, request: Request, status: str, fields: bytes = b"") -> None:
         self._account.send(request.reply, b"", b"NATS/1.0 %b\r\n%b\r\n" % (status.encode(), fields))
 
-    def _reply_one(self, request: Request, message: StoredMessage | None, no_hdr: bool) -> None:
+    def _reply_found(
+        self, request: Request, look: Callable[[], StoredMessage | None], no_hdr: bool
+    ) -> None:
+        try:
+            message = look()
+        except NotNow:
+            self._status(request, NOT_NOW)
+            return
         if message is None:
             self._status(request, "404 Message Not Found")
         else:
@@ -193,7 +204,11 @@ class DirectGet:
         bare = given.get("no_hdr", False) and not up_to
         last = 0
         for seq in seqs[:batch]:
-            message = self._stream.store.get(seq)
+            try:
+                message = self._stream.store.get(seq)
+            except NotNow:
+                self._status(request, NOT_NOW)
+                return
             if message is None:
                 continue
             pending -= not bare  # nor does the peer count what it sends without headers

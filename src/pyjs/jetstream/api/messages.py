@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 from pyjs.base import TYPE_CHECKING
-from pyjs.base.errors import StoreFailed
+from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
@@ -27,7 +27,10 @@ def get(call: ApiCall) -> JsonDict:
     given = models.read(call.body, models.GET_MSG_REQUEST, call.js.options.strict)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
-    message = find(call.stream().store, given)
+    try:
+        message = find(call.stream().store, given)
+    except NotNow:
+        raise errcodes.INSUFFICIENT_RESOURCES.error() from None
     if message is None:
         raise errcodes.NO_MESSAGE_FOUND.error()
     shown: JsonDict = {"subject": message.subject.decode("utf-8", "replace"), "seq": message.seq}
@@ -49,7 +52,11 @@ def is_conflicting(given: dict[str, Any]) -> bool:
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
-    """Return the message that a request without conflicts means, None: there is none."""
+    """Return the message that a request without conflicts means, None: there is none.
+
+    Raises:
+        NotNow: it cannot be read at present.
+    """
     if given.get("last_by_subj"):
         return store.get_last(given["last_by_subj"].encode())
     seq = given.get("seq", 0)
