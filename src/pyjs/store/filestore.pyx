@@ -278,7 +278,8 @@ cdef class FileStore(SegmentStore):
             return
         self.rewritten = None
         at = self.place_of(job.number)
-        fresh = NULL if job.stale or self.closed or at == self.index.n \
+        # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
+        fresh = NULL if job.stale or self.closed or at + 1 >= self.index.n \
             else rewritten_segment(job, self.index.segments[at])
         try:
             if fresh == NULL:

@@ -10,8 +10,10 @@ from random import Random
 import pytest
 from tests.support.disk import Crash, FaultyDisk, LossyDisk
 from tests.unit.store.file_state import INCARNATION, state_of
+from tests.unit.store.test_full_disk import FullDisk
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
 
@@ -265,3 +267,31 @@ def test_a_full_disk_costs_no_more_than_the_space(tmp_path: Path) -> None:
     assert "ENOSPC" in log.lines[-1][1]
     assert (state_of(store), store.failed) == (expected, False)
     store.close()
+
+
+def test_a_segment_that_is_the_last_by_now_is_left_as_it_is(tmp_path: Path) -> None:
+    # given: the one behind it is empty and given up, and the next could not be begun
+    disk = FullDisk("allocate")
+    store = open_store(tmp_path, disk)
+    fill(store, 290)
+    assert len(store.segment_paths()) == 2
+    thin_out(store, lambda seq: seq < 20 or seq > 200)
+    job = store.begin_upkeep()
+    assert job is not None
+    assert job() is None
+    before = (tmp_path / "00000001.seg").read_bytes()
+    disk.full = True
+    with pytest.raises(StoreFailed):
+        thin_out(store, lambda seq: seq < 20)
+    assert len(store.segment_paths()) == 1
+    expected = without_segments(state_of(store))
+    # when
+    store.finish_upkeep(None)
+    # then
+    assert (tmp_path / "00000001.seg").read_bytes() == before
+    assert not list(tmp_path.glob("*.new"))
+    assert without_segments(state_of(store)) == expected
+    store.release()
+    again = open_store(tmp_path)
+    assert again.last_seq == 290
+    again.release()
