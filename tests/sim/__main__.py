@@ -59,14 +59,14 @@ def run_jobs(first: int, last: int, jobs: int) -> int:
     with contextlib.ExitStack() as files:
         running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         for low in range(first, last + 1, size):
-            out = files.enter_context(tempfile.TemporaryFile())
+            out: IO[bytes] = files.enter_context(tempfile.TemporaryFile())
             seeds = f"{low}-{min(last, low + size - 1)}"
             command = [sys.executable, "-m", "tests.sim", "--keep-going", "--seeds", seeds]
             running.append((subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT), out))
-        for process, out in running:
+        for process, said in running:
             failed += process.wait() != 0
-            out.seek(0)
-            sys.stdout.write(out.read().decode())
+            said.seek(0)
+            sys.stdout.write(said.read().decode())
     return failed
 
 

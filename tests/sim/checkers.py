@@ -141,7 +141,7 @@ class StreamModel:
         self.tainted = (
             False  # a sync failed: what follows in the same file hangs on bytes that may never be there
         )
-        self.cut = False  # by a crash, which may have left more of a subject than allowed
+        self.cut = False  # by a power cut, which may have brought back what was removed
         self.latest_ns = 0  # the latest time of any of its processes
         self.present: dict[int, Publish] = {}  # by the last audit
 
@@ -287,7 +287,8 @@ class StreamModel:
     def renew(self, since_ns: int) -> None:
         """A kill: what was told after `since_ns` is as if it were told now, since the next process has to sync it."""
         now_ns = self.moment()
-        for each in (*self.at.values(), *self.removals):
+        told: list[Publish | Removal] = [*self.at.values(), *self.removals]
+        for each in told:
             if each.told_ns > max(since_ns, 0):
                 each.told_ns = now_ns
         if self.adopted_ns:
@@ -462,7 +463,7 @@ class StreamModel:
         if max_age and messages and not young:
             age = now_ns - messages[0].ts
             demand(age < max_age + 2 * NS_PER_S, f"{self.name}: {messages[0].seq} is {age / NS_PER_S} s old")
-        if per_subject > 0 and not self.cut:
+        if per_subject > 0:
             subjects = [each.subject for each in present.values()]
             for subject in set(subjects):
                 demand(subjects.count(subject) <= per_subject, f"{self.name}: too many of {subject}")

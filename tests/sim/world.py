@@ -202,7 +202,7 @@ class World:
         self.say(f"ends by {how}{', in a call' if self.disk.dead else ''}")
         self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
-            model.cut = True
+            model.cut = model.cut or how == "power"
         since = self.moment() if self.always else self.moment() - self.slack_ns()
         for model in self.streams.values():
             if how == "power":
@@ -732,7 +732,7 @@ class World:
                 for publish in model.present.values():
                     if consumer.wants(publish) and consumer.exists:
                         done = publish.number in consumer.delivered or publish.number in consumer.acked
-                        done = done or model.excuse(publish)
+                        done = done or bool(model.excuse(publish))
                         demand(done, f"{publish} was never delivered to {consumer.name} of {model.name}")
 
     def _deliveries(self) -> int:
