@@ -1,4 +1,4 @@
-"""Segments that cannot be opened because clients have all descriptors: nothing is missing, it is only not read now."""
+"""Segments that cannot be opened because clients have all descriptors: nothing is missing, only not read now."""
 
 from __future__ import annotations
 
@@ -92,7 +92,12 @@ def test_a_message_that_is_due_and_leaves_a_marker_expires_later() -> None:
     # given
     js = Crowded()
     js.add(
-        "M", subjects=["m"], storage="file", max_bytes=1 << 18, allow_msg_ttl=True, subject_delete_marker_ttl=NS
+        "M",
+        subjects=["m"],
+        storage="file",
+        max_bytes=1 << 18,
+        allow_msg_ttl=True,
+        subject_delete_marker_ttl=NS,
     )
     js.publish("m", b"%030000d" % 1, Nats_TTL="1s")
     for number in range(3):

@@ -18,7 +18,7 @@ from pyjs.store.filestore import FileStore
 
 COUNT = 24
 SECRET = b"the secret"
-ALONE, SEALED, OPEN = 1, 12, COUNT  # sequences: all that is left of a segment, in a sealed one, in the open one
+ALONE, SEALED, OPEN = 1, 12, COUNT  # sequences: alone in its segment, in a sealed one, in the open one
 
 
 class DyingDisk(FaultyDisk):
@@ -35,7 +35,9 @@ class DyingDisk(FaultyDisk):
             self._fail()
 
 
-def open_store(directory: Path, form: str, disk: OsDisk | None = None, log: ListLog | None = None) -> FileStore:
+def open_store(
+    directory: Path, form: str, disk: OsDisk | None = None, log: ListLog | None = None
+) -> FileStore:
     key, codec = FORMS[form]
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), 500, INCARNATION, key)
     store.set_meta(b"the metadata")
@@ -73,7 +75,9 @@ def erase(directory: Path, form: str, seq: int, at: int) -> tuple[int, bool]:
 
 @pytest.mark.parametrize("seq", [ALONE, SEALED, OPEN])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(tmp_path: Path, form: str, seq: int) -> None:
+def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
+    tmp_path: Path, form: str, seq: int
+) -> None:
     at, came = -1, True
     while came:
         at += 1

@@ -115,9 +115,7 @@ class DirectGet:
     def _status(self, request: Request, status: str, fields: bytes = b"") -> None:
         self._account.send(request.reply, b"", b"NATS/1.0 %b\r\n%b\r\n" % (status.encode(), fields))
 
-    def _reply_found(
-        self, request: Request, look: Callable[[], StoredMessage | None], no_hdr: bool
-    ) -> None:
+    def _reply_found(self, request: Request, look: Callable[[], StoredMessage | None], no_hdr: bool) -> None:
         try:
             message = look()
         except NotNow:
