@@ -52,6 +52,7 @@ cdef class FileStore(SegmentStore):
         self.maps = {}
         self.views = {}
         self.evicted = []
+        self.erasing = {}
         self.index_maps = {}
         self.unsynced = []
         self.doomed = []
@@ -87,6 +88,7 @@ cdef class FileStore(SegmentStore):
         job.above, self.names_above = self.names_above, ()
         self.in_flight = job
         self.unsynced = []
+        self.erasing.clear()
         self.unindexed = []
         self.names_unsynced = False
         return job
@@ -261,6 +263,7 @@ cdef class FileStore(SegmentStore):
         except OSError as failure:
             self.log.warn(f"{job.path} keeps the form it has: {failure}")
             return
+        self.erasing.clear()
         s.form = job.flags
         self.names_unsynced = True
         self.forget_map(s)
@@ -294,6 +297,7 @@ cdef class FileStore(SegmentStore):
             self.log.warn(f"{job.path} stays larger than its messages: {error}")
             segment_free_if(fresh)
             return
+        self.erasing.clear()
         self.forget_map(self.index.segments[at])
         self.index_maps.pop(job.number, None)
         self.names_unsynced = True

@@ -51,6 +51,7 @@ cdef class SegmentStore(SegmentReader):
     cdef size_t n_removals, removals_room
     cdef uint64_t* erasures                 # likewise, of messages whose bytes are overwritten
     cdef size_t n_erasures, erasures_room
+    cdef dict erasing                       # number -> descriptor, of `unsynced`, of sealed files as they are now
 
     cdef char* stage(self, size_t length) noexcept nogil        # NULL: the store failed
     cdef int begin_segment(self) noexcept nogil
@@ -68,6 +69,7 @@ cdef class SegmentStore(SegmentReader):
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
     cdef void note_form(self, Segment* s) noexcept nogil
+    cdef int fd_to_erase(self, Segment* s) except -1
     cdef int unpack(self, Segment* s) except -1
     cdef int record_erasure(self, uint64_t seq) noexcept nogil
     cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1

@@ -530,7 +530,7 @@ cdef class SegmentStore(SegmentReader):
         try:
             if s.form & CODEC_MASK:
                 self.unpack(s)
-            fd = s.fd if s.fd >= 0 else self.disk.open_file(self.path_of(s.number))
+            fd = s.fd if s.fd >= 0 else self.fd_to_erase(s)
             if fd not in self.unsynced:
                 self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
             if s.form:
@@ -543,9 +543,17 @@ cdef class SegmentStore(SegmentReader):
             self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "
                            f"could not be overwritten: {error}")
 
+    cdef int fd_to_erase(self, Segment* s) except -1:
+        """Return the descriptor of a sealed segment: one until the sync, however many messages are erased."""
+        fd = self.erasing.get(s.number)
+        if fd is None:
+            fd = self.erasing[s.number] = self.disk.open_file(self.path_of(s.number))
+        return fd
+
     cdef int unpack(self, Segment* s) except -1:
         """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
         s.form = restore_plain(self.disk, self.path_of(s.number), self.key, self.meta)
+        self.erasing.clear()
         self.forget_map(s)
         self.names_unsynced = True
         self.note_form(s)

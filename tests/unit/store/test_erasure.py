@@ -99,3 +99,55 @@ def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
         kept = sum(SECRET in image_of(OsDisk(), path, FORMS[form][0]) for path in directory.glob("*.seg"))
         assert kept == sum(store_seq != seq or message is not None for store_seq in (ALONE, SEALED, OPEN)), at
     assert at > 2
+
+
+class CountingDisk(OsDisk):
+    """Counts the descriptors that are open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        self.open += 1
+        return super().open_file(path, create=create)
+
+    def open_read_only(self, path: str) -> int:
+        self.open += 1
+        return super().open_read_only(path)
+
+    def close_file(self, fd: int) -> None:
+        self.open -= 1
+        super().close_file(fd)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_messages_that_are_erased_hold_one_descriptor_for_each_segment(tmp_path: Path, form: str) -> None:
+    disk = CountingDisk()
+    store = open_store(tmp_path, form, disk)
+    fill(store)
+    most = disk.open + len(store.segment_paths())
+    for seq in range(8, COUNT):
+        store.drop_seq(seq, erase=True)
+    assert disk.open <= most
+    store.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, form: str) -> None:
+    store = open_store(tmp_path, form)
+    fill(store)
+    for seq in range(9, COUNT, 2):
+        store.drop_seq(seq, erase=True)
+        job = store.begin_upkeep()
+        if job is not None:
+            store.finish_upkeep(job())
+        if seq % 3 == 0:
+            store.sync_now()
+    store.flush()
+    kept = [seq for seq in range(2, COUNT + 1) if store.get(seq) is not None]
+    store.sync_now()
+    store.close()
+    paths = sorted(tmp_path.glob("*.seg"))[1:]  # in the first one are removed messages as well
+    images = [image_of(OsDisk(), path, FORMS[form][0]) for path in paths]
+    found = sum(image.count(b"payload") + image.count(SECRET) for image in images)
+    assert found == len(kept)
