@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     Buffer = bytes | bytearray | memoryview
+    Holes = list[tuple[int, int]]  # begin and end of places in an image
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
@@ -161,6 +162,24 @@ class PlainImage:
         """Return up to `size` bytes of the image from `at`; fewer only at its end."""
         return self._disk.read_at(self.fd, size, at)
 
+    def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
+        """Return what `read` does, and where nothing could be read: what stands there is damaged bytes."""
+        try:
+            return self.read(at, size), []
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        step = PAGE_SIZE - (self.shift + at) % PAGE_SIZE  # one page of the file after the other
+        if size <= step:
+            return bytes(size), [(at, at + size)]
+        first, holes = self.read_around(at, step)
+        pieces = [first]
+        for place in range(at + step, at + size, PAGE_SIZE):
+            piece, more = self.read_around(place, min(PAGE_SIZE, at + size - place))
+            pieces.append(piece)
+            holes += more
+        return b"".join(pieces), holes
+
     def whole(self, around: bool = False) -> Buffer:
         """Return all of it; with `around` what cannot be read is damaged bytes, and no error. A map is always so."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
@@ -197,27 +216,10 @@ class VeiledImage(PlainImage):
         """Return all of it, decrypted piece by piece: another thread may wait for its turn."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
-            piece = self._around(at, STEP) if around else self.read(at, STEP)
+            size = min(STEP, self.size - at)
+            piece = self.read_around(at, size)[0] if around else self.read(at, size)
             out[at : at + len(piece)] = piece
         return memoryview(out)
-
-    def _around(self, at: int, size: int) -> bytes:
-        """Return what `read` does, zeros for pages of the file that cannot be read."""
-        end = min(at + size, self.size)
-        if end - at <= PAGE_SIZE - (self.shift + at) % PAGE_SIZE:
-            data = readable(self._disk, self.fd, end - at, self.shift + at)
-            return bytes(end - at) if data is None else self.stream.apply(data, at)
-        try:
-            return self.read(at, size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        out = b""
-        while at < end:
-            step = min(end - at, PAGE_SIZE - (self.shift + at) % PAGE_SIZE)
-            out += self._around(at, step)
-            at += step
-        return out
 
     def _find_end(self) -> int:
         """Return where the mark is; without one what was written last is cut off or damaged."""
@@ -272,6 +274,13 @@ class PackedImage(PlainImage):
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
+
+    def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
+        """Return what `read` does, and the chunks of it that do not check out."""
+        data = self.read(at, size)
+        numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
+        holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
+        return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
         """Return all of it; damaged chunks are damaged bytes, and those are as well that cannot be read."""

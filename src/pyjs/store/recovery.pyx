@@ -124,7 +124,7 @@ def examine(FileStore store, uint64_t seq) -> None:
     """Read the whole segment of `seq`, of which a record did not check out; what is damaged is dropped.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError, NewerFormat, Locked: the file cannot be read.
     """
     cdef Segment* s = index_find(&store.index, seq)
     drop_damaged(store, s, contents_in(store, s))
@@ -171,14 +171,18 @@ cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
     cdef bint last = s == store.index.segments[store.index.n - 1]
     cdef uint32_t i
     cdef uint64_t at
+    cdef uint64_t end = store.written if last and not s.sealed else s.end
     path = store.path_of(s.number)
+    if c.end < end:                     # all of it was written: no write was cut short
+        c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
+        c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
     s.examined = True
     store.drop_map(s.number)
     store.outdate_rewrite(s.number)
     remove_file(store.disk, store.log, index_path(path))           # the next start shall find it too
     store.unindexed = [full for full in store.unindexed if full.number != s.number]
     report(store, path, c)
-    store.lost_bytes += c.lost_bytes
+    store.lost_bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
     if last and not s.sealed and c.end < store.written:
         store.mend_tail()
     lost = []

@@ -25,6 +25,7 @@ from pyjs.store.view cimport View
 from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import open_image, read_image
+from pyjs.store.meta import NewerFormat
 from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -120,7 +121,7 @@ cdef class SegmentReader(StreamStore):
             try:
                 examine(self, seq)
                 failed = 0
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, Locked, NewerFormat) as error:
                 self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
         return failed
 
@@ -159,7 +160,9 @@ cdef class SegmentReader(StreamStore):
                 s.data = <const char*> &view[0]
                 s.map_size = size
                 failed = 0
-            except (OSError, ValueError, EOFError, MemoryError, CorruptRecord, Locked) as error:
+            except CorruptRecord:               # told when it is examined
+                failed = 1
+            except (OSError, ValueError, EOFError, MemoryError, Locked, NewerFormat) as error:
                 failed = 1 if isinstance(error, EOFError) else -3 if getattr(error, "errno", 0) in NOT_NOW else -2
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed
@@ -187,15 +190,14 @@ cdef class SegmentReader(StreamStore):
         return 0
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Have the bytes begin..end of the image of `s` in its view: 0, -2: they cannot be read, -3: not now."""
+        """Have the bytes begin..end of the image of `s` in its view: 0, 1: damaged, -2: unreadable, -3: not now."""
         cdef int failed = -2
         cdef bint last = s == self.index.segments[self.index.n - 1]
         with gil:
             try:
                 fd = self.disk.open_read_only(self.path_of(s.number))
                 try:
-                    (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
-                    failed = 0
+                    failed = (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
                 finally:
                     self.disk.close_file(fd)
             except (OSError, ValueError) as error:

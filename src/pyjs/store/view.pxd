@@ -9,6 +9,7 @@ cdef class View:
     cdef readonly uint64_t size
     cdef Filled filled
     cdef object image               # store/form.PlainImage
+    cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
     cdef void put(self, const char* data, uint64_t at, size_t n) noexcept nogil
