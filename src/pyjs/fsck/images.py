@@ -91,11 +91,6 @@ def segment_file(files: Files, path: str) -> SegmentFile:
         files.disk.close_file(fd)
 
 
-def segment_image(files: Files, path: str) -> Buffer:
-    """Return the plain bytes of a segment. Raises as segment_file does."""
-    return segment_file(files, path).data
-
-
 def mapped(disk: Disk, path: str) -> Image:
     """Return the bytes of a file as they are. Raises OSError."""
     fd = disk.open_read_only(path)

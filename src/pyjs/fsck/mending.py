@@ -21,7 +21,7 @@ from pyjs.fsck.images import (
     put_index,
     put_metadata,
     put_segment,
-    segment_image,
+    segment_file,
     state_file,
 )
 from pyjs.store.consumer_state import OpenLogs
@@ -64,10 +64,10 @@ def rewrite_segment(
     """
 
     def mend() -> str:
-        image = segment_image(files, path)
-        c = contents_of(path, image, number, incarnation, base_seq)
+        file = segment_file(files, path)
+        c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
         assert c is not None
-        fresh = _written_anew(image, c, number, incarnation, last, erased)
+        fresh = _written_anew(file.data, c, number, incarnation, last, erased)
         aside = copy_aside(files.disk, path)
         _remove(files.disk, index_path(path))
         put_segment(files, path, fresh, not last)
@@ -118,8 +118,8 @@ def make_index(files: Files, segment: str, whole: bool) -> Mend:
         _remove(files.disk, path)
         if not whole:
             return f"{path} is removed"
-        image = segment_image(files, segment)
-        c = contents_of(segment, image, 0, 0, 1)
+        file = segment_file(files, segment)
+        c = contents_of(segment, file.data, 0, 0, 1, image=file.image)
         assert c is not None
         put_index(files, path, encode_index(c))
         return f"{path} is made anew"

@@ -16,7 +16,7 @@ from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord
 from pyjs.base.record import field, record
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
-from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, segment_image, size_of
+from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, rewrite_segment
 from pyjs.fsck.metadata import locked_text
 from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_seqs
@@ -104,7 +104,7 @@ class MessagesCheck:
         self._progress(size_of(self._disk, path))
         try:
             file = segment_file(self._files, path)
-            c = contents_of(path, file.data, number, self._incarnation, self._last_seq + 1)
+            c = contents_of(path, file.data, number, self._incarnation, self._last_seq + 1, image=file.image)
         except NewerFormat as error:
             self._find(UNCHECKED, path, str(error))
             return
@@ -288,8 +288,15 @@ class MessagesCheck:
             self._floor > segment.base_seq or segment.base_seq <= next_named(removed, segment.base_seq) < end
         )
         if segment.live[4] or (segment.live[0] and concerned):
-            image = segment_image(self._files, segment.path)
-            c = contents_of(segment.path, image, segment.number, self._incarnation, segment.base_seq)
+            file = segment_file(self._files, segment.path)
+            c = contents_of(
+                segment.path,
+                file.data,
+                segment.number,
+                self._incarnation,
+                segment.base_seq,
+                image=file.image,
+            )
             segment.live = live_in(c, self._floor, removed) if c is not None else segment.live
         messages, size, with_headers, first, overwritten = segment.live
         for seq in overwritten:

@@ -17,8 +17,7 @@ def contents_of(
     incarnation: int,
     next_seq: int,
     sure: bool = ...,
-    shift: int = ...,
-    unread: bool = ...,
+    image: PlainImage | None = ...,
 ) -> SegmentContents | None: ...
 def report(store: FileStore, path: str, c: SegmentContents) -> None: ...
 

@@ -77,13 +77,13 @@ def is_segment(str name) -> bool:
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
 
 
-def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False, shift=0,
-                unread=False):
+def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False,
+                image=None):
     """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
 
-    With `sure` the header is known to have been of `number`, `incarnation` and `next_seq`: where the records in front
-    are damaged as well, those behind are taken. `shift` is where the image begins in its file,
-    `unread` says that the disk could not read the end of it.
+    `data` are the bytes of `image`, which says how they stand in the file; None: as they are. With `sure` the header
+    is known to have been of `number`, `incarnation` and `next_seq`: where the records in front are damaged as well,
+    those behind are taken.
 
     Raises:
         NewerFormat: another version wrote it.
@@ -96,7 +96,8 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     cdef int found = check_segment_header(p, size)
     if found == -2:
         raise NewerFormat(path, version_needed(bytes(view[:SEGMENT_HEADER_SIZE])))
-    c.shift, c.unread = shift, unread
+    if image is not None:
+        c.shift, c.unread = image.shift, image.unread
     if found == 0:
         c.scan(p, size)
         return c
@@ -305,7 +306,7 @@ cdef class Recovery:
         """
         next_seq = self.store.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.store.incarnation, next_seq, known is not None,
-                           image.shift, image.unread)
+                           image)
 
     def keep_index(self, path, SegmentContents c not None, left) -> None:
         """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.

@@ -58,6 +58,7 @@ cdef class SegmentContents:
     cdef public uint64_t shift          # where the image begins in its file: writes stop at sectors of that
     cdef public bint unread             # the disk could not read its end: that is no write that was cut short
     cdef bint adrift                    # damage took the checksum that the next record is chained to
+    cdef uint64_t bad_before            # pages of maps that could not be read before this scan
     cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
 
     cdef int own_entries(self) except -1

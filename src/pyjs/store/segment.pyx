@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
@@ -156,6 +157,7 @@ cdef class SegmentContents:
         self.chain = header.checksum
         self.p = p
         self.size = size
+        self.bad_before = bad_pages()
         table_init(&self.by_name, 8)
         with nogil:
             failed = self.records()
@@ -242,7 +244,7 @@ cdef class SegmentContents:
         if not whole and used - at < RECORD_SIZE_MIN:
             self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
             return
-        if not whole and not self.unread and used - at >= RECORD_HEADER_SIZE \
+        if not whole and not self.unread and bad_pages() == self.bad_before and used - at >= RECORD_HEADER_SIZE \
                 and (used + self.shift) % SECTOR_SIZE == 0:
             # That is where a write can stop; elsewhere it is damage.
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from tests.unit.fsck.store_files import (
     overwritten,
     removed,
     served,
+    start,
     tree,
+    without_indexes,
 )
 
 from pyjs.cli import main
@@ -46,7 +49,7 @@ MATRIX = {
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
-    for form in FORMS:
+    for form in ("plain", *FORMS):
         made[form] = tmp_path_factory.mktemp("template") / "store"
         fill(made[form], form)
     return made
@@ -111,6 +114,32 @@ def test_a_repaired_store_is_clean_and_holds_the_same(name: str, root: Path, for
     for stream in (*expected.values(), *found.values()):
         stream.pop("lost")
     assert found == expected
+
+
+@pytest.mark.parametrize("form", ["plain", *FORMS])
+def test_a_write_that_a_kill_cut_short_is_no_damage(root: Path, form: str, tmp_path: Path) -> None:
+    before = (root / STREAM / LAST).stat().st_size if form in ("plain", "s2") else 0
+    js = start(root, form)
+    js.publish("s.1", b"y" * 9000)
+    killed = without_indexes(shutil.copytree(root, tmp_path / "killed"))
+    js.node.stop()
+    path = max((killed / STREAM / "msgs").glob("*.seg"))
+    os.truncate(path, (before // 4096 + 2) * 4096)
+
+    report = check(killed, form)
+
+    cut_short = ("note", "the last write was cut short; it was never acknowledged")
+    assert [(each.level, each.what) for each in report.all_findings() if each.path == str(path)] == [
+        cut_short
+    ]
+    assert report.exit_code() == 0
+    state = served(killed, form)["S"]
+    found = {stream.name: stream for stream in report.streams}["S"]
+    assert (found.lost, state["lost"]) == ([], None)
+    assert (found.messages, found.last_seq) == (state["state"]["messages"], state["state"]["last_seq"])
+    repaired = check(killed, form, repair=True)
+    assert any("is cut to its" in each for each in repaired.all_repairs())
+    assert served(killed, form)["S"]["state"] == state["state"]
 
 
 @pytest.mark.parametrize("form", ["s2", "s2 and chacha"])

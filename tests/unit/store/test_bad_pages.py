@@ -212,6 +212,23 @@ class CutOnMap(OsDisk):
         return found
 
 
+def test_an_end_that_cannot_be_read_is_no_write_that_was_cut_short(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(1, 40):
+        store.store(b"s", b"", payload(number), 1000 + number)
+    store.flush()
+    store.release()
+    log = ListLog()
+
+    store = open_store(tmp_path, CutOnMap(), log)
+
+    assert store.lost is not None
+    assert [line for _, line in log.lines if "the last record is damaged" in line]
+    left = readable(store)
+    assert store.last_seq == left[-1] + 1
+    store.close()
+
+
 def test_zeros_of_an_unreadable_page_are_never_put_in_another_form(tmp_path: Path) -> None:
     store = filled(tmp_path)
     path = store.segment_paths()[0]
