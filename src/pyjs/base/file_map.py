@@ -1,4 +1,4 @@
-"""A read-only map of a file, of which pages that turn out unreadable become zeros.
+"""A read-only map of a file, of which pages that turn out unreadable become zeros; and memory that is mapped alike.
 
 Loaded with the first map: a process without a store leaves the signal alone that tells of such pages.
 """
@@ -41,3 +41,8 @@ class FileMap(mmap.mmap):
     def _release(self) -> None:
         slot, self._slot = self._slot, -1
         release(slot)
+
+
+def blank_memory(size: int) -> mmap.mmap:
+    """Return memory of zeros, of which a page is real when something is written there; it goes with its last user."""
+    return mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

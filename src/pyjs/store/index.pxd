@@ -31,6 +31,7 @@ cdef enum:
 cdef struct Filled:             # of a view's memory
     uint64_t begin, end         # these bytes are there, whatever `chunks` says
     uint64_t* chunks            # a bit for each chunk that is
+    uint64_t used               # number of the read that was the last one there (store/view)
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]

@@ -16,7 +16,8 @@ cdef class SegmentReader(StreamStore):
     cdef readonly list lost_seqs            # the first of them
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
-    cdef list evicted                       # Views that are not used any more, but for what was read last
+    cdef list evicted                       # always empty: view.pyx keeps views as long as they are in use
+    cdef object __weakref__                 # for its views
     cdef char* staging                      # records not written yet, of the last segment
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none

@@ -20,7 +20,7 @@ from pyjs.store.record cimport (
     stored_checksum, whole,
 )
 from pyjs.store.store cimport Record, StreamStore
-from pyjs.store.view cimport View
+from pyjs.store.view cimport View, note_use
 
 from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord
@@ -32,8 +32,6 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
-    VIEWS_MAX = 6               # views held at once: memory, of up to a segment's size each
-    EVICTED_MAX = 2             # views kept a little longer
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 # A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
@@ -86,8 +84,10 @@ cdef class SegmentReader(StreamStore):
         """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
         cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
         cdef RecordHeader h
-        if failed == 0 and s.filled != NULL and not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
-            failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
+        if failed == 0 and s.filled != NULL:
+            note_use(s.filled)
+            if not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
+                failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
         if failed:
             return failed
         if not checked:
@@ -168,23 +168,15 @@ cdef class SegmentReader(StreamStore):
         return failed
 
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
-        """Have memory for the image of `s`, `wanted` bytes of it at least; the view used longest goes."""
+        """Have memory for the image of `s`, `wanted` bytes of it at least."""
         cdef View view
-        cdef size_t at
         size = s.end if s.sealed else max(self.segment_size, wanted)
         fd = self.disk.open_read_only(self.path_of(s.number))
         try:
-            view = View(open_image(self.disk, self.path_of(s.number), fd, self.key), size)
+            view = View(self, s.number, open_image(self.disk, self.path_of(s.number), fd, self.key), size)
         finally:
             self.disk.close_file(fd)
-        self.views.pop(s.number, None)
-        if len(self.views) >= VIEWS_MAX:
-            oldest = next(iter(self.views))
-            # A record may be in use that was read there: it goes when others have followed it.
-            self.evicted = [*self.evicted[1 - EVICTED_MAX:], self.views.pop(oldest)]
-            at = self.place_of(oldest)
-            if at < self.index.n:
-                self.forget_map(self.index.segments[at])
+        self.forget_map(s)
         self.views[s.number] = view
         s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
         return 0
@@ -207,8 +199,10 @@ cdef class SegmentReader(StreamStore):
 
     cdef void forget_map(self, Segment* s) noexcept:
         """Give up the map or the view of `s`."""
+        cdef View view = self.views.pop(s.number, None)
+        if view is not None:
+            view.leave()
         self.maps.pop(s.number, None)
-        self.views.pop(s.number, None)
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
@@ -220,13 +214,15 @@ cdef class SegmentReader(StreamStore):
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
         cdef size_t i
+        cdef View view
         for i in range(self.index.n):
             self.index.segments[i].data = NULL
             self.index.segments[i].map_size = 0
             self.index.segments[i].filled = NULL
         self.maps.clear()
+        for view in self.views.values():
+            view.leave()
         self.views.clear()
-        self.evicted = []
 
     def read_segment(self, uint32_t number) -> bytes:
         """Return the bytes of a segment's plain image that are in use. Raises OSError."""

@@ -1,16 +1,26 @@
 """Memory with the plain image of one segment file, filled where it is read."""
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index cimport Filled
 
+cdef void note_use(Filled* filled) noexcept nogil       # a record of that view is read: it stays for a while
+
 cdef class View:
     """The image of a segment in memory of our own. Who points into it keeps it."""
-    cdef char* memory
+    cdef object owner               # a weak reference to the SegmentReader
+    cdef uint32_t number            # of the segment
+    cdef uint64_t held              # bytes that were filled in
+    cdef uint64_t looked_at         # `reads` when it was passed over
+    cdef unsigned char[::1] room
+    cdef char* memory               # of `room`
     cdef readonly uint64_t size
     cdef Filled filled
     cdef object image               # store/form.PlainImage
     cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
-    cdef void put(self, const char* data, uint64_t at, size_t n) noexcept nogil
+    cdef int put(self, const char* data, uint64_t at, size_t n) except -1
+    cdef int count(self, uint64_t n) except -1
+    cdef int give_up(self) except -1
+    cdef void leave(self) noexcept
     cdef int fill_chunk(self, uint64_t chunk, uint64_t limit) except -1

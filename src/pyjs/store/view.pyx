@@ -7,10 +7,14 @@ it then, and a bit says that it is there. What is written to the open segment is
 Of a chunk with places that the disk cannot read, or that do not check out, no bit says so: who reads in it asks here,
 and what does not touch those places is served.
 
+All views of a process share one limit of bytes. Those that were not used for long go first, and only their owner
+forgets them; to be used costs no more than a number that is written down (`used`).
+
 Knows nothing of records. Compiled: the message path reads records here as it does in a map
 (benchmarks/, JetStream rows with `key`).
 """
-from libc.stdint cimport uint64_t
+from cpython.weakref cimport PyWeakref_NewRef
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -21,21 +25,94 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; that of compressed files
+    VIEWS_MAX = 1024            # each is a map of a segment's size, and a process may have 65,530
+    READS_KEPT = 4              # who reads a record is done with it before that many others were read after it
+# Bytes filled in, of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
+# read from end to end. What is pushed out costs 0.2 ms when it is read again: a map and a chunk.
+cdef uint64_t held_max = 64 << 20
+cdef uint64_t held = 0
+# Address of each View -> None, of all stores; in front those that were not used for long. A view that goes leaves.
+cdef dict views = {}
+cdef uint64_t reads = READS_KEPT        # records that were read in views
+
+
+def views_held() -> tuple:
+    """Return how many views there are, and how many bytes are filled in."""
+    return len(views), held
+
+
+def views_limited(uint64_t limit) -> int:
+    """Have another limit, for tests; returns the one before."""
+    global held_max
+    before, held_max = held_max, limit
+    return before
+
+
+cdef void note_use(Filled* filled) noexcept nogil:
+    global reads
+    reads += 1
+    filled.used = reads
+
+
+cdef int make_room() except -1:
+    """Give views up until the rest is within the limit; first those that were not used since they were looked at."""
+    cdef View view
+    cdef size_t address, left = 2 * len(views)
+    while (held > held_max or len(views) > VIEWS_MAX) and left:
+        left -= 1
+        address = next(iter(views))
+        view = <View> <void*> address
+        if view.filled.used <= view.looked_at and view.filled.used + READS_KEPT <= reads:
+            view.give_up()
+        else:
+            del views[address]
+            views[address] = None
+            view.looked_at = reads
+    return 0
 
 
 cdef class View:
-    def __cinit__(self, image, uint64_t size):
+    def __cinit__(self, owner, uint32_t number, image, uint64_t size):
+        from pyjs.base.file_map import blank_memory     # here: a start need not have it
+
+        self.owner = PyWeakref_NewRef(owner, None)
+        self.number = number
         self.image = image
         self.size = size
         self.torn = {}
-        self.memory = <char*> calloc(max(size, <uint64_t> 1), 1)       # large, so pages come as they are written
+        self.room = blank_memory(size)
+        self.memory = <char*> &self.room[0]
         self.filled.chunks = <uint64_t*> calloc((size >> (CHUNK_BITS + 6)) + 1, 8)
-        if self.memory == NULL or self.filled.chunks == NULL:
+        self.filled.used = reads
+        if self.filled.chunks == NULL:
             raise MemoryError
+        views[<size_t> <void*> self] = None
 
     def __dealloc__(self):
-        free(self.memory)
+        self.leave()
         free(self.filled.chunks)
+
+    cdef int count(self, uint64_t n) except -1:
+        """Count bytes that were filled in."""
+        global held
+        self.held += n
+        held += n
+        return make_room() if held > held_max or len(views) > VIEWS_MAX else 0
+
+    cdef int give_up(self) except -1:
+        """Have the owner forget this view."""
+        owner = self.owner()
+        if owner is not None:
+            owner.drop_map(self.number)
+        self.leave()                    # whatever the owner knows of it
+        return 0
+
+    cdef void leave(self) noexcept:
+        """Count no more: the owner has forgotten this view."""
+        global held
+        views.pop(<size_t> <void*> self, None)
+        held -= self.held
+        self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
         """Have the bytes begin..end here: 0, 1: some of them cannot be read.
@@ -62,7 +139,7 @@ cdef class View:
         read_to, holes = self.torn.get(chunk, (begin, []))
         if holes:
             begin = read_to
-        elif end < begin + CHUNK_SIZE and f.begin <= begin < f.end:
+        elif f.begin <= begin < f.end:
             begin = f.end               # of the last chunk, which grows, a part is there
         if begin < end:
             data, more = self.image.read_around(begin, end - begin)
@@ -70,6 +147,7 @@ cdef class View:
             if <uint64_t> len(data) < end - begin:      # the file was cut
                 more = [*more, (begin + len(data), end)]
             holes = holes + more
+            self.count(end - begin)
         if holes:
             self.torn[chunk] = end, holes
         elif end == (chunk + 1) << CHUNK_BITS:
@@ -80,8 +158,10 @@ cdef class View:
             f.begin, f.end = begin, end
         return 0
 
-    cdef void put(self, const char* data, uint64_t at, size_t n) noexcept nogil:
+    cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
         """Take bytes that were just written, if those before them are here."""
         if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
             memcpy(self.memory + at, data, n)
             self.filled.end = at + n
+            self.count(n)
+        return 0
