@@ -217,7 +217,8 @@ class StoreCheck:
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
         """Take the configuration from the newest META record, as a start does when both copies are gone."""
-        for name in reversed(self._disk.list_dir(f"{directory}/msgs")):
+        names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)  # by number, whatever its digits
+        for name in reversed(names):
             path = f"{directory}/msgs/{name}"
             if not is_segment(name):
                 continue

@@ -24,6 +24,7 @@ from pyjs.fsck.images import (
     segment_file,
     state_file,
 )
+from pyjs.store.census import removals_of
 from pyjs.store.consumer_state import OpenLogs
 from pyjs.store.index_file import encode_index, index_path
 from pyjs.store.recovery import contents_of
@@ -46,6 +47,7 @@ VERSION, NEEDS = 3, (0, 1)
 STATE, DELETES, FOOTER = 2, 3, 4
 ERASED = 2  # flag
 HEADER_SIZE = 64
+DELETES_SIZE = 65536  # bytes of sequences in one DELETES record, as the server writes them
 
 
 def rewrite_segment(
@@ -74,6 +76,29 @@ def rewrite_segment(
         if not last:
             _write_index(files, path, fresh, number, incarnation)
         return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
+
+    return mend
+
+
+def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> Mend:
+    """Put an empty segment in place of one that is lost: it says what only its index file knew.
+
+    That is which sequences were used, and which messages of other segments were removed.
+    """
+
+    def mend() -> str:
+        end = known.base_seq + known.n - 1
+        aside = f"; as it was it is {move_aside(files.disk, path)}" if files.disk.exists(path) else ""
+        out = _begun(known.base_seq, known.number, incarnation)
+        removals = removals_of(known)
+        for at in range(0, len(removals), DELETES_SIZE):
+            _add(out, DELETES, end, removals[at : at + DELETES_SIZE])
+        _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
+        footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))
+        _add(out, FOOTER, end, footer)
+        put_segment(files, path, bytes(out), True)
+        _write_index(files, path, bytes(out), known.number, incarnation)
+        return f"{path} is put in place of what is lost, without a message{aside}"
 
     return mend
 
@@ -190,8 +215,7 @@ def _written_anew(
     erased: tuple[int, ...],
 ) -> bytes:
     """Return the file of a segment with what is whole of another."""
-    head = SEGMENT_HEADER.pack(b"PYJSSEG\n", VERSION, *NEEDS, 0, c.base_seq, 0, number, 0, incarnation, 0)
-    out = bytearray(head + CHECKSUM.pack(xxhash.xxh64_intdigest(head)))
+    out = _begun(c.base_seq, number, incarnation)
     for at, size in _whole_records(image, c):
         _seal(out, image[at : at + size - CHECKSUM.size])
     if erased:
@@ -202,6 +226,12 @@ def _written_anew(
         end = c.base_seq + c.n - 1
         _add(out, FOOTER, end, struct.pack("<QQQqqQ", c.base_seq, end, c.n, c.first_ts, c.last_ts, len(out)))
     return bytes(out)
+
+
+def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
+    """Return a segment of no records."""
+    head = SEGMENT_HEADER.pack(b"PYJSSEG\n", VERSION, *NEEDS, 0, base_seq, 0, number, 0, incarnation, 0)
+    return bytearray(head + CHECKSUM.pack(xxhash.xxh64_intdigest(head)))
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[tuple[int, int]]:

@@ -17,9 +17,9 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.base.record import field, record
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
-from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, rewrite_segment
+from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import locked_text
-from pyjs.store.census import agrees, live_in, next_named, removals_of, sorted_seqs
+from pyjs.store.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
@@ -76,21 +76,27 @@ class MessagesCheck:
         self._report = report
         self._progress = progress
         self._read: list[Read] = []
+        self._lost: list[tuple[str, SegmentContents]] = []  # segments, and what their index files tell
         self._removals = bytearray()  # u64 each, of all segments
         self._floor = 0
         self._last_seq = 0
 
     def run(self) -> None:
         """Check everything and fill the report."""
-        names = self._disk.list_dir(self._directory)
+        names = sorted(self._disk.list_dir(self._directory), key=len)  # by number: it may have nine digits
         segments = [name for name in names if is_segment(name)]
-        for name in segments:
+        present = set(segments)
+        for name in names:
             path = f"{self._directory}/{name}"
+            if name.endswith(".idx") and f"{name[:-4]}.seg" not in present:
+                self._missing(path)
+            if name not in present:
+                continue
             try:
                 self._segment(path, int(name[:-4]), name == segments[-1])
             except OSError as error:
                 self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
-        self._others(names, segments)
+        self._others(names, present)
         self._settle()
 
     def _find(self, level: str, path: str, what: str, offset: int = -1, size: int = 0) -> Finding:
@@ -113,9 +119,18 @@ class MessagesCheck:
             return
         except CorruptRecord as error:
             self._unreadable(path, self._disk.read_file(path), None, f"{error.reason}: none of it is read")
+            self._mourn(path)
             return
         image = file.data
-        if c is None or c.incarnation != self._incarnation or c.base_seq <= self._last_seq:
+        known = self._known(index_path(path)) if c is None else None
+        if known is not None and known.base_seq > self._last_seq:
+            base_seq = known.base_seq  # its header is damaged, and its index file tells what it was
+            c = contents_of(path, image, number, self._incarnation, base_seq, True, image=file.image)
+        if c is None:
+            self._unreadable(path, image, c)
+            self._mourn(path)
+            return
+        if c.incarnation != self._incarnation or c.base_seq <= self._last_seq:
             self._unreadable(path, image, c)
             return
         self._bridge(c.base_seq)
@@ -154,6 +169,8 @@ class MessagesCheck:
         before = self._read[-1] if self._read else None
         if before is not None and before.end_damaged and self._last_seq + 1 < base_seq:
             self._lose_behind(before, base_seq - 1)
+        if before is not None:
+            before.end_damaged = False  # that is settled
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:
@@ -230,9 +247,58 @@ class MessagesCheck:
             make_index(self._files, segment, whole) if not c.problems else None
         )  # that repair makes it
 
+    # -- segments that are lost ----------------------------------------------------------------------------
+
+    def _known(self, path: str) -> SegmentContents | None:
+        """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
+        try:
+            known = decode_index(index_data(self._files, path))
+        except (OSError, ValueError, IndexUnusable):
+            return None
+        return known if known.incarnation == self._incarnation else None
+
+    def _missing(self, path: str) -> None:
+        """Take note of an index file without its segment."""
+        if not self._mourn(f"{path.removesuffix('.idx')}.seg"):
+            self._find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
+
+    def _mourn(self, segment: str) -> bool:
+        """Go on behind a segment that is lost, if its index file tells what was in it."""
+        path = index_path(segment)
+        known = self._known(path)
+        if known is None or known.base_seq <= self._last_seq:
+            return False
+        self._bridge(known.base_seq)
+        self._last_seq = max(self._last_seq, known.base_seq + known.n - 1)
+        self._floor = max(self._floor, known.floor)
+        self._removals += removals_of(known)
+        self._lost.append((segment, known))
+        return True
+
+    def _tell_lost(self, segment: str, known: SegmentContents, removed: bytes) -> None:
+        """Tell what was in a segment that is lost, unless all of that would be gone by now."""
+        report, path = self._report, index_path(segment)
+        before = len(report.lost)
+        for first, last in message_ranges(known):
+            self._lose(max(first, self._floor), last, removed)
+        lost, end = report.lost[before:], known.base_seq + known.n - 1
+        if lost:
+            finding = self._find(DAMAGE, path, "its segment is lost; it tells what was in it")
+            finding.first_seq, finding.last_seq = lost[0][0], lost[-1][1]
+            report.lost_bytes += known.message_bytes
+        else:
+            rest = "removes it" if end < self._floor else "keeps it, for it tells what was removed"
+            finding = self._find(
+                NOTE, path, f"its segment is gone, and so is all that was in it; a start {rest}"
+            )
+        if end >= self._floor:
+            for each in report.findings:  # one repair does it, and keeps what is told here
+                each.mend = None if each.path == segment else each.mend
+            finding.mend = replace_lost(self._files, segment, known, self._incarnation)
+
     # -- all of them ---------------------------------------------------------------------------------------
 
-    def _others(self, names: list[str], segments: list[str]) -> None:
+    def _others(self, names: list[str], segments: set[str]) -> None:
         for name in names:
             path = f"{self._directory}/{name}"
             stem, _, suffix = name.partition(".")
@@ -240,9 +306,8 @@ class MessagesCheck:
                 continue
             if name.startswith(DAMAGED):
                 self._find(NOTE, path, "set aside: no start looks at it")
-            elif suffix == "idx" and stem.isdigit():
-                if f"{stem}.seg" not in segments:
-                    self._find(NOTE, path, "the index file of a segment that is gone; a start removes it")
+            elif suffix == "idx":
+                continue
             elif suffix == "seg.new" and stem.isdigit():
                 self._find(NOTE, path, "a segment that was being written anew; a start removes it")
             elif name != ".probe":
@@ -261,6 +326,8 @@ class MessagesCheck:
                 self._count(segment, removed)
             except OSError as error:
                 self._find(UNCHECKED, segment.path, f"it cannot be read: {error.strerror or error}")
+        for lost in self._lost:
+            self._tell_lost(*lost, removed)
         self._claims(removed)
         report.segments = len(reads)
         report.last_seq = self._last_seq
@@ -270,6 +337,7 @@ class MessagesCheck:
         for segment in reads:
             for first, last in segment.lost:
                 self._lose(max(first, self._floor), last, removed)
+        report.lost.sort()
 
     def _lose(self, first: int, last: int, removed: bytes) -> None:
         """Count sequences as lost, but for those that were removed anyway."""

@@ -31,6 +31,20 @@ def removals_of(SegmentContents c not None) -> bytes:
     return out
 
 
+def message_ranges(SegmentContents c not None) -> list:
+    """Return (first, last) of the sequences that had a message, removed or not."""
+    cdef uint32_t i, begin = 0
+    ranges = []
+    for i in range(c.n):
+        if not c.entries[i].flags & ENTRY_MSG:
+            if begin < i:
+                ranges.append((c.base_seq + begin, c.base_seq + i - 1))
+            begin = i + 1
+    if begin < c.n:
+        ranges.append((c.base_seq + begin, c.base_seq + c.n - 1))
+    return ranges
+
+
 def sorted_seqs(bytes seqs) -> bytes:
     """Return u64 sequences in ascending order."""
     cdef bytes out = bytes(bytearray(seqs))

@@ -34,7 +34,6 @@ MATRIX = {
     "the middle": flipped(TWO, -500),
     "a sector": overwritten(TWO, 1024, 512, b"\x77"),
     "cut": cut(ONE, 40),
-    "header and table": overwritten(ONE, 32, 3000, b"\x55"),
     "a byte of the last segment": flipped(LAST, 3000),
     "the last segment cut": cut(LAST, 1000),
     "an index file": flipped("msgs/00000001.idx", 200),

@@ -1,0 +1,169 @@
+"""Index files whose segments are missing, unreadable or cut: a check tells what a start will count as lost."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xxhash
+from tests.unit.fsck.store_files import (
+    STREAM,
+    Damage,
+    check,
+    fill,
+    keep_up,
+    overwritten,
+    removed,
+    start,
+    tree,
+)
+from tests.unit.store.segment_files import records
+
+ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
+FORMS = pytest.mark.parametrize("form", ["plain", "s2", "chacha", "s2 and chacha"])
+MATRIX: dict[str, Damage] = {
+    "the header and more of the first": overwritten(ONE, 32, 3000, b"\x55"),
+    "the first is missing": removed(ONE),
+    "the second is missing": removed(TWO),
+    "the last is missing": removed(LAST),
+    "two are missing": removed(ONE, TWO),
+    "the first is zeros": overwritten(ONE, 0, 1 << 20),
+    "the last is zeros": overwritten(LAST, 0, 1 << 20),
+    "the second is noise": overwritten(TWO, 0, 1 << 20, b"\x5a"),
+}
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for form in ("plain", "s2", "chacha", "s2 and chacha"):
+        made[form] = tmp_path_factory.mktemp("template") / "store"
+        fill(made[form], form)
+    return made
+
+
+@pytest.fixture
+def root(templates: dict[str, Path], form: str, tmp_path: Path) -> Path:
+    shutil.copytree(templates[form], tmp_path / "store")
+    return tmp_path / "store"
+
+
+def served(root: Path, form: str) -> dict[str, Any]:
+    """Start a server on a copy of `root`, index files and all, and return what its stream has."""
+    copy = shutil.copytree(root, root.with_name("served"))
+    js = start(copy, form)
+    state = js.state("S")
+    found = {key: state[key] for key in ("messages", "bytes", "first_seq", "last_seq")}
+    found |= {"lost": js.stream("S").store.lost, "payloads": js.payloads("S")}
+    js.node.stop()
+    shutil.rmtree(copy)
+    return found
+
+
+@FORMS
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_check_tells_what_a_start_will_count_as_lost(name: str, root: Path, form: str) -> None:
+    MATRIX[name](root)
+    before = tree(root)
+
+    report = check(root, form)
+
+    assert tree(root) == before
+    found = {stream.name: stream for stream in report.streams}["S"]
+    state = served(root, form)
+    assert state["lost"] is not None
+    assert sorted(seq for first, last in found.lost for seq in range(first, last + 1)) == state["lost"][1]
+    assert (found.messages, found.bytes, found.first_seq, found.last_seq) == tuple(
+        state[field] for field in ("messages", "bytes", "first_seq", "last_seq")
+    )
+    assert report.exit_code() == 1
+
+
+@FORMS
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_repair_keeps_what_only_the_index_file_told(name: str, root: Path, form: str) -> None:
+    MATRIX[name](root)
+    expected = served(root, form)
+
+    repaired = check(root, form, repair=True)
+    again = check(root, form)
+
+    gone = {stream.name: stream for stream in repaired.streams}["S"].gone
+    assert sorted(seq for first, last in gone for seq in range(first, last + 1)) == expected["lost"][1]
+    assert [each.what for each in again.all_findings() if each.level != "note" and "/msgs" in each.path] == []
+    found = served(root, form)
+    assert found.pop("lost") is None
+    expected.pop("lost")
+    assert found == expected
+
+
+@pytest.mark.parametrize("form", ["plain"])
+def test_an_index_file_of_which_nothing_is_left_is_no_damage(root: Path, form: str) -> None:
+    js = start(root, form)
+    stream = root / STREAM
+    kept = (stream / "msgs/00000001.idx").read_bytes()
+    js.api("STREAM.PURGE.S", {"keep": 2})
+    keep_up(js)
+    js.node.stop()
+    assert not (stream / ONE).exists()
+    (stream / "msgs/00000001.idx").write_bytes(kept)
+
+    report = check(root, form)
+
+    told = [each for each in report.all_findings() if each.path.endswith("00000001.idx")]
+    assert [(each.level, each.what) for each in told] == [
+        ("note", "its segment is gone, and so is all that was in it; a start removes it")
+    ]
+    assert report.exit_code() == 0
+    start(root, form).node.stop()
+    assert not (stream / "msgs/00000001.idx").exists()
+
+
+@pytest.mark.parametrize("form", ["plain"])
+def test_an_index_file_that_says_nothing_is_removed_by_a_start(root: Path, form: str) -> None:
+    path = root / STREAM / "msgs/00000007.idx"
+    path.write_bytes(b"nothing")
+
+    report = check(root, form)
+
+    told = [each for each in report.all_findings() if each.path == str(path)]
+    assert [(each.level, each.what) for each in told] == [
+        ("note", "it tells nothing, and there is no segment; a start removes it")
+    ]
+    start(root, form).node.stop()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("form", ["plain"])
+def test_segments_are_taken_in_the_order_of_their_numbers(root: Path, form: str) -> None:
+    messages = root / STREAM / "msgs"
+    for path in messages.glob("*.idx"):
+        path.unlink()
+    for number, name in ((1, "99999998"), (2, "99999999"), (3, "100000000")):
+        renumber(messages / f"{number:08d}.seg", messages / f"{name}.seg")
+
+    report = check(root, form)
+
+    assert [each.what for each in report.all_findings() if each.level == "damage"] == []
+    found = {stream.name: stream for stream in report.streams}["S"]
+    assert found.segments == 3
+
+
+def renumber(path: Path, to: Path) -> None:
+    """Give a segment another number; its records are chained to the header, so all are sealed anew."""
+    data = path.read_bytes()
+    path.unlink()
+    head = data[:32] + struct.pack("<I", int(to.stem)) + data[36:56]
+    checksum = xxhash.xxh64_intdigest(head)
+    out = head + struct.pack("<Q", checksum)
+    for _, kind, record in records(data):
+        body = record[:-8]
+        if kind == 1 and record[5] & 2:  # overwritten: its checksum is that of before
+            checksum = int.from_bytes(record[-8:], "little")
+        else:
+            checksum = xxhash.xxh64_intdigest(body, checksum)
+        out += body + struct.pack("<Q", checksum)
+    to.write_bytes(out)
