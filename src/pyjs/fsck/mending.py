@@ -58,18 +58,19 @@ def rewrite_segment(
     incarnation: int,
     last: bool,
     erased: tuple[int, ...] = (),
+    known: SegmentContents | None = None,
 ) -> Mend:
     """Write a segment anew with the records of it that are whole; the old file stays beside it.
 
     `base_seq` is what the check found, for a header that does not say it; `erased` are overwritten messages of it
-    whose removal is not recorded anywhere any more.
+    whose removal is not recorded anywhere any more; `known` is what its index file says, if its end is missing.
     """
 
     def mend() -> str:
         file = segment_file(files, path)
         c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
         assert c is not None
-        fresh = _written_anew(file.data, c, number, incarnation, last, erased)
+        fresh = _written_anew(file.data, c, number, incarnation, last, erased, known)
         aside = copy_aside(files.disk, path)
         _remove(files.disk, index_path(path))
         put_segment(files, path, fresh, not last)
@@ -90,10 +91,7 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
         end = known.base_seq + known.n - 1
         aside = f"; as it was it is {move_aside(files.disk, path)}" if files.disk.exists(path) else ""
         out = _begun(known.base_seq, known.number, incarnation)
-        removals = removals_of(known)
-        for at in range(0, len(removals), DELETES_SIZE):
-            _add(out, DELETES, end, removals[at : at + DELETES_SIZE])
-        _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
+        _add_known(out, known)
         footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))
         _add(out, FOOTER, end, footer)
         put_segment(files, path, bytes(out), True)
@@ -213,6 +211,7 @@ def _written_anew(
     incarnation: int,
     last: bool,
     erased: tuple[int, ...],
+    known: SegmentContents | None,
 ) -> bytes:
     """Return the file of a segment with what is whole of another."""
     out = _begun(c.base_seq, number, incarnation)
@@ -220,11 +219,14 @@ def _written_anew(
         _seal(out, image[at : at + size - CHECKSUM.size])
     if erased:
         _add(out, DELETES, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
-    if last and c.end_damaged:  # its sequence may be used: the next message gets another one
-        _add(out, STATE, c.base_seq + c.n, struct.pack("<Qq", c.floor, c.last_ts))
+    n = c.n if known is None else known.n
+    if known is not None:
+        _add_known(out, known)
+    elif last and c.end_damaged:  # its sequence may be used: the next message gets another one
+        _add(out, STATE, c.base_seq + n, struct.pack("<Qq", c.floor, c.last_ts))
     if not last:
-        end = c.base_seq + c.n - 1
-        _add(out, FOOTER, end, struct.pack("<QQQqqQ", c.base_seq, end, c.n, c.first_ts, c.last_ts, len(out)))
+        end = c.base_seq + n - 1
+        _add(out, FOOTER, end, struct.pack("<QQQqqQ", c.base_seq, end, n, c.first_ts, c.last_ts, len(out)))
     return bytes(out)
 
 
@@ -246,6 +248,14 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[tuple[int, int
         if kind != FOOTER:
             yield at, size
         at += size
+
+
+def _add_known(out: bytearray, known: SegmentContents) -> None:
+    """Add what an index file knows beside messages: what was removed elsewhere, and how far the sequences go."""
+    end, removals = known.base_seq + known.n - 1, removals_of(known)
+    for at in range(0, len(removals), DELETES_SIZE):
+        _add(out, DELETES, end, removals[at : at + DELETES_SIZE])
+    _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
 
 
 def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> None:

@@ -55,6 +55,7 @@ class Read:
     end_damaged: bool
     lost: list[tuple[int, int]]
     live: Live  # by this segment alone
+    cut: SegmentContents | None = None  # what its index file says, if its end is missing
     ends: list[Finding] = field(default_factory=list)  # what may have taken sequences behind the last entry
 
 
@@ -136,13 +137,35 @@ class MessagesCheck:
         self._bridge(c.base_seq)
         seen = Read(path, number, c.base_seq, c.n, c.end_damaged, list(c.lost), live_in(c, 0, b""))
         self._read.append(seen)
-        self._report.lost_bytes += c.lost_bytes
+        seen.cut = self._cut_off(path, c)
+        if seen.cut is not None:
+            self._lose_end(seen, seen.cut, c)
+        else:
+            self._report.lost_bytes += c.lost_bytes
         self._problems(seen, file, c, last)
         self._footer(path, file, c, number)
-        self._index(path, image, c, last)
+        if seen.cut is None:
+            self._index(path, image, c, last)
         self._floor = max(self._floor, c.floor)
         self._removals += removals_of(c)
-        self._last_seq = c.base_seq + c.n - 1
+        self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
+
+    def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
+        """Return what the index file says of a segment that was longer when it was written; None: it was not."""
+        known = self._known(index_path(path)) if not c.sealed else None
+        if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
+            return None
+        return known
+
+    def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:
+        """Count what was in the end of a segment that is missing."""
+        behind = c.base_seq + c.n
+        seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
+        seen.end_damaged = False  # what was there is known
+        self._report.lost_bytes += max(c.lost_bytes, known.end - c.end)
+        self._floor = max(self._floor, known.floor)
+        self._removals += removals_of(known)
+        self._last_seq = known.base_seq + known.n - 1
 
     def _unreadable(
         self,
@@ -182,14 +205,18 @@ class MessagesCheck:
     def _problems(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Tell what the scan found damaged."""
         rewrite: Mend | None = rewrite_segment(
-            self._files, seen.path, seen.number, c.base_seq, self._incarnation, last
+            self._files, seen.path, seen.number, c.base_seq, self._incarnation, last, known=seen.cut
         )
+        problems = c.problems
+        if seen.cut is not None:
+            size, what = seen.cut.end - c.end, "the end is missing; its index file tells what was in it"
+            problems = [each for each in problems if each[0] != c.end] + [(c.end, size, what)]
         if file.image.problem or (file.damaged_chunks() and not c.problems):
             what = file.image.problem or "a compressed chunk is damaged"
             self._find(DAMAGE, seen.path, what).mend = rewrite
-        for at, size, what in c.problems:
+        for at, size, what in problems:
             place = file.place_of(at, size)
-            if at == c.end and not c.end_damaged:
+            if at == c.end and not c.end_damaged and seen.cut is None:
                 finding = self._find(NOTE, seen.path, what, *place)
                 finding.mend = cut_tail(self._files, seen.path, c.end) if len(c.problems) == 1 else None
                 continue
@@ -198,6 +225,8 @@ class MessagesCheck:
             finding.mend, rewrite = rewrite, None
             if at == c.end:
                 seen.ends.append(finding)
+                if seen.cut is not None and seen.lost:
+                    finding.first_seq, finding.last_seq = max(c.base_seq + c.n, 1), seen.lost[-1][1]
 
     def _footer(self, path: str, file: SegmentFile, c: SegmentContents, number: int) -> None:
         """Check what a sealed segment says of itself."""

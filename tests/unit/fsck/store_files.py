@@ -175,6 +175,16 @@ def extended(name: str, data: bytes) -> Damage:
     return damage
 
 
+def unwitnessed(damage: Damage) -> Damage:
+    """Do damage of which no index file tells what was there."""
+
+    def both(root: Path) -> None:
+        damage(root)
+        without_indexes(root)
+
+    return both
+
+
 def removed(*names: str) -> Damage:
     """Remove files."""
 

@@ -13,6 +13,7 @@ from tests.unit.fsck.store_files import (
     STREAM,
     Damage,
     check,
+    cut,
     fill,
     keep_up,
     overwritten,
@@ -32,6 +33,10 @@ MATRIX: dict[str, Damage] = {
     "two are missing": removed(ONE, TWO),
     "the first is zeros": overwritten(ONE, 0, 1 << 20),
     "the last is zeros": overwritten(LAST, 0, 1 << 20),
+    "the last is cut": cut(LAST, 1000),
+    "the last is nearly gone": cut(LAST, 20_000),
+    "the second is cut": cut(TWO, 300),
+    "the first is cut": cut(ONE, 5000),
     "the second is noise": overwritten(TWO, 0, 1 << 20, b"\x5a"),
 }
 
