@@ -84,8 +84,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     try:
         image = open_image(files.disk, path, fd, files.key)
         found = SegmentFile(image.whole(True), files.disk.size_of(fd), image)
-        if isinstance(image, PackedImage):
-            image.problem = image.problem or image.spare_problem()
+        image.problem = image.problem or image.spare_problem()
         return found
     finally:
         files.disk.close_file(fd)

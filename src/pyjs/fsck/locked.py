@@ -7,9 +7,8 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
 from pyjs.fsck.images import Files
 from pyjs.fsck.states import StatesCheck
-from pyjs.store.form import open_image
+from pyjs.store.form import clear_problem, form_at, open_image
 from pyjs.store.meta import NewerFormat
-from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -41,11 +40,15 @@ class LockedCheck:
         try:
             fd = self._disk.open_read_only(path)
             try:
+                form, problem = form_at(self._disk, fd, path)
+                if form is not None and form.cipher:  # the one line of the stream says the rest
+                    problem = problem or clear_problem(self._disk, fd, form)
+                    if problem:
+                        self._find(DAMAGE, path, problem)
+                    return
                 image = open_image(self._disk, path, fd, None)
             finally:
                 self._disk.close_file(fd)
-        except Locked:
-            return  # its header is whole, or can be told; the one line of the stream says the rest
         except NewerFormat as error:
             self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:

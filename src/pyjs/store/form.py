@@ -17,6 +17,7 @@ little-endian, checksums are XXH64 with seed 0. A chunk that does not check out 
 the records in it are found damaged. The key stream counts from the first byte of the body.
 
 Knows nothing of records but META. `cramjam` is imported when something is compressed.
+Long because what reads a form and what writes it have to agree, and stand beside each other.
 
 Source: docs/storage-format.md, "Other forms of a segment".
 """
@@ -191,6 +192,10 @@ class PlainImage:
     def grow(self, size: int) -> None:
         """Take note of how much is written by now."""
 
+    def spare_problem(self) -> str:
+        """Return what is damaged that only counts when more is; "": nothing is."""
+        return "" if self.form is None else clear_problem(self._disk, self.fd, self.form)
+
 
 class VeiledImage(PlainImage):
     """The image of an encrypted file."""
@@ -287,12 +292,12 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return what is damaged that only counts when more is: the second copy of the table; "": nothing is."""
+        """Return what is damaged that only counts when more is; "": nothing is."""
         body_size = self._disk.size_of(self.fd) - (self.form.shift if self.form is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
         whole = first is not None and first == second and body_size == end
-        return "" if whole else "the second copy of its table of chunks is damaged"
+        return super().spare_problem() if whole else "the second copy of its table of chunks is damaged"
 
     def is_whole(self) -> bool:
         """Tell whether every chunk checks out."""
@@ -383,13 +388,7 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         CorruptRecord: what tells its form is damaged.
         OSError: it cannot be read.
     """
-    head = readable(disk, fd, HEADER.size, 0) or b""
-    form = read_form(head, path)
-    problem = ""
-    if form is None and _is_damaged(head):
-        mended = repaired(head)
-        form = None if mended is None else read_form(mended, path)
-        problem = "" if form is None else "a byte of its header is damaged, which is known from the others"
+    form, problem = form_at(disk, fd, path)
     if form is None:
         return PlainImage(disk, fd)
     stream = _stream_of(form, key, path)
@@ -400,6 +399,32 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         image = VeiledImage(disk, fd, form, stream)
     image.problem = image.problem or problem
     return image
+
+
+def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
+    """Return what the outer header of an open file says, None: it has none; and what is damaged in it.
+
+    Raises:
+        NewerFormat: the form is not known here.
+        OSError: it cannot be read.
+    """
+    head = readable(disk, fd, HEADER.size, 0) or b""
+    form = read_form(head, path)
+    mended = repaired(head) if form is None and _is_damaged(head) else None
+    if mended is None:
+        return form, ""
+    form = read_form(mended, path)
+    return form, "" if form is None else "a byte of its header is damaged, which is known from the others"
+
+
+def clear_problem(disk: Disk, fd: int, form: Form) -> str:
+    """Return what is wrong with the metadata that stand in clear in an open file; "": nothing is."""
+    size = form.shift - HEADER.size
+    record = readable(disk, fd, size, HEADER.size) or b""
+    seed = CHECKSUM.unpack(form.header()[-CHECKSUM.size :])[0]
+    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(record[: -CHECKSUM.size], seed))
+    whole = len(record) == size and record.endswith(checksum)
+    return "" if whole or size == 0 else "the metadata in clear behind its header is damaged"
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:

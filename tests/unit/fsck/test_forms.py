@@ -37,6 +37,7 @@ MATRIX = {
     "cut": cut(ONE, 40),
     "a byte of the last segment": flipped(LAST, 3000),
     "the last segment cut": unwitnessed(cut(LAST, 1000)),
+    "the metadata in clear": flipped(ONE, 150),
     "an index file": flipped("msgs/00000001.idx", 200),
     "configuration a": flipped("meta.a", 45),
     "both configurations": removed("meta.a", "meta.b"),
@@ -185,6 +186,19 @@ def test_without_a_key_a_damaged_envelope_is_damage_and_stays(
     assert main(["fsck", "--repair", str(root)]) == 1
     assert "meta.b at " in capsys.readouterr().out
     assert tree(root) == before
+
+
+@ENCRYPTED
+def test_metadata_in_clear_is_checked_with_and_without_a_key(
+    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flipped(TWO, 150)(root)
+    what = "the metadata in clear behind its header is damaged"
+    assert [each.what for each in check(root, form).all_findings()] == [what]
+    assert main(["fsck", str(root)]) == 1
+    assert what in capsys.readouterr().out
+    check(root, form, repair=True)
+    assert check(root, form).exit_code() == 0
 
 
 @ENCRYPTED
