@@ -40,6 +40,8 @@ MESSAGE_OVERHEAD = 30  # what the state of a stream counts of a message beside i
 HEADERS_OVERHEAD = 4
 MSG = 1
 FOOTER_SIZE = 88
+RECORD_SIZE = 41  # of the smallest message
+SEGMENT_SIZE = 8 << 20  # of most streams: so much may be missing at an end
 RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
 SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
 
@@ -55,6 +57,8 @@ class Read:
     end_damaged: bool
     lost: list[tuple[int, int]]
     live: Live  # by this segment alone
+    room: int = 0  # so many messages may be missing at its end; 0: it is the end that it had
+    bare: bool = False  # its end is missing, and nothing in it is damaged
     cut: SegmentContents | None = None  # what its index file says, if its end is missing
     ends: list[Finding] = field(default_factory=list)  # what may have taken sequences behind the last entry
 
@@ -142,6 +146,7 @@ class MessagesCheck:
             self._lose_end(seen, seen.cut, c)
         else:
             self._report.lost_bytes += c.lost_bytes
+        self._judge_end(seen, file, c, last)
         self._problems(seen, file, c, last)
         self._footer(path, file, c, number)
         if seen.cut is None:
@@ -149,6 +154,14 @@ class MessagesCheck:
         self._floor = max(self._floor, c.floor)
         self._removals += removals_of(c)
         self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
+
+    def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
+        """Tell from a footer, or the mark of an encrypted segment, whether the end is the one that it had."""
+        ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # is all that it lost
+        if not (ended or footer or seen.cut is not None):
+            seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
+            seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
         """Return what the index file says of a segment that was longer when it was written; None: it was not."""
@@ -190,10 +203,10 @@ class MessagesCheck:
     def _bridge(self, base_seq: int) -> None:
         """Go on at `base_seq`; with damage at the end of the segment before, what lies between was lost."""
         before = self._read[-1] if self._read else None
-        if before is not None and before.end_damaged and self._last_seq + 1 < base_seq:
-            self._lose_behind(before, base_seq - 1)
+        if before is not None and before.room and self._last_seq + 1 < base_seq:
+            self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
         if before is not None:
-            before.end_damaged = False  # that is settled
+            before.room, before.end_damaged = 0, False  # that is settled
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:
@@ -355,6 +368,13 @@ class MessagesCheck:
                 self._count(segment, removed)
             except OSError as error:
                 self._find(UNCHECKED, segment.path, f"it cannot be read: {error.strerror or error}")
+        for segment in reads:
+            behind = segment.base_seq + segment.entries
+            if segment.bare and behind > self._floor:  # one that was purged never had it
+                finding = self._find(DAMAGE, segment.path, "the end of the segment is missing")
+                finding.mend = rewrite_segment(
+                    self._files, segment.path, segment.number, segment.base_seq, self._incarnation, False
+                )
         for lost in self._lost:
             self._tell_lost(*lost, removed)
         self._claims(removed)

@@ -20,6 +20,7 @@ from tests.unit.fsck.store_files import (
     removed,
     start,
     tree,
+    without_indexes,
 )
 from tests.unit.store.segment_files import records
 
@@ -172,3 +173,27 @@ def renumber(path: Path, to: Path) -> None:
             checksum = xxhash.xxh64_intdigest(body, checksum)
         out += body + struct.pack("<Q", checksum)
     to.write_bytes(out)
+
+
+@pytest.mark.parametrize("form", ["plain"])
+@pytest.mark.parametrize("count", [1, 5])
+def test_whole_records_that_are_missing_at_an_end_are_lost(root: Path, form: str, count: int) -> None:
+    data = (root / STREAM / TWO).read_bytes()
+    ends = [at for at, _, _ in records(data)]
+    (root / STREAM / TWO).write_bytes(data[: ends[-count]])
+    without_indexes(root)
+
+    report = check(root, form)
+
+    found = {stream.name: stream for stream in report.streams}["S"]
+    state = served(root, form)
+    lost = (state["lost"] or (0, [], 0))[1]
+    assert bool(lost) == (count > 1)
+    assert sorted(seq for first, last in found.lost for seq in range(first, last + 1)) == lost
+    assert [each.what for each in report.all_findings() if each.level == "damage"] == [
+        "the end of the segment is missing"
+    ]
+    check(root, form, repair=True)
+    assert check(root, form).exit_code() == 0
+    again = served(root, form)
+    assert (again["messages"], again["last_seq"]) == (state["messages"], state["last_seq"])
