@@ -420,8 +420,10 @@ def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
 def clear_problem(disk: Disk, fd: int, form: Form) -> str:
     """Return what is wrong with the metadata that stand in clear in an open file; "": nothing is."""
     size = form.shift - HEADER.size
-    record = readable(disk, fd, size, HEADER.size) or b""
-    seed = CHECKSUM.unpack(form.header()[-CHECKSUM.size :])[0]
+    data = readable(disk, fd, form.shift, 0) or bytes(HEADER.size)
+    head, record = data[: HEADER.size], data[HEADER.size :]
+    head = (repaired(head) or head) if _is_damaged(head) else head
+    seed = CHECKSUM.unpack(head[-CHECKSUM.size :])[0]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(record[: -CHECKSUM.size], seed))
     whole = len(record) == size and record.endswith(checksum)
     return "" if whole or size == 0 else "the metadata in clear behind its header is damaged"

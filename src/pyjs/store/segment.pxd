@@ -52,13 +52,13 @@ cdef class SegmentContents:
     # Of the scan only:
     cdef Table by_name                  # name -> place in `subjects` + 1
     cdef uint32_t latest                # place of the subject of the last message
+    cdef uint64_t bad_before            # pages of maps that could not be read before this scan
     cdef const char* p
     cdef size_t size
     cdef size_t effort                  # bytes that may still be hashed to find records behind damage
     cdef public uint64_t shift          # where the image begins in its file: writes stop at sectors of that
     cdef public bint unread             # the disk could not read its end: that is no write that was cut short
     cdef bint adrift                    # damage took the checksum that the next record is chained to
-    cdef uint64_t bad_before            # pages of maps that could not be read before this scan
     cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
 
     cdef int own_entries(self) except -1

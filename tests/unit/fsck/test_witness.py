@@ -22,7 +22,9 @@ from tests.unit.fsck.store_files import (
     tree,
     without_indexes,
 )
-from tests.unit.store.segment_files import records
+from tests.unit.store.segment_files import MSG, records
+
+from pyjs.fsck.mending import _seal
 
 ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
 FORMS = pytest.mark.parametrize("form", ["plain", "s2", "chacha", "s2 and chacha"])
@@ -163,15 +165,12 @@ def renumber(path: Path, to: Path) -> None:
     data = path.read_bytes()
     path.unlink()
     head = data[:32] + struct.pack("<I", int(to.stem)) + data[36:56]
-    checksum = xxhash.xxh64_intdigest(head)
-    out = head + struct.pack("<Q", checksum)
+    out = bytearray(head + struct.pack("<Q", xxhash.xxh64_intdigest(head)))
     for _, kind, record in records(data):
-        body = record[:-8]
-        if kind == 1 and record[5] & 2:  # overwritten: its checksum is that of before
-            checksum = int.from_bytes(record[-8:], "little")
+        if kind == MSG and record[5] & 2:  # overwritten: its checksum is that of before
+            out += record
         else:
-            checksum = xxhash.xxh64_intdigest(body, checksum)
-        out += body + struct.pack("<Q", checksum)
+            _seal(out, record[:-8])
     to.write_bytes(out)
 
 
@@ -187,7 +186,7 @@ def test_whole_records_that_are_missing_at_an_end_are_lost(root: Path, form: str
 
     found = {stream.name: stream for stream in report.streams}["S"]
     state = served(root, form)
-    lost = (state["lost"] or (0, [], 0))[1]
+    lost: list[int] = state["lost"][1] if state["lost"] else []
     assert bool(lost) == (count > 1)
     assert sorted(seq for first, last in found.lost for seq in range(first, last + 1)) == lost
     assert [each.what for each in report.all_findings() if each.level == "damage"] == [
