@@ -475,7 +475,7 @@ class AccountFiles:
             Locked: it is encrypted, and the key is not known.
         """
         messages = f"{directory}/msgs"
-        for name in reversed(self._disk.list_dir(messages)):
+        for name in sorted(self._disk.list_dir(messages), key=lambda each: (len(each), each), reverse=True):
             path = f"{messages}/{name}"
             try:
                 meta = self._meta_in(path, opener) if name.endswith(".seg") else b""

@@ -17,7 +17,7 @@ from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.consumer import Consumer
 from pyjs.store.filestore import FileStore
-from pyjs.store.form import PackedImage, open_image
+from pyjs.store.form import open_image
 from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, Opener, load_meta
 from pyjs.store.recovery import confirm, contents_of
 from pyjs.store.vault import Locked
@@ -69,8 +69,7 @@ class SegmentStep:
         try:
             self.size = self._disk.size_of(fd)
             image = open_image(self._disk, self._path, fd, self._store.key)
-            if isinstance(image, PackedImage):
-                image.problem = image.problem or image.spare_problem()
+            image.problem = image.problem or image.spare_problem()
             data = image.whole(True)  # an image of its own: what the store has mapped stays as it is
         finally:
             self._disk.close_file(fd)

@@ -51,7 +51,6 @@ cdef class FileStore(SegmentStore):
         self.header_overhead = 4
         self.maps = {}
         self.views = {}
-        self.evicted = []
         self.erasing = {}
         self.index_maps = {}
         self.unsynced = []

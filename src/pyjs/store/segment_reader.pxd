@@ -16,7 +16,6 @@ cdef class SegmentReader(StreamStore):
     cdef readonly list lost_seqs            # the first of them
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
-    cdef list evicted                       # always empty: view.pyx keeps views as long as they are in use
     cdef object __weakref__                 # for its views
     cdef char* staging                      # records not written yet, of the last segment
     cdef uint64_t written                   # bytes of the last segment in its file
