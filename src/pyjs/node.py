@@ -119,8 +119,6 @@ class Node(Host):
             session.close("Server Shutdown")
         if self.jetstream is not None:
             self.jetstream.stop()
-        for account in self.accounts.values():
-            account.subs.forget_routes()
 
     # -- sessions ------------------------------------------------------------------------------------------
 

@@ -47,10 +47,6 @@ cdef class Interest:
             self.subs.remove(sub)
         self.waiting.pop(consumer, None)
 
-    def close(self) -> None:
-        """Let go of the consumers that are remembered by subject."""
-        self.subs.forget_routes()
-
     def change(self, StreamConsumer consumer) -> None:
         """Take over changed filters; who waits goes on waiting."""
         waits = consumer in self.waiting

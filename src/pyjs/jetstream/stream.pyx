@@ -733,7 +733,6 @@ cdef class Stream(Sink):
         self.commit()
         self.closed = True
         self.expiry.cancel()
-        self.interest.close()
         if self.sync_always:
             self.store.sync_now()
         if self.sync_always and self.store.error is not None:

@@ -38,7 +38,7 @@ cdef struct Route:
     uint32_t n_groups
     uint32_t generation         # of the first byte's class when it was built
     bint inexact                # a prefix that does not decide: look the whole subject up
-    PyObject* owner             # list of the Subscriptions; NULL: none
+    PyObject* owner             # list of the Subscriptions, which Sublist.owners holds; NULL: none
 
 cdef struct TrieNode:           # private to sublist.pyx
     Table children              # token -> TrieNode*; slots NULL: no child yet
@@ -54,6 +54,7 @@ cdef class Sublist:
     cdef Table prefixes         # "_INBOX.x.", "$JS.ACK.s.c." -> Route*
     cdef uint32_t generations[256]      # by first byte of the subject: routes of an older one are rebuilt
     cdef dict owned             # id(Subscription) -> Subscription
+    cdef dict owners            # the same of the routes' lists: in sight of the garbage collector
     cdef size_t sweep_left      # slots that trim still has to look at
     cdef size_t sweep_at
     cdef readonly uint64_t inserts, removes, misses, finds
@@ -72,6 +73,7 @@ cdef class Sublist:
     cdef Route* miss(self, const char* subject, size_t n) noexcept nogil
     cdef Route* miss_prefix(self, const char* subject, size_t n, bint deep) noexcept nogil
     cdef int keep(self, Table* table, const char* key, size_t n, Route* r) except -1
+    cdef void release(self, Route* r) noexcept
     cdef void drop(self, Table* table, const char* key, size_t n) noexcept
     cdef void drop_all(self, Table* table) noexcept
     cdef void outdate(self, bytes subject) noexcept

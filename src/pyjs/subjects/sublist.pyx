@@ -191,8 +191,6 @@ cdef void free_route(Route* r) noexcept:
         free(r.groups[i].targets)
     free(r.groups)
     free(r.targets)
-    if r.owner != NULL:
-        Py_DECREF(<object> r.owner)
     free(r)
 
 
@@ -296,7 +294,7 @@ cdef class Sublist:
         table_init(&self.cache, 64)
         table_init(&self.prefixes, 64)
         memset(self.generations, 0, sizeof(self.generations))
-        self.owned = {}
+        self.owned, self.owners = {}, {}
         self.cache_max = CACHE_MAX
 
     def __dealloc__(self):
@@ -305,15 +303,6 @@ cdef class Sublist:
         table_free(&self.cache)
         table_free(&self.prefixes)
         free_node(self.root)
-
-    def forget_routes(self) -> None:
-        """Empty the caches, at the end: routes own Subscriptions where the garbage collector does not look."""
-        self.drop_all(&self.cache)
-        self.drop_all(&self.prefixes)
-        table_free(&self.cache)
-        table_free(&self.prefixes)
-        table_init(&self.cache, 64)
-        table_init(&self.prefixes, 64)
 
     cdef void drop_all(self, Table* table) noexcept:
         cdef size_t at = table_next(table, 0)
@@ -387,10 +376,19 @@ cdef class Sublist:
         cdef Route* old = <Route*> table_get(table, key, n)
         r.generation = self.generations[<unsigned char> key[0]]
         table_put(table, key, n, r)
-        free_route(old)
+        if r.owner != NULL:
+            self.owners[<size_t> r.owner] = <list> r.owner
+            Py_DECREF(<object> r.owner)
+        self.release(old)
         if table.used > self.cache_max and self.sweep_left == 0:
             self.sweep_left = table.mask // 4 + SWEEP_STEP
         return 0
+
+    cdef void release(self, Route* r) noexcept:
+        """Free a route, and let go of the Subscriptions that it leads to."""
+        if r != NULL and r.owner != NULL:
+            self.owners.pop(<size_t> r.owner, None)
+        free_route(r)
 
     # -- subscribing ---------------------------------------------------------------------------------------
 
@@ -495,7 +493,7 @@ cdef class Sublist:
         self.sweep_left = self.cache.mask + self.prefixes.mask + 2
 
     cdef void drop(self, Table* table, const char* key, size_t n) noexcept:
-        free_route(<Route*> table_remove(table, key, n))
+        self.release(<Route*> table_remove(table, key, n))
 
     def trim(self) -> bool:
         """Free some outdated or surplus routes; call once a turn. Returns whether more is left to do."""
@@ -519,7 +517,7 @@ cdef class Sublist:
         r = <Route*> table.slots[at].value
         if r.generation != self.generations[<unsigned char> table.slots[at].key[0]] or table.used > self.cache_max:
             table_remove(table, table.slots[at].key, table.slots[at].key_len)
-            free_route(r)
+            self.release(r)
 
     # -- looking at it -------------------------------------------------------------------------------------
 
