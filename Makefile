@@ -13,7 +13,7 @@ PY = $(VENV)/bin/python
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 # cython-lint calls pycodestyle by its name
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-COMPILED = $(shell find src/pyjs -name '*.pyx' | sort | sed 's,^src/,,; s,\.pyx$$,,; s,/,.,g')
+COMPILED = $(shell find src/pyjs src/pyjs_spark -name '*.pyx' | sort | sed 's,^src/,,; s,\.pyx$$,,; s,/,.,g')
 TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=

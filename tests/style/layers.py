@@ -65,6 +65,21 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+# Packages beside the server, which must work where it is not installed: (package, modules it must not import).
+APART: tuple[tuple[str, tuple[str, ...]], ...] = (("pyjs_spark", ("pyjs", "asyncio", "threading")),)
+
+
+def strayed(src: Path) -> list[str]:
+    """Return which package of APART imports what it must do without, one sentence each."""
+    return [
+        f"{path.relative_to(src)}:{imported.number}: {package} imports {imported.module}"
+        for package, closed in APART
+        for path in source_files(src / package)
+        for imported in Source(path).imports
+        if imported.module.partition(".")[0] in closed
+    ]
+
+
 def violations(src: Path, package: str = "pyjs") -> list[str]:
     """Return what the tree below `src` does against the tables, one sentence each."""
     files = {path: module_name(path, src) for path in source_files(src / package)}

@@ -1,0 +1,80 @@
+"""What can go wrong between a Spark job and a stream.
+
+Each text says where (address, stream or option), what happened and what to do. Everything here can be pickled,
+because Spark carries a worker's error to the driver.
+"""
+
+from __future__ import annotations
+
+
+class SparkError(Exception):
+    """Any error of this package."""
+
+
+class ServerUnreachable(SparkError):
+    """No server of the list took the connection; the text has every address and its reason."""
+
+
+class ConnectionLost(SparkError):
+    """A connection ended or went silent; the work may be repeated on a new one."""
+
+
+class AccessDenied(SparkError):
+    """The server refused the credentials, or the user may not publish or subscribe to a subject."""
+
+
+class BadCredentials(SparkError):
+    """A secret, seed or certificate cannot be read or is none."""
+
+
+class RequestTimeout(SparkError):
+    """Nothing answered a request in time."""
+
+
+class NoResponders(SparkError):
+    """Nobody listens on the subject of a request (status 503)."""
+
+
+class ProtocolError(SparkError):
+    """The server sent what this client does not understand."""
+
+
+class DataLoss(SparkError):
+    """Messages that were planned are no longer in the stream, or it is another stream by now."""
+
+
+class ReadStalled(SparkError):
+    """A read got no message for its idle timeout although the server says that more are there."""
+
+
+class SeqTooLarge(SparkError):
+    """A sequence above 2^63-1, which no Spark column holds."""
+
+
+class ApiError(SparkError):
+    """JetStream answered a request with an error."""
+
+    def __init__(self, code: int, err_code: int, text: str) -> None:
+        super().__init__(code, err_code, text)
+        self.code = code
+        self.err_code = err_code
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text} (code {self.code}, err_code {self.err_code})"
+
+
+class OptionError(SparkError):
+    """An option that is unknown, missing, or has a value that is not allowed."""
+
+
+class SchemaError(SparkError):
+    """A schema that asks for columns or types that are not there."""
+
+
+class StreamMissing(SparkError):
+    """A stream that is not on the server."""
+
+
+class SparkMissing(SparkError):
+    """What Spark needs on this machine is not installed."""

@@ -1,0 +1,119 @@
+"""Where the servers are and how to log in: plain values that Spark may pickle and send to its workers.
+
+A secret may be given as `env:NAME` or `file:PATH`; then the value is looked up by whoever connects, on the machine
+that connects, and neither a query plan nor a pickle holds it. A secret that is given as itself does travel in the
+pickle, but no repr shows it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyjs_spark.errors import BadCredentials, SparkError
+
+PORT = 4222
+SCHEMES = ("nats", "tls")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    """Everything needed to connect."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    nkey_seed_file: str = ""
+    creds_file: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_hostname: str = ""  # the name in the certificate, if it is not that of the address
+    tls_first: bool = False  # TLS before the server's INFO, as its `handshake_first`
+    api_prefix: str = "$JS.API"  # $JS.<domain>.API in a domain
+    timeout_s: float = 10.0  # of connecting and of one request
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{field.name}={self._shown(field.name)}" for field in fields(self))
+        return f"ConnectSettings({shown})"
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self, name)
+        if name == "servers":
+            return repr(tuple(_without_user(server) for server in value))
+        is_secret = name in ("password", "token") and value and not value.startswith(("env:", "file:"))
+        return "'***'" if is_secret else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server of the list, taken apart."""
+
+    host: str
+    port: int
+    tls: bool = False
+    user: str = ""
+    password: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Address({self})"
+
+
+def parse_address(server: str) -> Address:
+    """Take `nats://user:password@host:port`, or a part of it, apart.
+
+    Raises:
+        SparkError: it is no address; the text does not repeat a password.
+    """
+    shown = _without_user(server)
+    try:
+        parts = urlsplit(server if "://" in server else f"nats://{server}")
+        port = parts.port or PORT
+    except ValueError as error:
+        raise SparkError(f"servers: {shown!r} is no address ({error}); write nats://host:4222") from None
+    if parts.scheme not in SCHEMES:
+        raise SparkError(
+            f"servers: {shown!r} has the scheme {parts.scheme}; only nats:// and tls:// work here"
+        )
+    if not parts.hostname:
+        raise SparkError(f"servers: {shown!r} names no host; write nats://host:4222")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return Address(parts.hostname, port, parts.scheme == "tls", user, password)
+
+
+def resolve_secret(name: str, value: str) -> str:
+    """Return the secret that `value` stands for: itself, `env:NAME` or `file:PATH`.
+
+    Raises:
+        BadCredentials: the variable or file is not there.
+    """
+    look_up: dict[str, Callable[[str], str]] = {"env": os.environ.__getitem__, "file": _text_of}
+    kind, colon, where = value.partition(":")
+    if not colon or kind not in look_up:
+        return value
+    try:
+        return look_up[kind](where)
+    except KeyError:
+        text = (
+            f"{name}: the environment variable {where} is not set where the connection is made; set it there"
+        )
+        raise BadCredentials(text) from None
+    except OSError as error:
+        raise BadCredentials(f"{name}: the file {where} cannot be read: {error.strerror}") from None
+
+
+def _text_of(path: str) -> str:
+    return Path(path).read_text("utf-8").strip()
+
+
+def _without_user(server: str) -> str:
+    head, at, host = server.rpartition("@")
+    scheme = head.partition("://")[0] + "://" if "://" in head else ""
+    return f"{scheme}***@{host}" if at else server

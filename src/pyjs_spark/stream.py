@@ -1,0 +1,94 @@
+"""A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
+
+Knows no protocol. What was received and not yet used is `data[start:end]` of the buffer. The buffer grows to the
+largest frame that came in; nothing in it is kept past the next fill().
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+
+from pyjs_spark.errors import BadCredentials, ConnectionLost
+from pyjs_spark.settings import Address, ConnectSettings
+
+BUFFER_SIZE = 256 * 1024
+
+
+class ByteStream:
+    """One connection; the errors it raises name the address."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        """Connect. Raises OSError."""
+        self.address = address
+        self.data = bytearray(BUFFER_SIZE)
+        self.start = 0  # first byte that nobody used yet
+        self.end = 0  # behind the last byte received
+        self._socket = socket.create_connection((address.host, address.port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start_tls(self, settings: ConnectSettings) -> None:
+        """Go on in TLS. Raises OSError (with ssl.SSLError), BadCredentials."""
+        context = tls_context(settings)
+        self._socket = context.wrap_socket(
+            self._socket, server_hostname=settings.tls_hostname or self.address.host
+        )
+
+    def send(self, data: bytes) -> None:
+        """Send everything. Raises ConnectionLost."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(f"{self.address}: the connection broke while sending: {error}") from error
+
+    def fill(self, need: int, deadline_s: float) -> bool:
+        """Receive until `need` unused bytes are there; return False when the deadline came first.
+
+        Raises:
+            ConnectionLost: the other side is gone.
+        """
+        self._make_room(need)
+        view = memoryview(self.data)
+        while self.end - self.start < need:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            try:
+                self._socket.settimeout(left_s)
+                count = self._socket.recv_into(view[self.end :])
+            except TimeoutError:
+                return False
+            except OSError as error:
+                raise ConnectionLost(f"{self.address}: the connection broke: {error}") from error
+            if not count:
+                raise ConnectionLost(f"{self.address}: the server closed the connection")
+            self.end += count
+        return True
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._socket.close()
+
+    def _make_room(self, need: int) -> None:
+        """Bring the unused bytes to the front, in a larger buffer if `need` asks for one."""
+        left = self.end - self.start
+        if need > len(self.data):
+            larger = bytearray(max(need, 2 * len(self.data)))
+            larger[:left] = self.data[self.start : self.end]
+            self.data = larger
+        elif self.start:
+            self.data[:left] = self.data[self.start : self.end]
+        self.start, self.end = 0, left
+
+
+def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
+    """Return how the server is checked and who we are. Raises BadCredentials."""
+    try:
+        context = ssl.create_default_context(cafile=settings.tls_ca or None)
+        if settings.tls_cert:
+            context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:
+        files = ", ".join(filter(None, (settings.tls_ca, settings.tls_cert, settings.tls_key)))
+        raise BadCredentials(f"tls: {files} cannot be used: {error}; they must be PEM files") from error
+    return context

@@ -1,0 +1,54 @@
+"""A TCP proxy that cuts the connection after so many bytes of the server, as often as it is told."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+
+
+class CuttingProxy:
+    """Listens on a port of its own; `cuts` has the bytes after which each connection in turn is cut."""
+
+    def __init__(self, port: int, cuts: list[int]) -> None:
+        self.connections = 0
+        self.target = port  # of the server; may change between two connections
+        self._cuts = cuts
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Take no more connections; the one that is there goes on until its client closes it."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            left = self._cuts[self.connections] if self.connections < len(self._cuts) else 1 << 60
+            self.connections += 1
+            with client, socket.create_connection(("127.0.0.1", self.target)) as server:
+                _pass_on(client, server, left)
+
+
+def _pass_on(client: socket.socket, server: socket.socket, left: int) -> None:
+    """Copy both ways until one side closes or the server has said `left` bytes."""
+    while left > 0:
+        for source in select.select([client, server], [], [])[0]:
+            data = source.recv(min(65536, left))
+            if not data:
+                return
+            if source is server:
+                left -= len(data)
+                client.sendall(data)
+            else:
+                server.sendall(data)
