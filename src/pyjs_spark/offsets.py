@@ -1,0 +1,67 @@
+"""Offsets as they stand in Spark's checkpoint: for each stream the next sequence, and which stream it was.
+
+    {"v": 1, "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
+
+`next` is the first sequence that has not been read; as an end it is exclusive. `created` is the time at which the
+stream was created: a stream that was deleted and made anew has another one, and its sequences mean other messages.
+Spark compares offsets as text to see whether there is anything new, so streams stand in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyjs_spark.errors import SparkError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """How far one stream has been read."""
+
+    next: int  # >= 1; every seq below it was planned
+    created: str  # of the stream, as the server wrote it
+
+    def __post_init__(self) -> None:
+        assert self.next >= 1
+
+
+Offsets = dict[str, StreamOffset]  # stream -> offset
+
+
+def to_json(offsets: Mapping[str, StreamOffset]) -> dict[str, object]:
+    """Return offsets as Spark stores them: plain values, always in the same order."""
+    streams = {name: {"next": at.next, "created": at.created} for name, at in sorted(offsets.items())}
+    return {"v": VERSION, "streams": streams}
+
+
+def from_json(said: Mapping[str, object]) -> Offsets:
+    """Return what a checkpoint says.
+
+    Raises:
+        SparkError: it was written by a newer version, or by another data source.
+    """
+    if said.get("v") != VERSION:
+        raise SparkError(
+            f"the checkpoint has an offset of version {said.get('v')!r}, this version of pyjs_spark reads {VERSION}; "
+            "use the version that wrote it, or a new checkpoint directory"
+        )
+    streams = said.get("streams")
+    if not isinstance(streams, dict):
+        raise _damaged(said)
+    return {str(name): _one(at, said) for name, at in streams.items()}
+
+
+def _one(at: object, said: Mapping[str, object]) -> StreamOffset:
+    if not isinstance(at, dict) or not isinstance(at.get("created"), str):
+        raise _damaged(said)
+    seq = at.get("next")
+    if type(seq) is not int or seq < 1:
+        raise _damaged(said)
+    return StreamOffset(seq, at["created"])
+
+
+def _damaged(said: Mapping[str, object]) -> SparkError:
+    return SparkError(f"the checkpoint has an offset that is none of this data source: {said!r}")

@@ -1,0 +1,205 @@
+"""Parsers of option values: from the text that Spark hands over to a checked Python value.
+
+Spark gives every option as text. A parser takes that text and returns the value, or raises ValueError whose
+text says what is allowed; `options.py` puts the name of the option and the value before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+SEQ_MAX = 2**63 - 1  # what a signed 64-bit column of Spark can hold
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
+TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STREAM_NAME = re.compile(r"[^\s.>/\\\x00]+")  # a * makes it a pattern
+
+Parser = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading starts or ends: one word for all streams, or a sequence (or word) for each."""
+
+    word: str = ""  # earliest, latest; "" if streams are named
+    streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
+
+
+def text(value: str) -> str:
+    """Return the text itself; it must not be empty."""
+    if not value.strip():
+        raise ValueError("a text that is not empty")
+    return value.strip()
+
+
+def boolean(value: str) -> bool:
+    """Return true or false."""
+    words = {"true": True, "false": False}
+    if value.strip().lower() not in words:
+        raise ValueError("true or false")
+    return words[value.strip().lower()]
+
+
+def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `low` to `high`."""
+
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"\d+", value.strip(), re.ASCII) or not low <= int(value) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser of one of some words."""
+
+    def parse(value: str) -> str:
+        if value.strip().lower() not in words:
+            raise ValueError(" or ".join([", ".join(words[:-1]), words[-1]]))
+        return value.strip().lower()
+
+    return parse
+
+
+def seconds(value: str) -> float:
+    """Return a duration in seconds: a number with ms, s, m, h or d, or of seconds alone."""
+    match = DURATION.fullmatch(value.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise ValueError("a duration above zero such as 500ms, 5s, 15m or 1h")
+    return float(match[1]) * SECONDS[match[2] or "s"]
+
+
+def byte_size(value: str) -> int:
+    """Return a number of bytes; k, m, g and t multiply by powers of 1024."""
+    match = SIZE.fullmatch(value.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a number of bytes above zero such as 1048576, 64m or 1g")
+    return int(match[1]) * SIZES[match[2]]
+
+
+def words(value: str) -> tuple[str, ...]:
+    """Return the parts of a comma list, without those that are said twice."""
+    parts = [part.strip() for part in value.split(",")]
+    if not all(parts):
+        raise ValueError("a comma list without empty parts")
+    return tuple(dict.fromkeys(parts))
+
+
+def stream_names(value: str) -> tuple[str, ...]:
+    """Return names of streams, or patterns with *."""
+    names = words(value)
+    if not all(STREAM_NAME.fullmatch(name) for name in names):
+        raise ValueError(
+            "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
+        )
+    return names
+
+
+def subjects(value: str) -> tuple[str, ...]:
+    """Return subjects to filter by, without those that another one covers; () if that is all of them."""
+    parts = words(value)
+    if not all(is_subject(part) for part in parts):
+        raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")
+    wide = [part for part in parts if not any(covers(other, part) for other in parts if other != part)]
+    return () if wide == [">"] else tuple(wide)
+
+
+def is_subject(value: str) -> bool:
+    """Say whether `value` can filter: no empty token, no space, > only at the end."""
+    tokens = value.split(".")
+    return all(tokens) and ">" not in tokens[:-1] and not re.search(r"[\s\x00]", value)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Say whether every subject that `narrow` matches is matched by `wide` too."""
+    outer, inner = wide.split("."), narrow.split(".")
+    for index, token in enumerate(outer):
+        if token == ">":
+            return len(inner) > index
+        if index >= len(inner) or inner[index] == ">":
+            return False
+        if token not in ("*", inner[index]):
+            return False
+    return len(outer) == len(inner)
+
+
+def domain(value: str) -> str:
+    """Return the API prefix of a JetStream domain."""
+    if not re.fullmatch(r"[^\s.*>$]+", value.strip()):
+        raise ValueError("the name of a domain: one token without '.', '*', '>' and '$'")
+    return f"$JS.{value.strip()}.API"
+
+
+def api_prefix(value: str) -> str:
+    """Return the subject before the names of the JetStream API, without a dot at its end."""
+    prefix = value.strip().removesuffix(".")
+    if not is_subject(prefix) or "*" in prefix or ">" in prefix:
+        raise ValueError("a subject without wildcards such as $JS.hub.API")
+    return prefix
+
+
+def moment(value: str) -> int:
+    """Return a point in time in ns since 1970: RFC 3339 with up to 9 digits, or ms as a number."""
+    said = value.strip()
+    if re.fullmatch(r"\d{1,14}", said, re.ASCII):
+        return int(said) * NS_PER_MS
+    match = TIME.fullmatch(said)
+    try:
+        return parse_rfc3339(said) if match else _no_time()
+    except (ValueError, OverflowError):
+        return _no_time()
+
+
+def _no_time() -> int:
+    raise ValueError("a time such as 2026-01-31T12:00:00Z (with zone), or milliseconds since 1970")
+
+
+def parse_rfc3339(value: str) -> int:
+    """Return ns since 1970 of a time as NATS writes it. Raises ValueError."""
+    match = TIME.fullmatch(value)
+    if match is None:
+        raise ValueError(f"no RFC 3339 time: {value!r}")
+    zone = match[3].upper().replace("Z", "+00:00")
+    at = datetime.fromisoformat(match[1].upper().replace(" ", "T") + zone) - EPOCH
+    return (at.days * 86400 + at.seconds) * NS_PER_S + int((match[2] or "0").ljust(9, "0"))
+
+
+def format_rfc3339(at_ns: int) -> str:
+    """Return a point in time as NATS reads it, to the nanosecond."""
+    whole, rest = divmod(at_ns, NS_PER_S)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+
+
+def position(*allowed: str) -> Callable[[str], Position]:
+    """Return a parser of a position: one of the words, or JSON of streams with their sequences."""
+    hint = " or ".join([*allowed, 'JSON such as {"ORDERS": 1234}'])
+
+    def parse(value: str) -> Position:
+        word = value.strip().lower()
+        if word in allowed:
+            return Position(word)
+        try:
+            said = json.loads(value)
+        except ValueError:
+            raise ValueError(hint) from None
+        if not isinstance(said, dict) or not said or not all(_is_place(at, allowed) for at in said.values()):
+            raise ValueError(f"{hint} (whole numbers from 1, or a word)")
+        return Position(streams=tuple(sorted(said.items())))
+
+    return parse
+
+
+def _is_place(at: object, allowed: tuple[str, ...]) -> bool:
+    if isinstance(at, str):
+        return at in allowed
+    return type(at) is int and 1 <= at <= SEQ_MAX

@@ -1,0 +1,215 @@
+"""Options of the data source: one table, and what it makes of the texts that Spark hands over.
+
+Checked on the driver when the data source is made, before any job. Names are case-insensitive, as everywhere in
+Spark. Values of secrets may be `env:NAME` or `file:PATH` and stay so: the client resolves them where it runs,
+so that no secret travels in a plan.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from pyjs_spark import option_values as values
+from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.option_values import Parser, Position
+from pyjs_spark.settings import ConnectSettings, parse_address
+
+EARLIEST = Position("earliest")
+LATEST = Position("latest")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that one read was told, checked."""
+
+    streams: tuple[str, ...]  # names, or patterns with *
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    subjects: tuple[str, ...] = ()  # server-side filter; (): all
+    starting_offsets: Position | None = None  # None: earliest in a batch, latest in a stream; seq inclusive
+    ending_offsets: Position = LATEST  # batch only; seq exclusive
+    starting_ns: int | None = None  # goes before the offsets
+    ending_ns: int | None = None  # exclusive
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None  # None: as many as there are cores, of a worthwhile size
+    max_records_per_partition: int = 500_000
+    max_rows_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_rows_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    read_mode: str = "auto"
+    include_headers: str = "map"
+    fetch_batch: int = 10_000
+    fetch_expires_s: float = 5.0
+    idle_timeout_s: float = 30.0
+    arrow_batch_rows: int = 10_000
+    pushdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name for users, where its value goes, and what makes a value of the text."""
+
+    name: str
+    target: str  # a field of Options, or "connect." and a field of ConnectSettings
+    parse: Parser
+    is_secret: bool = False  # the value, which may hold a password, never stands in an error
+
+
+def _servers(value: str) -> tuple[str, ...]:
+    servers = values.words(value)
+    try:
+        for server in servers:
+            parse_address(server)
+    except SparkError as wrong:
+        raise ValueError(f"addresses such as nats://host:4222, comma separated ({wrong})") from None
+    return servers
+
+
+# fmt: off
+TABLE: tuple[Option, ...] = (
+    Option("stream", "streams", values.stream_names),
+    Option("subjects", "subjects", values.subjects),
+    Option("startingOffsets", "starting_offsets", values.position("earliest", "latest")),
+    Option("endingOffsets", "ending_offsets", values.position("latest")),
+    Option("startingTimestamp", "starting_ns", values.moment),
+    Option("endingTimestamp", "ending_ns", values.moment),
+    Option("failOnDataLoss", "fail_on_data_loss", values.boolean),
+    Option("minPartitions", "min_partitions", values.count(high=100_000)),
+    Option("maxRecordsPerPartition", "max_records_per_partition", values.count()),
+    Option("maxRowsPerTrigger", "max_rows_per_trigger", values.count()),
+    Option("maxBytesPerTrigger", "max_bytes_per_trigger", values.byte_size),
+    Option("minRowsPerTrigger", "min_rows_per_trigger", values.count()),
+    Option("maxTriggerDelay", "max_trigger_delay_s", values.seconds),
+    Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct")),
+    Option("includeHeaders", "include_headers", values.one_of("map", "raw", "false")),
+    Option("fetchBatch", "fetch_batch", values.count(high=1_000_000)),
+    Option("fetchExpires", "fetch_expires_s", values.seconds),
+    Option("idleTimeout", "idle_timeout_s", values.seconds),
+    Option("arrowBatchRows", "arrow_batch_rows", values.count(high=10_000_000)),
+    Option("pushdown", "pushdown", values.boolean),
+    Option("servers", "connect.servers", _servers, is_secret=True),
+    Option("user", "connect.user", values.text),
+    Option("password", "connect.password", values.text, is_secret=True),
+    Option("token", "connect.token", values.text, is_secret=True),
+    Option("nkeySeedFile", "connect.nkey_seed_file", values.text),
+    Option("credsFile", "connect.creds_file", values.text),
+    Option("tls.ca", "connect.tls_ca", values.text),
+    Option("tls.cert", "connect.tls_cert", values.text),
+    Option("tls.key", "connect.tls_key", values.text),
+    Option("tls.hostname", "connect.tls_hostname", values.text),
+    Option("tls.first", "connect.tls_first", values.boolean),
+    Option("jsDomain", "connect.api_prefix", values.domain),
+    Option("apiPrefix", "connect.api_prefix", values.api_prefix),
+    Option("requestTimeout", "connect.timeout_s", values.seconds),
+)
+# What a later version will take; named, so that nobody searches for a spelling mistake.
+LATER: dict[str, str] = {
+    "path": "reading a store directory without a server is not there yet; name the server with `servers`",
+    **dict.fromkeys(
+        ("subject", "msgIdColumn", "msgId", "sinkId", "expectedStream", "maxInFlight", "ackTimeout", "retries",
+         "delivery"),
+        "writing to a stream is not there yet; this data source reads",
+    ),
+}
+# fmt: on
+LATER_MODES = {"bulk": "reading whole segments", "path": "reading a store directory"}
+BY_NAME = {option.name.lower(): option for option in TABLE}
+LATER_BY_NAME = {name.lower(): (name, why) for name, why in LATER.items()}
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Return what the options of a read say.
+
+    Raises:
+        OptionError: one line with the option, its value and what is allowed.
+    """
+    known = _known(given)
+    _refuse_later_modes(known)
+    parsed = {option.target: _value(option, said) for option, said in known}
+    if "streams" not in parsed:
+        raise OptionError('option stream is missing: name the stream to read, as .option("stream", "ORDERS")')
+    _check_together({option.name for option, _ in known}, parsed)
+    connect = {
+        name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
+    }
+    own = {name: value for name, value in parsed.items() if "." not in name}
+    return Options(connect=ConnectSettings(**connect), **own)  # type: ignore[arg-type]  # checked by the table
+
+
+def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
+    found: dict[str, tuple[Option, str]] = {}
+    for name, said in given.items():
+        lower = name.lower()
+        if lower in LATER_BY_NAME:
+            proper, why = LATER_BY_NAME[lower]
+            raise OptionError(f"option {proper}: {why}")
+        if lower not in BY_NAME:
+            raise OptionError(_unknown(name))
+        found[lower] = (BY_NAME[lower], str(said))
+    return list(found.values())
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
+    if near:
+        return f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?"
+    return f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
+
+
+def _refuse_later_modes(known: list[tuple[Option, str]]) -> None:
+    for option, said in known:
+        mode = said.strip().lower().partition("=")[0]
+        if option.name == "readMode" and mode in LATER_MODES:
+            raise OptionError(
+                f"option readMode={said}: {LATER_MODES[mode]} is not there yet; allowed: auto, consumer or direct"
+            )
+
+
+def _value(option: Option, said: str) -> object:
+    try:
+        return option.parse(said)
+    except ValueError as wrong:
+        shown = "(hidden)" if option.is_secret else said
+        raise OptionError(f"option {option.name}={shown} is not allowed; allowed: {wrong}") from None
+
+
+def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
+    """Refuse values that are fine alone but not beside each other."""
+    for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
+        if one in said and other not in said:
+            raise OptionError(f"option {one} is given without {other}; give both")
+    if {"jsDomain", "apiPrefix"} <= said:
+        raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
+    least, most = parsed.get("min_rows_per_trigger"), parsed.get("max_rows_per_trigger")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise OptionError(f"option minRowsPerTrigger={least} is above maxRowsPerTrigger={most}")
+    start, end = parsed.get("starting_ns"), parsed.get("ending_ns")
+    if isinstance(start, int) and isinstance(end, int) and start > end:
+        raise OptionError("option startingTimestamp is after endingTimestamp; nothing lies between them")
+
+
+def check_batch(options: Options) -> None:
+    """Refuse what makes no sense in a batch read. Raises OptionError."""
+    if options.starting_offsets == LATEST and options.starting_ns is None:
+        raise OptionError(
+            "option startingOffsets=latest is not allowed in a batch: it would read nothing; allowed: earliest, JSON"
+        )
+
+
+def check_stream(options: Options) -> None:
+    """Refuse what makes no sense in a streaming read. Raises OptionError."""
+    if options.ending_offsets != LATEST:
+        raise OptionError(
+            "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"
+        )
+    if options.ending_ns is not None:
+        raise OptionError(
+            "option endingTimestamp is not allowed in a streaming read, which has no end; leave it out"
+        )
+
+
+assert {option.target for option in TABLE if "." not in option.target} == {
+    each.name for each in fields(Options) if each.name != "connect"
+}

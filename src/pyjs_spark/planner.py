@@ -1,0 +1,205 @@
+"""Plans of one read: what a server says, the options and the pure rules of `plan.py`, put together.
+
+Knows nothing of Spark: `source.py` turns its spans into partitions. It keeps nothing between two calls but which
+losses it has told, so a plan made again from the same offsets is the same, whatever process makes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pyjs_spark import lookup, plan
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.lookup import Api
+from pyjs_spark.offsets import Offsets, StreamOffset
+from pyjs_spark.option_values import Position
+from pyjs_spark.options import EARLIEST, LATEST, Options
+from pyjs_spark.plan import Gap, Span, StreamState
+from pyjs_spark.pushdown import Bounds
+
+LOG = logging.getLogger("pyjs_spark")
+ADVICE = (
+    "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
+    "(max_age, max_bytes, max_msgs) or read more often; after a stream was created anew use a new checkpoint."
+)
+
+
+class Planner:
+    """Plans for one set of options."""
+
+    def __init__(self, options: Options, api: Api, cores: int) -> None:
+        self.options = options
+        self._api = api
+        self._cores = cores  # how many tasks run at once, as far as is known
+        self._told: set[str] = set()  # losses that stand in the log; a query asks many times a second
+
+    # -- batch ------------------------------------------------------------------------------------------------------
+
+    def batch(self, bounds: Bounds) -> list[Span]:
+        """Return the ranges of a batch read. Raises StreamMissing, OptionError, DataLoss."""
+        if bounds.is_empty:
+            return []
+        states = self._named_states()
+        if bounds.streams is not None:
+            states = {name: state for name, state in states.items() if name in bounds.streams}
+        spans = [span for state in states.values() if (span := self._bounded(state, bounds)) is not None]
+        return self._partitions(spans, states)
+
+    def _bounded(self, state: StreamState, bounds: Bounds) -> Span | None:
+        low, high = self._first(state, EARLIEST), self._last(state)
+        if low > high and isinstance(dict(self._starting(EARLIEST).streams).get(state.name), int):
+            if high < state.end:
+                raise OptionError(
+                    f"stream {state.name}: startingOffsets {low} lies after the read's end, {high}"
+                )
+            self._lost([Gap(state.name, high, low, f"the stream ends at {state.last_seq}")])
+        low, high = max(low, bounds.seq_low), min(high, bounds.seq_high)
+        if bounds.low_ns is not None:
+            low = max(low, lookup.seq_at(self._api, state, bounds.low_ns))
+        if bounds.high_ns is not None:
+            high = min(high, lookup.seq_at(self._api, state, bounds.high_ns))
+        return Span(state.name, low, high, state.created) if low < high else None
+
+    def _last(self, state: StreamState) -> int:
+        if self.options.ending_ns is not None:
+            return lookup.seq_at(self._api, state, self.options.ending_ns)
+        return plan.seq_of(self.options.ending_offsets, state, "endingOffsets")
+
+    def _first(self, state: StreamState, default: Position) -> int:
+        if self.options.starting_ns is not None:
+            return lookup.seq_at(self._api, state, self.options.starting_ns)
+        return plan.seq_of(self._starting(default), state, "startingOffsets")
+
+    def _starting(self, default: Position) -> Position:
+        is_given = self.options.starting_offsets is not None and self.options.starting_ns is None
+        return self.options.starting_offsets or default if is_given else default
+
+    # -- streaming --------------------------------------------------------------------------------------------------
+
+    def initial(self) -> Offsets:
+        """Return where a new query starts. Raises StreamMissing, OptionError."""
+        states = self._named_states()
+        return {
+            name: StreamOffset(self._first(state, LATEST), state.created) for name, state in states.items()
+        }
+
+    def newest(self) -> Offsets:
+        """Return the end of every stream there is now."""
+        return {name: StreamOffset(state.end, state.created) for name, state in self._states().items()}
+
+    def latest(
+        self, start: Offsets, *, is_limited: bool, waited_s: float, target: Offsets | None = None
+    ) -> Offsets:
+        """Return up to where the next batch reads; `start` itself if there is nothing, or too little yet.
+
+        `waited_s` is the time since the last batch; `target` the end of a query that reads what there was.
+
+        Raises:
+            DataLoss: something after `start` is gone, and the query may not go on without it.
+        """
+        states = self._states(known=start)
+        if target is not None:
+            states = {name: _until(states[name], at) for name, at in target.items() if name in states}
+        base, gaps = plan.reconcile(start, states)
+        self._lost(gaps)
+        counts = plan.backlog(base, states)
+        if not is_limited:
+            return plan.advance(base, counts)
+        least = self.options.min_rows_per_trigger if target is None else None
+        if not plan.is_due(sum(counts.values()), least, waited_s, self.options.max_trigger_delay_s):
+            return dict(start)
+        return self._limited(base, counts, states)
+
+    def _limited(
+        self, base: Offsets, counts: Mapping[str, int], states: Mapping[str, StreamState]
+    ) -> Offsets:
+        rows_max = self.options.max_rows_per_trigger or sum(counts.values())
+        if self.options.max_bytes_per_trigger is not None:
+            rows_max = min(rows_max, plan.rows_of_bytes(self.options.max_bytes_per_trigger, counts, states))
+        if sum(counts.values()) <= rows_max:
+            return plan.advance(base, counts)
+        near = {name: self._past_holes(base[name], state) for name, state in states.items()}
+        return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
+
+    def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
+        """Return the offset of the next message that is there: a limit counts no deleted and no filtered ones."""
+        is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
+        if is_dense or at.next >= state.end:
+            return at
+        return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
+
+    def between(self, start: Offsets, end: Offsets) -> list[Span]:
+        """Return the ranges between two offsets of this planner. Raises DataLoss."""
+        spans = plan.between(start, end)
+        states = self._states_of(span.stream for span in spans)
+        self._lost(
+            Gap(span.stream, span.low, span.high, "the stream is no longer there")
+            for span in spans
+            if span.stream not in states
+        )
+        there = [span for span in spans if span.stream in states]
+        return self._partitions([_from_first(span, start, states[span.stream]) for span in there], states)
+
+    # -- both -------------------------------------------------------------------------------------------------------
+
+    def _partitions(self, spans: Iterable[Span], states: Mapping[str, StreamState]) -> list[Span]:
+        kept: list[tuple[Span, StreamState]] = []
+        gaps: list[Gap] = []
+        for span in spans:
+            state = states[span.stream]
+            left, lost = plan.clamp(span, state)
+            kept.append((left, state))
+            gaps += lost
+        self._lost(gaps)
+        options = self.options
+        return plan.partitions(kept, options.min_partitions, self._cores, options.max_records_per_partition)
+
+    def _lost(self, gaps: Iterable[Gap]) -> None:
+        told = [str(gap) for gap in gaps]
+        if told and self.options.fail_on_data_loss:
+            raise DataLoss(f"{'; '.join(told)}. {ADVICE}")
+        for line in told:
+            if line in self._told:
+                continue
+            self._told.add(line)
+            LOG.warning("%s; going on, as failOnDataLoss=false says", line)
+
+    def _named_states(self) -> dict[str, StreamState]:
+        """Return the states of all streams that the options name; each name and pattern must find one."""
+        states = self._states()
+        for wanted in self.options.streams:
+            if not lookup.is_pattern(wanted) and wanted not in states:
+                raise lookup.missing(self._api, wanted)
+        if not states:
+            raise StreamMissing(f"option stream={','.join(self.options.streams)}: no stream has such a name")
+        for position, option in (
+            (self.options.starting_offsets, "startingOffsets"),
+            (self.options.ending_offsets, "endingOffsets"),
+        ):
+            if position is not None:
+                plan.check_named(position, states, option)
+        return states
+
+    def _states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
+        return self._states_of({*known, *lookup.stream_names(self._api, self.options.streams)})
+
+    def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
+        found = {name: lookup.stream_state(self._api, name) for name in sorted(set(names))}
+        return {name: state for name, state in found.items() if state is not None}
+
+
+def _until(state: StreamState, target: StreamOffset) -> StreamState:
+    is_same = state.created == target.created
+    return state.until(
+        target.next if is_same else state.first_seq
+    )  # created anew after the query began: not read
+
+
+def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
+    """Return the span without what a stream that is new to this query had lost before."""
+    was = start.get(span.stream)
+    if was is not None and was.created == span.created:
+        return span
+    return replace(span, low=max(span.low, min(state.first_seq, span.high)))

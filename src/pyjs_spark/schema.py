@@ -1,0 +1,137 @@
+"""Columns of the data source: their names, their types in Spark and in Arrow, and what a user's schema asks of them.
+
+Spark prunes no columns of a Python data source, so the user does, with `.schema("seq long, subject string")`: what
+is not asked for is not decoded. Spark takes a batch only if its Arrow schema is exactly the one that it has derived
+from the Spark schema, nullability included.
+
+    stream   the stream's name
+    seq      sequence in the stream
+    ts       time of storing, to the microsecond, which is what Spark can hold
+    ts_ns    the same in ns since 1970; only if asked for
+    subject  bytes that are no UTF-8 become U+FFFD
+    headers  each name with its values, or the raw block, or not there (option includeHeaders)
+    data     payload
+    size     length of the payload
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs_spark.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("stream", "seq", "ts", "ts_ns", "subject", "headers", "data", "size")
+DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "ts_ns")
+# The type of each column as Spark writes it in a schema.
+SPARK_TYPES = {
+    "stream": "string",
+    "seq": "bigint",
+    "ts": "timestamp",
+    "ts_ns": "bigint",
+    "subject": "string",
+    "headers": "map<string,array<string>>",
+    "data": "binary",
+    "size": "int",
+}
+
+
+class SparkType(Protocol):
+    """What is asked of a pyspark DataType."""
+
+    def simpleString(self) -> str:
+        """Return the type as in DDL."""
+
+
+class SparkField(Protocol):
+    """What is asked of a pyspark StructField."""
+
+    name: str
+    dataType: SparkType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The columns that a read fills, in their order, and what Spark calls them."""
+
+    columns: tuple[str, ...]  # names of COLUMNS
+    names: tuple[str, ...]  # as the schema writes them: Spark keeps the case of its user
+    nullable: tuple[bool, ...]
+
+
+def default_columns(headers: str) -> tuple[str, ...]:
+    """Return the columns of a read without a schema of the user."""
+    return tuple(name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
+
+
+def spark_ddl(headers: str) -> str:
+    """Return the schema of a read without a schema of the user."""
+    return ", ".join(f"{name} {spark_type(name, headers)}" for name in default_columns(headers))
+
+
+def spark_type(column: str, headers: str) -> str:
+    """Return the Spark type of a column; `headers` is the option includeHeaders."""
+    return "binary" if column == "headers" and headers == "raw" else SPARK_TYPES[column]
+
+
+def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
+    """Return the Arrow schema of these columns, exactly as Spark derives it from theirs."""
+    return pa_schema(Projection(tuple(columns), tuple(columns), (True,) * len(columns)), headers)
+
+
+def pa_schema(projection: Projection, headers: str) -> pa.Schema:
+    """Return the Arrow schema of a projection with the names and nullability of its user."""
+    import pyarrow as pa  # names and types of columns are known without it
+
+    header_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
+    types = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "binary": pa.binary(),
+        "int": pa.int32(),
+        "map<string,array<string>>": header_map,
+    }
+    cells = zip(projection.columns, projection.names, projection.nullable, strict=True)
+    return pa.schema(
+        [pa.field(name, types[spark_type(column, headers)], null) for column, name, null in cells]
+    )
+
+
+def project(fields: Sequence[SparkField], headers: str) -> Projection:
+    """Return what a schema asks for: a StructType, or any list of fields with name, dataType and nullable.
+
+    Raises:
+        SchemaError: a column that is not there, is there twice or has another type.
+    """
+    if not fields:
+        raise SchemaError(f"the schema has no column; name some of {', '.join(COLUMNS)}")
+    columns = tuple(_column(field, headers) for field in fields)
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise SchemaError(f"the schema has the column {twice[0]} twice; name it once")
+    return Projection(
+        columns, tuple(field.name for field in fields), tuple(field.nullable for field in fields)
+    )
+
+
+def _column(field: SparkField, headers: str) -> str:
+    column = field.name.lower()
+    if column not in COLUMNS:
+        near = difflib.get_close_matches(column, COLUMNS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COLUMNS)}"
+        raise SchemaError(f"the schema asks for the column {field.name}, which is not there; {hint}")
+    if column == "headers" and headers == "false":
+        raise SchemaError(
+            "the schema asks for headers, but option includeHeaders=false; set it to map or raw"
+        )
+    said, wanted = field.dataType.simpleString(), spark_type(column, headers)
+    if said != wanted:
+        raise SchemaError(f"the schema asks for {field.name} as {said}; it is {wanted}")
+    return column

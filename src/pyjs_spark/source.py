@@ -1,0 +1,225 @@
+"""Data source `jetstream`: what Spark calls, in the words of its Python Data Source API.
+
+Thin on purpose: options, plans, offsets and reading are modules of their own, which know nothing of Spark. Where an
+object of this module lives: the data source is made in a process beside the driver and pickled from there; a batch
+reader plans in such a process and reads in a worker; the planning half of a stream reader stays in one process for
+the life of its query, while `read` runs in workers on a pickled copy, so it may use only what does not change.
+
+Nothing here writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
+(Spark never commits the last batch of a query that ends, so the server must not depend on it).
+
+Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in tests/spark/test_source.py.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyjs_spark import direct, offsets, pull
+from pyjs_spark.client import connected
+from pyjs_spark.options import Options, check_batch, check_stream, parse_options
+from pyjs_spark.patient import PatientApi
+from pyjs_spark.plan import Span
+from pyjs_spark.planner import Planner
+from pyjs_spark.pull import ReadRange
+from pyjs_spark.pushdown import Bounds, push
+from pyjs_spark.schema import Projection, pa_schema, project, spark_ddl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+
+class JetStreamSource(DataSource):
+    """Messages of JetStream streams as rows."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # Checked here because Spark asks for `schema()` only if its user gave none.
+        super().__init__(options)
+        self._parsed = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format()`."""
+        return "jetstream"
+
+    def schema(self) -> str:
+        """Return all columns but ts_ns."""
+        return spark_ddl(self._parsed.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        check_batch(self._parsed)
+        # Spark refuses any read by a class that has pushFilters while its own option for that is off.
+        kind = FilteringReader if self._parsed.pushdown else JetStreamReader
+        return kind(self._parsed, project(schema.fields, self._parsed.include_headers))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        check_stream(self._parsed)
+        return JetStreamStreamReader(self._parsed, project(schema.fields, self._parsed.include_headers))
+
+
+class RangePartition(InputPartition):
+    """One task: a range of sequences of one stream."""
+
+    def __init__(self, what: ReadRange) -> None:
+        super().__init__(what)
+
+
+class RangeReader:
+    """The half of both readers that runs in workers: one range to Arrow batches. Pickled; never changes."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self.options = options
+        self.projection = projection
+
+    def ranges(self, spans: list[Span], subjects: tuple[str, ...]) -> list[InputPartition]:
+        """Return the tasks that read `spans`."""
+        return [RangePartition(self._range(span, subjects)) for span in spans]
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range. Spark makes a partition of None where there is none at all."""
+        if partition.value is None:
+            return iter(())
+        read_range = direct.read_range if self.options.read_mode == "direct" else pull.read_range
+        return self._as_planned(read_range(connected(self.options.connect), partition.value))
+
+    def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""
+        import pyarrow as pa
+
+        schema = pa_schema(self.projection, self.options.include_headers)
+        for batch in batches:
+            same = batch.schema.equals(schema)
+            yield batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def _range(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
+        options = self.options
+        return ReadRange(
+            stream=span.stream,
+            low=span.low,
+            high=span.high,
+            subjects=subjects,
+            created=span.created,
+            columns=self.projection.columns,
+            headers=options.include_headers,
+            batch_rows=options.arrow_batch_rows,
+            fetch_batch=options.fetch_batch,
+            fetch_expires_s=options.fetch_expires_s,
+            idle_timeout_s=options.idle_timeout_s,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+
+
+class JetStreamReader(DataSourceReader):
+    """A batch read."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self._reading = RangeReader(options, projection)
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """Ask the server what there is, and cut it into tasks."""
+        options = self._reading.options
+        subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
+        return self._reading.ranges(_planner(options).batch(self._bounds), subjects)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range, in a worker."""
+        return self._reading.rows(partition)
+
+
+class FilteringReader(JetStreamReader):
+    """A batch read that takes filters of the query into its plan."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Any]:
+        """Keep what the plan can use; return what Spark has to filter itself."""
+        self._bounds, rest = push(filters, self._reading.options.subjects)
+        return rest
+
+
+class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The source of a streaming query."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self._reading = RangeReader(options, projection)
+        self._planner = _planner(options)
+        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
+        self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
+
+    def initialOffset(self) -> dict[str, object]:
+        """Return where a query without a checkpoint starts."""
+        return offsets.to_json(self._planner.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return one of the limits that the options set; `latestOffset` holds all of them.
+
+        Spark takes one limit and hands it back with every call, so any of them stands for all.
+        """
+        options = self._reading.options
+        if options.max_rows_per_trigger is not None:
+            return ReadMaxRows(options.max_rows_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_rows_per_trigger is not None:
+            return ReadMinRows(options.min_rows_per_trigger)
+        return ReadAllAvailable()
+
+    # Spark looks at the parameters to see whether a limit may be passed.
+    def latestOffset(
+        self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, object]:
+        """Return up to where the next batch reads; `start` as it is if there is nothing new."""
+        planner = self._planner
+        begin = offsets.from_json(start) if start is not None else planner.initial()
+        is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        now_s = time.monotonic()
+        end = planner.latest(
+            begin, is_limited=is_limited, waited_s=now_s - self._last_batch_s, target=self._target
+        )
+        if end != begin:
+            self._last_batch_s = now_s
+        return offsets.to_json(end)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember where the streams end now; this query reads no further."""
+        self._target = self._planner.newest()
+
+    def reportLatestOffset(self) -> dict[str, object]:
+        """Return where the streams end, for the progress of the query."""
+        return offsets.to_json(self._planner.newest())
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        """Cut what lies between two offsets into tasks; after a crash Spark asks for the same two again."""
+        spans = self._planner.between(offsets.from_json(start), offsets.from_json(end))
+        return self._reading.ranges(spans, self._reading.options.subjects)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range, in a worker."""
+        return self._reading.rows(partition)
+
+    def commit(self, end: dict[str, object]) -> None:
+        """Do nothing: the checkpoint knows, and the last batch of a query is never committed here."""
+
+    def stop(self) -> None:
+        """Do nothing: the connection belongs to the process and ends with it."""
+
+
+def _planner(options: Options) -> Planner:
+    api = PatientApi(options.connect, options.idle_timeout_s)
+    return Planner(options, api, len(os.sched_getaffinity(0)))

@@ -1,0 +1,11 @@
+"""The door by which Spark finds the format `jetstream` without being told.
+
+Spark imports every installed top-level package named `pyspark_*` and takes its DefaultSource. It does not find one
+that came with --py-files: there `pyjs_spark.register(spark)` is needed.
+"""
+
+from __future__ import annotations
+
+from pyjs_spark.source import JetStreamSource as DefaultSource
+
+__all__ = ["DefaultSource"]
