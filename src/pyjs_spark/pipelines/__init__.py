@@ -1,0 +1,1 @@
+"""Pipelines between streams and files that are used as they are."""

@@ -1,0 +1,265 @@
+"""Archive of streams as Parquet files, whose names say which sequences they hold.
+
+    <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
+    <root>/stream=<name>/_archive.json      which stream it was, and with which options
+    <root>/stream=<name>/_tmp/              files that are being written
+
+The names are all there is of progress: what no file covers is read in the next run, and a run that was killed costs
+the files that it was at. A file covers its whole range of sequences, with those that had no message any more. Ranges
+end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that the same run
+made twice writes the same files. No file is ever changed; a file appears by being renamed, whole.
+
+One run at a time may write to an archive. Any engine reads it as a table partitioned by stream and date; files that
+begin with `_` are none of it. Root is a directory that all workers see, or a URI that pyarrow has a file system for
+(s3://, hdfs://, gs://).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pyjs_spark import lookup, pull
+from pyjs_spark.client import connected
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.option_values import EPOCH
+from pyjs_spark.options import LATEST, Options
+from pyjs_spark.patient import PatientApi
+from pyjs_spark.plan import StreamState
+from pyjs_spark.pull import ReadRange
+from pyjs_spark.settings import ConnectSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
+FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
+US_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One file of the archive."""
+
+    path: str
+    low: int
+    high: int  # exclusive
+    rows: int
+
+
+def archive(spark: SparkSession, root: str, options: Options, rows_per_file: int = 500_000) -> list[Written]:
+    """Write everything that is in the streams and not in the archive; return the new files.
+
+    Raises:
+        OptionError: the archive was begun with other options.
+        DataLoss: messages went before they were archived (with failOnDataLoss), or the stream is another one.
+    """
+    ranges = plan(root, options, rows_per_file)
+    if not ranges:
+        return []
+    task = partial(write_range, options.connect, root)
+    found = spark.sparkContext.parallelize(ranges, len(ranges)).map(task).collect()
+    return [written for files in found for written in files]
+
+
+def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
+    """Return the ranges that the archive lacks, and make its directories. Raises as `archive` does."""
+    _check_options(options)
+    api = PatientApi(options.connect, options.idle_timeout_s)
+    ranges: list[ReadRange] = []
+    names = lookup.stream_names(api, options.streams)
+    if not names:
+        raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
+    for name in names:
+        state = lookup.stream_state(api, name)
+        if state is None:
+            raise lookup.missing(api, name)
+        _claim(root, state, options)
+        covered = _covered(root, name)
+        _check_lost(state, covered, options)
+        for low, high in missing(state.first_seq, state.end, covered, rows_per_file):
+            ranges.append(_range(state, low, high, options))
+    return ranges
+
+
+def _check_options(options: Options) -> None:
+    """Refuse what would have an effect on a usual read and has none here."""
+    for option, is_given in (
+        ("startingOffsets", options.starting_offsets is not None),
+        ("endingOffsets", options.ending_offsets != LATEST),
+        ("startingTimestamp", options.starting_ns is not None),
+        ("endingTimestamp", options.ending_ns is not None),
+    ):
+        if is_given:
+            raise OptionError(
+                f"option {option} is not allowed in an archive, which holds all there is; leave it out"
+            )
+
+
+def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRange:
+    return ReadRange(
+        stream=state.name,
+        low=low,
+        high=high,
+        subjects=options.subjects,
+        created=state.created,
+        columns=_columns(options),
+        headers=options.include_headers,
+        batch_rows=options.arrow_batch_rows,
+        fetch_batch=options.fetch_batch,
+        fetch_expires_s=options.fetch_expires_s,
+        idle_timeout_s=options.idle_timeout_s,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+def _columns(options: Options) -> tuple[str, ...]:
+    return tuple(name for name in COLUMNS if name != "headers" or options.include_headers != "false")
+
+
+def missing(
+    first: int, end: int, covered: Iterable[tuple[int, int]], rows_per_file: int
+) -> Iterator[tuple[int, int]]:
+    """Yield what of [first, end) is not covered, cut behind the multiples of `rows_per_file`."""
+    at = first
+    for low, high in sorted([*covered, (end, end)]):
+        stop = min(low, end)
+        while at < stop:
+            cut = min(stop, (at - 1) // rows_per_file * rows_per_file + rows_per_file + 1)
+            yield at, cut
+            at = cut
+        at = max(at, high)
+
+
+def _check_lost(state: StreamState, covered: list[tuple[int, int]], options: Options) -> None:
+    """Raise DataLoss if messages behind the archive's last one were removed before they were archived."""
+    reached = max((high for _, high in covered), default=state.first_seq)
+    if options.fail_on_data_loss and not state.is_consumed and reached < state.first_seq:
+        raise DataLoss(
+            f"stream {state.name}: messages {reached} to {state.first_seq - 1} were removed before they were "
+            f"archived; set failOnDataLoss=false to go on behind them"
+        )
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_range(settings: ConnectSettings, root: str, what: ReadRange) -> list[Written]:
+    """Read one range and write its files, one for each day; runs in a worker."""
+    import pyarrow.parquet as pq
+
+    fs, base = _file_system(root)
+    files: list[_File] = []
+    for day, rows in _by_day(pull.read_range(connected(settings), what)):
+        if not files or files[-1].day != day:
+            low = rows.column("seq")[0].as_py() if files else what.low
+            files.append(_File(day, low, f"{_stream_dir(base, what.stream)}/_tmp/{uuid.uuid4().hex}"))
+            files[-1].writer = pq.ParquetWriter(
+                files[-1].path, rows.schema, filesystem=fs, compression="zstd"
+            )
+            for done in files[:-1]:
+                done.close()
+        files[-1].write(rows)
+    for file in files:
+        file.close()
+    ends = [file.low for file in files[1:]] + [what.high]
+    return [_publish(fs, base, what, file, high) for file, high in zip(files, ends, strict=True)]
+
+
+class _File:
+    """One file that is being written; its name is known when the next one begins."""
+
+    def __init__(self, day: int, low: int, path: str) -> None:
+        self.day = day  # since 1970
+        self.low = low
+        self.path = path
+        self.rows = 0
+        self.writer: Any = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows."""
+        self.writer.write_batch(rows)
+        self.rows += rows.num_rows
+
+    def close(self) -> None:
+        """Finish the file; again is no harm."""
+        self.writer.close()
+
+
+def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut batches where the UTC day changes."""
+    import numpy as np
+
+    for batch in batches:
+        days = batch.column("ts").cast("int64").to_numpy() // US_PER_DAY
+        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
+        for low, high in pairwise(cuts):
+            yield int(days[low]), batch.slice(low, high - low)
+
+
+def _publish(fs: Any, base: str, what: ReadRange, file: _File, high: int) -> Written:
+    date = f"{EPOCH + timedelta(days=file.day):%Y-%m-%d}"
+    folder = f"{_stream_dir(base, what.stream)}/date={date}"
+    path = f"{folder}/seq={file.low:019}-{high - 1:019}.parquet"
+    fs.create_dir(folder, recursive=True)
+    fs.move(file.path, path)
+    return Written(path, file.low, high, file.rows)
+
+
+def _file_system(root: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    if "://" not in root:
+        return fs.LocalFileSystem(), os.path.abspath(root)
+    found, path = fs.FileSystem.from_uri(root)
+    return found, path.rstrip("/")
+
+
+def _stream_dir(base: str, stream: str) -> str:
+    return f"{base}/stream={quote(stream, safe='')}"
+
+
+def _covered(root: str, stream: str) -> list[tuple[int, int]]:
+    """Return the ranges that the files there cover."""
+    from pyarrow import fs
+
+    system, base = _file_system(root)
+    selector = fs.FileSelector(_stream_dir(base, stream), recursive=True, allow_not_found=True)
+    names = [FILE.fullmatch(info.base_name) for info in system.get_file_info(selector)]
+    return [(int(match[1]), int(match[2]) + 1) for match in names if match]
+
+
+def _claim(root: str, state: StreamState, options: Options) -> None:
+    """Say in the archive whose it is, or check that it is ours; make what is needed to write."""
+    system, base = _file_system(root)
+    folder = _stream_dir(base, state.name)
+    said = {"created": state.created, "subjects": list(options.subjects), "headers": options.include_headers}
+    system.create_dir(f"{folder}/_tmp", recursive=True)
+    system.delete_dir_contents(f"{folder}/_tmp")
+    path = f"{folder}/_archive.json"
+    if not system.get_file_info(path).is_file:
+        with system.open_output_stream(path) as out:
+            out.write(json.dumps(said | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}).encode())
+        return
+    with system.open_input_stream(path) as source:
+        found = json.loads(source.read())
+    if found["created"] != state.created:
+        raise DataLoss(
+            f"stream {state.name}: the archive at {root} is of the stream created at {found['created']}, there is "
+            f"one of {state.created}; its sequences mean other messages: give it another root"
+        )
+    for name, option in (("subjects", "subjects"), ("headers", "includeHeaders")):
+        if found[name] != said[name]:
+            raise OptionError(
+                f"option {option}={said[name]}: the archive at {root} was begun with {found[name]}"
+            )
