@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -31,6 +31,10 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 	$(PY) -m pytest -n auto --dist loadgroup --durations 15 $(ARGS)
+	$(if $(ARGS),,@.ci/spark)
+
+spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17)
+	@.ci/spark $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 
@@ -120,6 +124,6 @@ $(VENV)/.tools: $(VENV)/.runtime
 	@touch $@
 
 clean: ## remove everything that was built, .venv too; data/ stays
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-spark build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find src -name '*.so' -exec rm -f {} +

@@ -202,7 +202,7 @@ class World:
         self.say(f"ends by {how}{', in a call' if self.disk.dead else ''}")
         self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
-            model.cut = model.cut or how == "power"
+            model.cut = model.cut or how == "power" or self.disk.dead
         since = self.moment() if self.always else self.moment() - self.slack_ns()
         for model in self.streams.values():
             if how == "power":
