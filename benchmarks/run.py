@@ -1,6 +1,6 @@
 """One command that measures this server beside nats-server and prints the table.
 
-    python benchmarks/run.py [--quick] [--only NAME ...] [--rounds N] [--json FILE]
+    python benchmarks/run.py [--quick] [--only NAME ...] [--rounds N] [--seconds S] [--json FILE]
 
 Each measurement has a fresh server process and store; within a round both servers do the same work, in
 turn first. No figure is a test: the exit status is 1 only when a reply was wrong or a server failed.
@@ -87,6 +87,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="3 rounds of 0.7 s instead of 7 of 1 s")
     parser.add_argument("--only", action="append", metavar="NAME", help="a row, or the start of row names")
+    parser.add_argument("--seconds", type=float, help="of a round; more than a few where syncs are measured")
     parser.add_argument("--rounds", type=int, metavar="N")
     parser.add_argument("--peer", metavar="PATH", help="nats-server (default: beside this python, or PATH)")
     parser.add_argument("--ours", metavar="CMD", help="our server (default: this tree, python -m pyjs)")
@@ -124,7 +125,7 @@ def _bench(arguments: argparse.Namespace, peer: Path) -> Bench:
         Driver(build_driver()),
         {"ours": ours, "peer": theirs},
         arguments.dir or Path(tempfile.gettempdir()),
-        0.7 if arguments.quick else 1.0,
+        arguments.seconds or (0.7 if arguments.quick else 1.0),
         arguments.rounds or (3 if arguments.quick else 7),
     )
 
