@@ -16,11 +16,12 @@ begin with `_` are none of it. Root is a directory that all workers see, or a UR
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -28,14 +29,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyjs_spark import lookup, pull
+from pyjs_spark import lookup
 from pyjs_spark.client import connected
-from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.errors import DataLoss, OptionError, SparkMissing, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import PatientApi
 from pyjs_spark.plan import StreamState
-from pyjs_spark.pull import ReadRange
+from pyjs_spark.ranges import ReadRange
+from pyjs_spark.sessions import INSTALL
 from pyjs_spark.settings import ConnectSettings
 
 if TYPE_CHECKING:
@@ -57,6 +59,20 @@ class Written:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an archive has of one stream, and what the stream has now."""
+
+    state: StreamState
+    covered: tuple[tuple[int, int], ...]  # [low, high) of each file, sorted
+    said: Mapping[str, Any] | None  # _archive.json; None: this stream is not in the archive yet
+
+    @property
+    def next(self) -> int:
+        """Return the sequence behind the archive's last one; where the stream begins if it holds none."""
+        return max((high for _, high in self.covered), default=self.state.first_seq)
+
+
 def archive(spark: SparkSession, root: str, options: Options, rows_per_file: int = 500_000) -> list[Written]:
     """Write everything that is in the streams and not in the archive; return the new files.
 
@@ -64,7 +80,48 @@ def archive(spark: SparkSession, root: str, options: Options, rows_per_file: int
         OptionError: the archive was begun with other options.
         DataLoss: messages went before they were archived (with failOnDataLoss), or the stream is another one.
     """
-    ranges = plan(root, options, rows_per_file)
+    return write(spark, root, options, plan(root, options, rows_per_file))
+
+
+def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
+    """Return the ranges that the archive lacks, and make its directories. Raises as `archive` does."""
+    holdings = look(root, options)
+    ranges = lacking(root, options, holdings, rows_per_file)
+    for holding in holdings:
+        _claim(root, holding, options)
+    return ranges
+
+
+def look(root: str, options: Options) -> list[Holding]:
+    """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
+    check_options(options)
+    api = PatientApi(options.connect, options.idle_timeout_s)
+    names = lookup.stream_names(api, options.streams)
+    if not names:
+        raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
+    found = []
+    for name in names:
+        state = lookup.stream_state(api, name)
+        if state is None:
+            raise lookup.missing(api, name)
+        found.append(Holding(state, tuple(_covered(root, name)), _said(root, name)))
+    return found
+
+
+def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
+    """Return the ranges that the next run writes; changes nothing. Raises as `archive` does."""
+    ranges: list[ReadRange] = []
+    for holding in holdings:
+        state = holding.state
+        _check_same(root, holding, options)
+        _check_lost(holding, options)
+        for low, high in missing(state.first_seq, state.end, holding.covered, rows_per_file):
+            ranges.append(_range(state, low, high, options))
+    return ranges
+
+
+def write(spark: SparkSession, root: str, options: Options, ranges: list[ReadRange]) -> list[Written]:
+    """Write planned ranges, each as a task; return the new files."""
     if not ranges:
         return []
     task = partial(write_range, options.connect, root)
@@ -72,27 +129,7 @@ def archive(spark: SparkSession, root: str, options: Options, rows_per_file: int
     return [written for files in found for written in files]
 
 
-def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the archive lacks, and make its directories. Raises as `archive` does."""
-    _check_options(options)
-    api = PatientApi(options.connect, options.idle_timeout_s)
-    ranges: list[ReadRange] = []
-    names = lookup.stream_names(api, options.streams)
-    if not names:
-        raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
-    for name in names:
-        state = lookup.stream_state(api, name)
-        if state is None:
-            raise lookup.missing(api, name)
-        _claim(root, state, options)
-        covered = _covered(root, name)
-        _check_lost(state, covered, options)
-        for low, high in missing(state.first_seq, state.end, covered, rows_per_file):
-            ranges.append(_range(state, low, high, options))
-    return ranges
-
-
-def _check_options(options: Options) -> None:
+def check_options(options: Options) -> None:
     """Refuse what would have an effect on a usual read and has none here."""
     for option, is_given in (
         ("startingOffsets", options.starting_offsets is not None),
@@ -141,14 +178,35 @@ def missing(
         at = max(at, high)
 
 
-def _check_lost(state: StreamState, covered: list[tuple[int, int]], options: Options) -> None:
+def _check_lost(holding: Holding, options: Options) -> None:
     """Raise DataLoss if messages behind the archive's last one were removed before they were archived."""
-    reached = max((high for _, high in covered), default=state.first_seq)
-    if options.fail_on_data_loss and not state.is_consumed and reached < state.first_seq:
+    state = holding.state
+    if options.fail_on_data_loss and not state.is_consumed and holding.next < state.first_seq:
         raise DataLoss(
-            f"stream {state.name}: messages {reached} to {state.first_seq - 1} were removed before they were "
+            f"stream {state.name}: messages {holding.next} to {state.first_seq - 1} were removed before they were "
             f"archived; set failOnDataLoss=false to go on behind them"
         )
+
+
+def _check_same(root: str, holding: Holding, options: Options) -> None:
+    """Raise if the archive is of another stream, or was begun with other options."""
+    found, state, ours = holding.said, holding.state, _claims(holding.state, options)
+    if found is None:
+        return
+    if found["created"] != state.created:
+        raise DataLoss(
+            f"stream {state.name}: the archive at {root} is of the stream created at {found['created']}, there is "
+            f"one of {state.created}; its sequences mean other messages: give it another root"
+        )
+    for name, option in (("subjects", "subjects"), ("headers", "includeHeaders")):
+        if found[name] != ours[name]:
+            raise OptionError(
+                f"option {option}={ours[name]}: the archive at {root} was begun with {found[name]}"
+            )
+
+
+def _claims(state: StreamState, options: Options) -> dict[str, Any]:
+    return {"created": state.created, "subjects": list(options.subjects), "headers": options.include_headers}
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -157,6 +215,8 @@ def _check_lost(state: StreamState, covered: list[tuple[int, int]], options: Opt
 def write_range(settings: ConnectSettings, root: str, what: ReadRange) -> list[Written]:
     """Read one range and write its files, one for each day; runs in a worker."""
     import pyarrow.parquet as pq
+
+    from pyjs_spark import pull  # needs pyarrow, which a plan does not
 
     fs, base = _file_system(root)
     files: list[_File] = []
@@ -217,49 +277,57 @@ def _publish(fs: Any, base: str, what: ReadRange, file: _File, high: int) -> Wri
 
 
 def _file_system(root: str) -> tuple[Any, str]:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SparkMissing(f"the package pyarrow is not installed; {INSTALL}")
     from pyarrow import fs
 
     if "://" not in root:
         return fs.LocalFileSystem(), os.path.abspath(root)
-    found, path = fs.FileSystem.from_uri(root)
+    try:
+        found, path = fs.FileSystem.from_uri(root)
+    except ValueError as error:
+        raise OptionError(f"folder {root}: pyarrow has no file system for it ({error})") from None
     return found, path.rstrip("/")
 
 
 def _stream_dir(base: str, stream: str) -> str:
-    return f"{base}/stream={quote(stream, safe='')}"
+    return f"{base}/stream={quoted(stream)}"
+
+
+def quoted(stream: str) -> str:
+    """Return the name of a stream as it stands in paths."""
+    return quote(stream, safe="")
 
 
 def _covered(root: str, stream: str) -> list[tuple[int, int]]:
-    """Return the ranges that the files there cover."""
+    """Return the ranges that the files there cover, sorted."""
     from pyarrow import fs
 
     system, base = _file_system(root)
     selector = fs.FileSelector(_stream_dir(base, stream), recursive=True, allow_not_found=True)
     names = [FILE.fullmatch(info.base_name) for info in system.get_file_info(selector)]
-    return [(int(match[1]), int(match[2]) + 1) for match in names if match]
+    return sorted((int(match[1]), int(match[2]) + 1) for match in names if match)
 
 
-def _claim(root: str, state: StreamState, options: Options) -> None:
-    """Say in the archive whose it is, or check that it is ours; make what is needed to write."""
+def _said(root: str, stream: str) -> dict[str, Any] | None:
+    """Return what the archive says of itself, or None if it has nothing of this stream."""
     system, base = _file_system(root)
-    folder = _stream_dir(base, state.name)
-    said = {"created": state.created, "subjects": list(options.subjects), "headers": options.include_headers}
-    system.create_dir(f"{folder}/_tmp", recursive=True)
-    system.delete_dir_contents(f"{folder}/_tmp")
-    path = f"{folder}/_archive.json"
+    path = f"{_stream_dir(base, stream)}/_archive.json"
     if not system.get_file_info(path).is_file:
-        with system.open_output_stream(path) as out:
-            out.write(json.dumps(said | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}).encode())
-        return
+        return None
     with system.open_input_stream(path) as source:
         found = json.loads(source.read())
-    if found["created"] != state.created:
-        raise DataLoss(
-            f"stream {state.name}: the archive at {root} is of the stream created at {found['created']}, there is "
-            f"one of {state.created}; its sequences mean other messages: give it another root"
-        )
-    for name, option in (("subjects", "subjects"), ("headers", "includeHeaders")):
-        if found[name] != said[name]:
-            raise OptionError(
-                f"option {option}={said[name]}: the archive at {root} was begun with {found[name]}"
-            )
+    assert isinstance(found, dict)
+    return found
+
+
+def _claim(root: str, holding: Holding, options: Options) -> None:
+    """Say in the archive whose it is, and make what is needed to write."""
+    system, base = _file_system(root)
+    folder = _stream_dir(base, holding.state.name)
+    system.create_dir(f"{folder}/_tmp", recursive=True)
+    system.delete_dir_contents(f"{folder}/_tmp")
+    if holding.said is None:
+        said = _claims(holding.state, options) | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        with system.open_output_stream(f"{folder}/_archive.json") as out:
+            out.write(json.dumps(said).encode())

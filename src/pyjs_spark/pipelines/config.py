@@ -1,0 +1,161 @@
+"""What a pipeline is told: by a TOML file, by the command line, or by both.
+
+    [pipeline]
+    kind = "archive"            # the only one there is yet
+    stream = "ORDERS"           # a name, a pattern with *, or a list of both
+    target = "/lake"            # a folder, or a URI that pyarrow has a file system for
+    rows_per_file = 500_000
+    master = "local[*]"         # where Spark runs
+
+    [options]                   # of the data source; `tls.ca = "..."` may be a table too
+    servers = "nats://127.0.0.1:4222"
+
+    [spark]                     # settings of the Spark session
+    "spark.driver.memory" = "2g"
+
+Unknown keys are refused with the closest one there is. Knows nothing of servers, Spark and pyarrow.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.options import BY_NAME, Options, parse_options
+from pyjs_spark.pipelines.archive import check_options
+
+KINDS = ("archive",)
+KINDS_LATER = ("replay", "aggregate", "compact", "dlq-report", "quality")
+SECTIONS = ("pipeline", "options", "spark")
+KEYS = ("kind", "stream", "target", "rows_per_file", "master")
+ROWS_PER_FILE = 500_000
+ROWS_PER_FILE_MAX = 1_000_000_000
+MASTER = "local[*]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One pipeline, checked."""
+
+    target: str
+    options: Options
+    kind: str = "archive"
+    rows_per_file: int = ROWS_PER_FILE
+    master: str = MASTER
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def make(
+    stream: str,
+    target: str,
+    said: Mapping[str, str],
+    rows_per_file: int = ROWS_PER_FILE,
+    master: str = MASTER,
+    spark: Mapping[str, str] | None = None,
+) -> Pipeline:
+    """Return the pipeline. Raises OptionError."""
+    named = [name for name in said if name.lower() == "stream"]
+    if named:
+        raise OptionError(
+            f"option {named[0]}: the stream of a pipeline is named beside its target, not as an option"
+        )
+    if not target.strip():
+        raise OptionError("the target is empty; name a folder, or a URI such as s3://bucket/lake")
+    if not 1 <= rows_per_file <= ROWS_PER_FILE_MAX:
+        raise OptionError(
+            f"rows_per_file={rows_per_file} is not allowed; allowed: a number from 1 to {ROWS_PER_FILE_MAX}"
+        )
+    options = parse_options({**said, "stream": stream})
+    check_options(options)
+    return Pipeline(target, options, "archive", rows_per_file, master, dict(spark or {}))
+
+
+def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline of a file; `more` are options that go before those of the file. Raises OptionError."""
+    try:
+        with open(path, "rb") as file:
+            said = tomllib.load(file)
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: this is no TOML: {error}") from None
+    try:
+        return _from_tables(said, more)
+    except OptionError as error:
+        raise OptionError(f"{path}: {error}") from None
+
+
+def _from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline:
+    refuse_unknown(said, SECTIONS, "section")
+    head, options, spark = (_table(said, name) for name in SECTIONS)
+    refuse_unknown(head, KEYS, "key")
+    check_kind(_text(head, "kind"))
+    rows = head.get("rows_per_file", ROWS_PER_FILE)
+    if type(rows) is not int:
+        raise OptionError(f"rows_per_file={rows} is not allowed; allowed: a whole number")
+    master = _text(head, "master") if "master" in head else MASTER
+    given = {name.lower(): text for name, text in (*_flat(options), *more.items())}
+    return make(_text(head, "stream"), _text(head, "target"), _cased(given), rows, master, dict(_flat(spark)))
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind of pipeline that is not there. Raises OptionError."""
+    if kind in KINDS_LATER:
+        raise OptionError(f"kind={kind}: this pipeline is not there yet; there is {', '.join(KINDS)}")
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        raise OptionError(
+            f"kind={kind} is unknown; {f'did you mean {near[0]}?' if near else f'there is {KINDS[0]}'}"
+        )
+
+
+def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
+    """Refuse a name that is not known, with the closest one. Raises OptionError."""
+    for name in said:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise OptionError(f"{what} {name} is unknown; {hint}")
+
+
+def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = said.get(name, {})
+    if not isinstance(found, dict):
+        raise OptionError(f"{name} is no section; write [{name}] and its keys below")
+    return found
+
+
+def _text(head: Mapping[str, object], key: str) -> str:
+    if key not in head:
+        raise OptionError(f"key {key} is missing in [pipeline]")
+    return _as_text(key, head[key])
+
+
+def _flat(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all keys of a table and of those in it, with dots between, and their values as Spark has them."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, _as_text(before + key, value)
+
+
+def _as_text(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    raise OptionError(
+        f"{key}={value} is not allowed; allowed: a text, a number, true, false, a list of texts"
+    )
+
+
+def _cased(given: Mapping[str, str]) -> dict[str, str]:
+    """Write the names of options as the documents do; errors repeat them."""
+    return {BY_NAME[name].name if name in BY_NAME else name: text for name, text in given.items()}
