@@ -31,7 +31,7 @@ from urllib.parse import quote
 
 from pyjs_spark import lookup
 from pyjs_spark.client import connected
-from pyjs_spark.errors import DataLoss, OptionError, SparkMissing, StreamMissing
+from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import PatientApi
@@ -95,6 +95,9 @@ def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
 def look(root: str, options: Options) -> list[Holding]:
     """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
     check_options(options)
+    system, base = _file_system(root)
+    if system.get_file_info(base).is_file:
+        raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
     api = PatientApi(options.connect, options.idle_timeout_s)
     names = lookup.stream_names(api, options.streams)
     if not names:
@@ -316,9 +319,12 @@ def _said(root: str, stream: str) -> dict[str, Any] | None:
     if not system.get_file_info(path).is_file:
         return None
     with system.open_input_stream(path) as source:
-        found = json.loads(source.read())
-    assert isinstance(found, dict)
-    return found
+        text = source.read()
+    try:
+        found = json.loads(text)
+        return {name: found[name] for name in ("created", "subjects", "headers")}
+    except (ValueError, TypeError, KeyError):
+        raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None
 
 
 def _claim(root: str, holding: Holding, options: Options) -> None:
