@@ -151,9 +151,15 @@ def test_an_archive_of_other_options_is_refused(run: Run, filler: Filler) -> Non
         ("endingOffsets", '{"S": 5}'),
         ("startingTimestamp", "5"),
         ("endingTimestamp", "5"),
+        ("readMode", "direct"),
+        ("minPartitions", "4"),
+        ("maxRowsPerTrigger", "4"),
+        ("maxBytesPerTrigger", "4"),
+        ("minRowsPerTrigger", "4"),
+        ("pushdown", "true"),
     ],
 )
-def test_a_part_of_a_stream_is_no_archive(run: Run, option: str, value: str) -> None:
+def test_an_option_without_an_effect_on_an_archive_is_refused(run: Run, option: str, value: str) -> None:
     with pytest.raises(OptionError, match=f"option {option} is not allowed in an archive"):
         run(**{option: value})
 

@@ -170,12 +170,6 @@ def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], fi
 # -- errors and exit codes ------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_is_not_there_ends_with_4(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for command in ("explain", "status"):
-        assert main([command, "A", str(tmp_path), "--server", "nats://127.0.0.1:1"]) == 4
-        assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err
-
-
 def test_every_code_is_of_an_error_that_there_is() -> None:
     assert all(issubclass(getattr(errors, name), SparkError) for name in CODES)
 

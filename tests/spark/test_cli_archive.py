@@ -154,3 +154,9 @@ def test_an_archive_whose_own_file_is_damaged_ends_with_1(
 
     assert (code, error.count("\n")) == (1, 1)
     assert "_archive.json: this says not whose archive it is" in error
+
+
+def test_a_server_that_is_not_there_ends_with_4(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for command in ("explain", "status"):
+        assert main([command, "A", str(tmp_path), "--server", "nats://127.0.0.1:1"]) == 4
+        assert "127.0.0.1:1: Connection refused" in capsys.readouterr().err

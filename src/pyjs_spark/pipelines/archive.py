@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 US_PER_DAY = 86_400_000_000
+WHOLE = "which holds all there is"  # why an option is refused
+FILES = "whose tasks are its files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +136,20 @@ def write(spark: SparkSession, root: str, options: Options, ranges: list[ReadRan
 
 def check_options(options: Options) -> None:
     """Refuse what would have an effect on a usual read and has none here."""
-    for option, is_given in (
-        ("startingOffsets", options.starting_offsets is not None),
-        ("endingOffsets", options.ending_offsets != LATEST),
-        ("startingTimestamp", options.starting_ns is not None),
-        ("endingTimestamp", options.ending_ns is not None),
+    for is_given, option, why in (
+        (options.starting_offsets is not None, "startingOffsets", WHOLE),
+        (options.ending_offsets != LATEST, "endingOffsets", WHOLE),
+        (options.starting_ns is not None, "startingTimestamp", WHOLE),
+        (options.ending_ns is not None, "endingTimestamp", WHOLE),
+        (options.read_mode != "auto", "readMode", "which chooses it by the stream"),
+        (options.min_partitions is not None, "minPartitions", FILES),
+        (options.max_rows_per_trigger is not None, "maxRowsPerTrigger", FILES),
+        (options.max_bytes_per_trigger is not None, "maxBytesPerTrigger", FILES),
+        (options.min_rows_per_trigger is not None, "minRowsPerTrigger", FILES),
+        (options.pushdown, "pushdown", WHOLE),
     ):
         if is_given:
-            raise OptionError(
-                f"option {option} is not allowed in an archive, which holds all there is; leave it out"
-            )
+            raise OptionError(f"option {option} is not allowed in an archive, {why}; leave it out")
 
 
 def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRange:

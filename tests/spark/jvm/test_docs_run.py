@@ -1,0 +1,72 @@
+"""The examples of the documents run, in their order, as they stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.conformance.harness.process import ServerProcess
+from tests.spark.conftest import Filler
+from tests.spark.documents import SPARK, examples
+from tests.style.tree import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def orders(server: ServerProcess) -> Iterator[Filler]:
+    """The stream of the examples."""
+    found = Filler(server.port, "ORDERS")
+    found.create(subjects=["orders.>"])
+    found.fill(6)
+    assert b'"seq"' in found.raw.request(b"orders.new", b"one loaf of bread")
+    yield found
+    found.api("STREAM.DELETE.ORDERS")
+    found.raw.close()
+
+
+@pytest.fixture
+def here(server: ServerProcess, tmp_path: Path) -> dict[str, str]:
+    """What stands in the documents, and what it is in this test."""
+    return {"127.0.0.1:4222": f"127.0.0.1:{server.port}", "/data/": f"{tmp_path}/"}
+
+
+@pytest.fixture(autouse=True)
+def same_settings(spark: SparkSession) -> Iterator[None]:
+    """Keep what `session()` sets in the session of all tests within this test."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def test_the_examples_of_the_spark_document_run(
+    spark: SparkSession, orders: Filler, here: dict[str, str], tmp_path: Path
+) -> None:
+    names: dict[str, object] = {}
+    answers = []
+    for language, text in examples(SPARK.read_text()):
+        for there, instead in here.items():
+            text = text.replace(there, instead)
+        if language == "python":
+            exec(compile(text, str(SPARK), "exec"), names)
+        elif language == "sql":
+            answers.append(spark.sql(text).collect())
+
+    assert answers == [[], [("orders.new", 1, 7)]]
+    assert spark.read.parquet(f"{tmp_path}/orders").count() == 7
+    assert spark.read.parquet(f"{tmp_path}/lake").selectExpr("count(DISTINCT seq)").first() == (7,)
+    assert "orders" in names
+
+
+def test_the_example_of_the_readme_runs(
+    spark: SparkSession, orders: Filler, capsys: pytest.CaptureFixture[str], server: ServerProcess
+) -> None:
+    (text,) = [text for _, text in examples((ROOT / "README.md").read_text()) if "pyjs_spark" in text]
+    told = text.replace(".load()", f'.option("servers", "nats://127.0.0.1:{server.port}").load()')
+
+    exec(compile(told, "README.md", "exec"), {})
+
+    assert "orders.new" in capsys.readouterr().out

@@ -1,0 +1,65 @@
+"""docs/spark.md says what the code does: options and their defaults, columns, commands, exit codes, examples."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+
+from tests.spark.documents import COMMAND, SPARK, examples, quoted, table
+
+from pyjs_spark import cli
+from pyjs_spark.options import TABLE, Options
+from pyjs_spark.pipelines.config import KINDS_LATER, from_file
+from pyjs_spark.schema import COLUMNS, SPARK_TYPES
+from pyjs_spark.settings import ConnectSettings
+
+TEXT = SPARK.read_text()
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)} | {
+    f"connect.{field.name}": field.default for field in dataclasses.fields(ConnectSettings)
+}
+
+
+def test_every_option_is_in_the_table() -> None:
+    assert sorted(quoted(line[0]) for line in table(TEXT, "option")) == sorted(each.name for each in TABLE)
+
+
+def test_the_defaults_of_options_are_the_codes() -> None:
+    said = {quoted(line[0]): quoted(line[1]) for line in table(TEXT, "option")}
+
+    for option in TABLE:
+        default = DEFAULTS[option.target]
+        if said[option.name]:
+            assert option.parse(said[option.name]) == default, option.name
+        else:
+            unset = (None, "", (), dataclasses.MISSING)
+            assert default in unset or option.name == "jsDomain", option.name
+
+
+def test_every_column_is_in_the_table_with_its_type() -> None:
+    found = [(quoted(line[0]), quoted(line[1])) for line in table(TEXT, "column")]
+
+    assert sorted(found) == sorted((name, SPARK_TYPES[name]) for name in COLUMNS)
+
+
+def test_every_command_is_in_the_table_and_those_to_come_are_named() -> None:
+    assert [quoted(line[0]) for line in table(TEXT, "command")] == list(cli.COMMANDS)
+    assert all(f"`{name}`" in TEXT for name in (*KINDS_LATER, "submit-args"))
+
+
+def test_every_exit_code_is_in_the_table() -> None:
+    codes = {0, cli.FAILED, *cli.CODES.values()}
+
+    assert [int(line[0]) for line in table(TEXT, "exit code")] == sorted(codes)
+
+
+def test_the_commands_are_understood(tmp_path: Path) -> None:
+    (file,) = [text for language, text in examples(TEXT) if language == "toml"]
+    (tmp_path / "pipeline.toml").write_text(file)
+
+    for line in COMMAND.findall(TEXT):
+        argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
+        said = cli._parser().parse_args(argv)
+        assert cli._pipeline(said).options.streams == ("ORDERS",)
+    found = from_file(str(tmp_path / "pipeline.toml"), {})
+    assert (found.target, found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
