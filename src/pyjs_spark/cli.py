@@ -213,15 +213,18 @@ def _written(pipeline: Pipeline, ranges: list[ReadRange]) -> list[Written]:
     from pyjs_spark import session
 
     # Errors of workers are told here, in one line; Spark would tell each with its stack, three times.
-    spark = session(PROGRAM, pipeline.master, **{"spark.log.level": "OFF", **pipeline.spark})
+    quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
+    spark = None
     try:
+        spark = session(PROGRAM, pipeline.master, **{**quiet, **pipeline.spark})
         return archive.write(spark, pipeline.target, pipeline.options, ranges)
     except SparkError:
         raise
     except Exception as error:  # Py4JJavaError and its kin: the worker's error stands in the text
         raise worker_error(str(error)) from error
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
 
 
 def worker_error(text: str) -> SparkError:
