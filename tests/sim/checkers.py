@@ -141,7 +141,7 @@ class StreamModel:
         self.tainted = (
             False  # a sync failed: what follows in the same file hangs on bytes that may never be there
         )
-        self.cut = False  # between a roll-up and the record of what it removed, or by a power cut: that may be back
+        self.cut = False  # what was removed may be back: by a power cut, or a kill within a call
         self.latest_ns = 0  # the latest time of any of its processes
         self.present: dict[int, Publish] = {}  # by the last audit
 
