@@ -85,11 +85,24 @@ def delete(call: ApiCall) -> JsonDict:
     return {"success": True} if failure is None else {"error": failure.as_json()}
 
 
+def _not_there(stream: Stream, seq: int) -> ApiError | None:
+    """Return what the peer's store answers outside of its sequences, None: `seq` is one of them.
+
+    Source: tests/conformance/scenarios/stream/message_delete_not_there.txt.
+    """
+    store = stream.store
+    if seq and store.first_seq <= seq <= store.last_seq:
+        return None
+    if stream.config.storage == "memory":
+        return errcodes.SEQUENCE_NOT_FOUND.error(seq=seq)
+    text = "stream store EOF" if seq > store.last_seq else "no message found"
+    return errcodes.STREAM_MSG_DELETE_FAILED.error(err=text)
+
+
 def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
-    if seq == 0 or seq < stream.store.first_seq <= stream.store.last_seq:
-        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="no message found")
-    if seq > stream.store.last_seq:
-        return errcodes.STREAM_MSG_DELETE_FAILED.error(err="stream store EOF")
+    missing = _not_there(stream, seq)
+    if missing is not None:
+        return missing
     try:
         removed = stream.delete_msg(seq, erase)
     except StoreFailed as error:
