@@ -32,36 +32,30 @@ def relearn(Stream stream, int64_t now_ns, parts=()) -> None:
     """Have a recovered stream know again; `parts` are those of a kept window, none: there is none.
 
     Raises:
-        ValueError, TypeError, KeyError: those are no such parts; without them `relearn` can be called again.
+        ValueError, TypeError, LookupError, ArithmeticError, MemoryError: those are no such parts.
+        PyjsError, OSError: reading them failed. After each of these `relearn` can be called again without them.
     """
-    cdef uint64_t seq
+    cdef bytes last_id
     stream.dedupe.forget_from(0)
-    if take_parts(stream, parts) and not stream.allow_ttl:
-        return
-    seq = 1 if stream.allow_ttl else stream.store.seq_at(now_ns - stream.dedupe.window_ns)
-    if seq == 0 or stream.store.msgs == 0:
-        return
-    seq = stream.store.next_with_headers(seq)
-    while seq:
-        learn_from(stream, seq, now_ns - stream.dedupe.window_ns)
-        seq = stream.store.next_with_headers(seq + 1)
+    last_id = take_parts(stream, parts)
+    if last_id is None or stream.allow_ttl:
+        learn(stream, now_ns)
+    if last_id is not None:
+        stream.set_last_id(last_id, len(last_id))
 
 
-cdef bint take_parts(Stream stream, parts) except -1:
-    """Remember the ids of a kept window; False: it is not one of the stream as it is."""
+cdef bytes take_parts(Stream stream, parts):
+    """Remember the ids of a kept window and return the last message's; None: it is not one of the stream as it is."""
     cdef bytes last_id = None
     for part in parts:
         if part["last_seq"] != stream.store.last_seq or part["checksum"] != stream.store.last_checksum:
             stream.dedupe.forget_from(0)
-            return False
+            return None
         last_id = part["last_id"]
         if len(stream.dedupe) == 0:
             reserve(stream, part["ids"], part["count"], part.get("total", part["count"]))
         stream.dedupe.restore(part["ids"], part["count"])
-    if last_id is None:
-        return False
-    stream.set_last_id(last_id, len(last_id))
-    return True
+    return last_id
 
 
 cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
@@ -70,6 +64,23 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
     if not 0 < count <= total:
         raise ValueError(f"{count} of {total} message ids")
     stream.dedupe.reserve(total, <size_t> (key_bytes * total // count * 17 // 16))
+    return 0
+
+
+cdef int learn(Stream stream, int64_t now_ns) except -1:
+    """Learn ids of the window, and all times to live, from the headers of messages."""
+    cdef int64_t horizon = now_ns - stream.dedupe.window_ns
+    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.seq_at(horizon), newest = 0
+    stream.last_id_len = 0
+    if seq == 0 or stream.store.msgs == 0:
+        return 0
+    seq = stream.store.next_with_headers(seq)
+    while seq:
+        learn_from(stream, seq, horizon)
+        newest = seq
+        seq = stream.store.next_with_headers(seq + 1)
+    if newest != stream.store.last_seq:     # the last message has no headers, and so no id
+        stream.last_id_len = 0
     return 0
 
 

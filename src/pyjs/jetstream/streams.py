@@ -196,7 +196,7 @@ def _relearn(js: JetStream, stream: Stream) -> None:
     now_ns = js.shared.clock.now_ns()
     try:
         relearn(stream, now_ns, js.files.load_window(stream.name))
-    except (*NONSENSE, PyjsError, OSError) as error:
+    except (*NONSENSE, PyjsError, OSError, MemoryError) as error:
         js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
         relearn(stream, now_ns)
 

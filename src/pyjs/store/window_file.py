@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PART_IDS = 32_768  # about a megabyte
+ENTRY_SIZE = 24  # bytes of an id in a part, at least
 
 
 def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
@@ -62,6 +63,8 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             number += 1
             part = _part(data or head, path, at, number, key)
             total, seen = part.get("total", part["count"]), seen + part["count"]
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # who reads makes room for so many
+                raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)
     finally:

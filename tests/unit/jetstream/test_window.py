@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
+from pyjs.store.window_file import read_parts, write_parts
 
 
 @pytest.fixture
@@ -70,6 +72,56 @@ def test_a_damaged_file_is_reported_and_ids_are_read_from_messages(js: JetStream
     again.at(js.clock.now_ns())
     assert "Duplicate window of stream 'S' is read from messages: " in warnings(again)[0]
     assert [duplicate(again, number) for number in (3, 1)] == [True, False]
+
+
+def crash(js: JetStreamFixture) -> JetStreamFixture:
+    """Return a node that finds no window on the files of `js`."""
+    js.node.stop()
+    window(js).unlink(missing_ok=True)
+    again = JetStreamFixture(js.options)
+    again.directory = js.directory
+    return again.at(js.clock.now_ns())
+
+
+@pytest.mark.parametrize("allow_ttl", [False, True])
+def test_the_last_message_has_no_id_after_a_crash_if_it_had_none(allow_ttl: bool) -> None:
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"], storage="file", allow_msg_ttl=allow_ttl)
+    js.publish("s", b"x", Nats_Msg_Id="id-1")
+    first = crash(js)
+    assert first.stream("S").last_msg_id == b"id-1"
+    first.publish("s", b"x")
+    second = crash(first)
+    assert second.stream("S").last_msg_id == b""
+    assert duplicate(second, 1)
+
+
+@pytest.mark.parametrize(
+    "change", [{"total": 1 << 40}, {"count": 1 << 62}, {"count": -1}, {"ids": None}, {"last_id": 5}]
+)
+def test_nonsense_in_a_whole_file_keeps_no_stream_from_starting(
+    js: JetStreamFixture, change: dict[str, object]
+) -> None:
+    js.node.stop()
+    parts = list(read_parts(OsDisk(), str(window(js))))
+    write_parts(OsDisk(), str(window(js)), [parts[0] | change])
+    again = JetStreamFixture(js.options)
+    again.directory = js.directory
+    again.at(js.clock.now_ns())
+    assert "Duplicate window of stream 'S' is read from messages: " in warnings(again)[0]
+    assert duplicate(again, 3)
+
+
+def test_a_window_for_which_there_is_no_memory_is_read_from_messages(
+    js: JetStreamFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("pyjs.jetstream.persist.read_parts", no_memory)
+    again = js.restart()
+    assert "Duplicate window of stream 'S' is read from messages: " in warnings(again)[0]
+    assert duplicate(again, 3)
 
 
 def test_ids_outside_the_window_are_forgotten_over_a_restart(js: JetStreamFixture) -> None:

@@ -15,7 +15,7 @@ from pyjs.store.vault import CHACHA, Locked, Vault
 from pyjs.store.window_file import is_plain, read_parts, write_parts
 
 PARTS: list[dict[str, Any]] = [
-    {"total": 7, "count": count, "ids": b"some ids %d" % count} for count in (3, 3, 1)
+    {"total": 7, "count": count, "ids": b"some ids, and their seqs" * count} for count in (3, 3, 1)
 ]
 
 
@@ -65,6 +65,13 @@ def test_every_cut_and_every_flipped_byte_is_told(tmp_path: Path) -> None:
             Path(path).write_bytes(data)
             with pytest.raises(CorruptRecord):
                 list(read_parts(OsDisk(), path))
+
+
+@pytest.mark.parametrize("total", [1 << 40, "seven", None])
+def test_a_total_that_no_file_of_that_size_can_have_is_told(tmp_path: Path, total: object) -> None:
+    path = written(tmp_path, [PARTS[0] | {"total": total}])
+    with pytest.raises(CorruptRecord, match=f"tells of {total} message ids in"):
+        list(read_parts(OsDisk(), path))
 
 
 def test_the_place_of_damage_counts_from_the_begin_of_the_file(tmp_path: Path) -> None:
