@@ -67,22 +67,19 @@ cdef bint plausible(const char* p, size_t left) noexcept nogil:
 
 cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil:
     cdef RecordHeader h
-    cdef uint64_t own, checksum
+    cdef uint64_t own, plain = 0, chained
     memcpy(&h, p, RECORD_HEADER_SIZE)
+    sound[0] = True
     if h.check == 0:
-        checksum = xxh64(p, length - CHECKSUM_SIZE, before)
-        sound[0] = True
-        if checksum == stored_checksum(p, length) or not has_lost_check(p, length, before):
-            return checksum
+        plain = xxh64(p, length - CHECKSUM_SIZE, before)
+        if plain == stored_checksum(p, length):
+            return plain
     own = hash_of(p, length)
+    chained = xxh64(&own, sizeof(own), before)
+    if h.check == 0 and chained != stored_checksum(p, length):      # it never had a check
+        return plain
     sound[0] = h.check == check_of(own)
-    return xxh64(&own, sizeof(own), before)
-
-
-cdef bint has_lost_check(const char* p, size_t length, uint64_t before) noexcept nogil:
-    """Whether a record without a check had one."""
-    cdef uint64_t own = hash_of(p, length)
-    return xxh64(&own, sizeof(own), before) == stored_checksum(p, length)
+    return chained
 
 
 cdef bint intact(const char* p, uint64_t before) noexcept nogil:

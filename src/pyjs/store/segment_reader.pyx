@@ -38,6 +38,11 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 NOT_NOW = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
+cdef int failure_of(object error):
+    """Return what a segment is that could not be read: -2: unreadable, -3: not now."""
+    return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NOT_NOW else -2
+
+
 cdef class SegmentReader(StreamStore):
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.index, seq)
@@ -59,9 +64,9 @@ cdef class SegmentReader(StreamStore):
             checked = s.examined or (last and e.offset >= self.indexed)
             damaged = self.find_record(s, e, end, checked)
             if damaged > 0:
-                if self.examine(seq) != 0 or is_dead(s, <uint32_t> (seq - s.base)):
-                    return -2
-                damaged = self.find_record(s, e, end, True)
+                damaged = self.examine(seq)
+                if damaged == 0:
+                    damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else self.find_record(s, e, end, True)
             if damaged:
                 return damaged if damaged < 0 else -2
             p = s.data + e.offset
@@ -113,15 +118,16 @@ cdef class SegmentReader(StreamStore):
         return whole(p, before)
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Find out what is damaged in the segment of `seq`, and drop it; -1: the file cannot be read."""
-        cdef int failed = -1
+        """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
+        cdef int failed = -2
         with gil:
             from pyjs.store.recovery import examine
 
             try:
                 examine(self, seq)
                 failed = 0
-            except (OSError, ValueError, Locked, NewerFormat) as error:
+            except (OSError, ValueError, MemoryError, Locked, NewerFormat) as error:
+                failed = failure_of(error)
                 self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
         return failed
 
@@ -163,7 +169,7 @@ cdef class SegmentReader(StreamStore):
             except CorruptRecord:               # told when it is examined
                 failed = 1
             except (OSError, ValueError, EOFError, MemoryError, Locked, NewerFormat) as error:
-                failed = 1 if isinstance(error, EOFError) else -3 if getattr(error, "errno", 0) in NOT_NOW else -2
+                failed = 1 if isinstance(error, EOFError) else failure_of(error)
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed
 
@@ -192,8 +198,8 @@ cdef class SegmentReader(StreamStore):
                     failed = (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
                 finally:
                     self.disk.close_file(fd)
-            except (OSError, ValueError) as error:
-                failed = -3 if getattr(error, "errno", 0) in NOT_NOW else -2
+            except (OSError, ValueError, MemoryError) as error:
+                failed = failure_of(error)
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed
 

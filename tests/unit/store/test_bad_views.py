@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from tests.unit.store.file_state import INCARNATION
 from tests.unit.store.forms import FORMS, upkeep
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.errors import NotNow
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
 
@@ -45,6 +47,22 @@ class BadPage(OsDisk):
             found = mmap.mmap(-1, size)
             found[:] = data[:at] + bytes(len(data[at : at + PAGE])) + data[at + PAGE :]
         return found
+
+
+class Wanting(OsDisk):
+    """Cannot open a file, from when `failure` is set."""
+
+    failure: tuple[type[Exception], *tuple[object, ...]] | None = None
+
+    def open_read_only(self, path: str) -> int:
+        if self.failure is not None:
+            raise self.failure[0](*self.failure[1:])
+        return super().open_read_only(path)
+
+    def read_file(self, path: str) -> bytes:
+        if self.failure is not None:
+            raise self.failure[0](*self.failure[1:])
+        return super().read_file(path)
 
 
 def open_store(directory: Path, name: str, disk: OsDisk, log: ListLog) -> FileStore:
@@ -89,6 +107,40 @@ def assert_lost_once(store: FileStore, log: ListLog) -> None:
     assert not [line for _, line in told if "cannot be read" in line]
     assert readable(store) == left
     assert log.lines == told
+
+
+@pytest.mark.parametrize("name", ["plain", "chacha", "aes"])  # a start reads the end of the others
+@pytest.mark.parametrize("failure", [(OSError, errno.EMFILE, "Too many open files"), (MemoryError,)])
+def test_damage_is_judged_when_there_are_descriptors_and_memory_for_that(
+    tmp_path: Path, name: str, failure: tuple[type[Exception], *tuple[object, ...]]
+) -> None:
+    disk, log = Wanting(), ListLog()
+    store = open_store(tmp_path, name, disk, log)
+    fill(store)
+    store.begin_anew()
+    upkeep(store)
+    store.close()
+    data = bytearray((tmp_path / FIRST).read_bytes())
+    data[len(data) * 3 // 4] ^= 1
+    (tmp_path / FIRST).write_bytes(data)
+    store = open_store(tmp_path, name, disk, log)
+
+    disk.failure = failure
+    with pytest.raises(NotNow):
+        store.get(1)
+    disk.failure = None
+    assert store.get(1) is not None
+    disk.failure = failure
+    for seq in range(1, COUNT + 1):
+        with suppress(NotNow):
+            assert store.get(seq) is not None
+    assert store.lost is None
+    disk.failure = None
+
+    left = readable(store)
+    assert store.lost is not None
+    assert store.lost[1] == sorted(set(range(1, COUNT + 1)) - set(left)) != []
+    store.close()
 
 
 @VEILED
