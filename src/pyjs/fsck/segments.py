@@ -245,7 +245,11 @@ class MessagesCheck:
         """Check what a sealed segment says of itself."""
         image = file.data
         if c.number != number:
-            self._find(DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4)
+            finding = self._find(DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4)
+            if not c.problems:
+                finding.mend = rewrite_segment(
+                    self._files, path, number, c.base_seq, self._incarnation, not c.sealed
+                )
         if not c.sealed:
             return
         at = c.end - FOOTER_SIZE

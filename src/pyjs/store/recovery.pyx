@@ -244,6 +244,9 @@ cdef class Recovery:
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
+        if c.number != number:
+            self.store.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
+            c.number = number
         ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
         if not indexed:
             self.scanned.append(number)

@@ -193,3 +193,12 @@ def removed(*names: str) -> Damage:
             (root / STREAM / name).unlink()
 
     return damage
+
+
+def renamed(old: str, new: str) -> Damage:
+    """Give a file another name."""
+
+    def damage(root: Path) -> None:
+        (root / STREAM / old).rename(root / STREAM / new)
+
+    return damage

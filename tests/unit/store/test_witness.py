@@ -80,6 +80,37 @@ def test_what_is_stored_after_the_last_segment_went_has_new_sequences(directory:
     assert message.payload == b"new"
 
 
+@pytest.mark.parametrize("new", ["00000004", "00000012"])
+@pytest.mark.parametrize("kinds", [("seg",), ("seg", "idx")])
+def test_a_segment_that_was_renamed_is_taken_by_its_name(
+    directory: Path, new: str, kinds: tuple[str, ...]
+) -> None:
+    for kind in ("seg", "idx"):
+        path = directory / f"00000003.{kind}"
+        if kind in kinds:
+            path.rename(directory / f"{new}.{kind}")
+        else:
+            path.unlink()
+    for start in range(2):
+        log = ListLog()
+        store = open_store(directory, log, SEGMENT_SIZE)
+        assert readable(store) == expected()
+        assert store.lost is None
+        assert f"{new}.seg says that it is number 3" in log.lines[0][1]
+        assert store.store(b"s.1", b"", b"new", 5000) == COUNT + 1 + start
+        store.close()
+
+
+def test_a_segment_that_stands_twice_is_read_once(directory: Path) -> None:
+    lost = [seq for seq in seqs_from((directory / "00000002.seg").read_bytes()) if seq not in (2, 5)]
+    shutil.copy(directory / "00000003.seg", directory / "00000002.seg")
+    for _ in range(2):
+        store = open_store(directory, segment_size=SEGMENT_SIZE)
+        assert readable(store) == expected(*lost)
+        assert store.last_seq == COUNT
+        store.close()
+
+
 def test_an_end_that_was_cut_off_is_lost_and_its_sequences_are_not_used_again(directory: Path) -> None:
     data = (directory / "00000003.seg").read_bytes()
     copy = directory.with_name("copy")
