@@ -21,6 +21,9 @@ from pyjs.config.options import Options
 PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
 
+# The dependencies of pyproject.toml. Most are imported long after the start, where it would be too late to tell.
+PACKAGES = ("bcrypt", "cramjam", "cryptography", "httptools", "msgpack", "orjson", "xxhash")
+
 # Signals by the names of --signal.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
 SIGNALS["ldm"] = "SIGUSR2"
@@ -44,6 +47,9 @@ def main(argv: list[str] | None = None) -> int:
         return _report_check(options)
     for warning in options.warnings:
         print(warning, file=sys.stderr)
+    missing = missing_packages()
+    if missing:
+        return _fail(_told(missing))
     from pyjs.server.server import Server
 
     return Server(options).run()
@@ -53,6 +59,17 @@ def read_file(path: str) -> str:
     """Return the text of a configuration file; bytes that are no UTF-8 are kept as they are."""
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         return file.read()
+
+
+def missing_packages() -> list[str]:
+    """Return the packages that the server needs and this Python does not have."""
+    # What importlib.util would do for each, without the time that its own import takes.
+    return [name for name in PACKAGES if not any(each.find_spec(name, None) for each in sys.meta_path)]
+
+
+def _told(missing: list[str]) -> str:
+    names = " ".join(missing)
+    return f"{sys.executable} lacks what the server needs: {names}; install it, as by `pip install {names}`"
 
 
 def _answer(line: CommandLine) -> int | None:
@@ -65,6 +82,9 @@ def _answer(line: CommandLine) -> int | None:
         print(usage("pyjs-server"))
         return 0
     if word == "fsck":
+        missing = missing_packages()
+        if missing:
+            return _fail(_told(missing))
         from pyjs.base.disk import OsDisk
         from pyjs.fsck.command import run
         from pyjs.server.clock import OsRng

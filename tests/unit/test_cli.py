@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +150,39 @@ def test_the_arguments_of_the_process_are_the_default(
 def test_the_exit_code_of_the_server_is_ours(monkeypatch: pytest.MonkeyPatch, started: list[Options]) -> None:
     monkeypatch.setattr(sys.modules["pyjs.server.server"].Server, "run", lambda self: 1)
     assert cli.main([]) == 1
+
+
+class Without:
+    """A finder of modules that does not find one package."""
+
+    def __init__(self, finder: Any, name: str) -> None:
+        self.finder = finder
+        self.name = name
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        return None if name == self.name else self.finder.find_spec(name, path, target)
+
+
+@pytest.mark.parametrize("argv", [[], ["fsck", "somewhere"]])
+def test_a_package_that_is_missing_is_named_before_anything_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: list[Options],
+    argv: list[str],
+) -> None:
+    monkeypatch.setattr(sys, "meta_path", [Without(finder, "msgpack") for finder in sys.meta_path])
+    assert cli.main(argv) == 1
+    assert capsys.readouterr().err == (
+        f"nats-server: {sys.executable} lacks what the server needs: msgpack; "
+        "install it, as by `pip install msgpack`\n"
+    )
+    assert started == []
+
+
+def test_the_packages_that_are_looked_for_are_the_dependencies() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    assert [re.split("[>=<]", each)[0] for each in project["dependencies"]] == list(cli.PACKAGES)
+    assert cli.missing_packages() == []
 
 
 def test_bytes_that_are_no_utf8_are_kept(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ class UnreadableSegments(OsDisk):
 
     def read_file(self, path: str) -> bytes:
         if path.endswith(".seg"):
-            raise OSError(errno.EACCES, "EACCES", path)
+            raise OSError(errno.ENODEV, "ENODEV", path)
         return super().read_file(path)
 
 
