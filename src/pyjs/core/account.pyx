@@ -6,6 +6,7 @@ subscription and to one member of each queue group, chosen at random among those
 Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
 `publish` (benchmarks/: core publish, 1-1, 1-10).
 """
+from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
@@ -15,6 +16,9 @@ from pyjs.subjects.tokens cimport has_wildcard, matches
 from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    WHOLE_MIN = 65536           # a body so large goes to the transport as it is; to copy less is cheaper
 
 
 cdef class Account:
@@ -81,6 +85,7 @@ cdef class Account:
         """Publish as the server itself; returns the number of receivers."""
         cdef Msg m
         cdef bytes body = headers + payload if headers else payload
+        m.whole = <PyObject*> body if len(body) >= WHOLE_MIN else NULL
         cdef bytes tail = b"%b %b%d\r\n" % (reply, b"%d " % len(headers) if headers else b"", len(body))
         if not reply:
             tail = tail[1:]

@@ -21,6 +21,11 @@ class Link:
         """Queue `data` for sending."""
         raise NotImplementedError("a Link subclass sends the bytes")
 
+    def write_all(self, pieces: list[bytes]) -> None:
+        """Queue each of `pieces` for sending, in this order; nobody changes them."""
+        for piece in pieces:
+            self.write(piece)
+
     def close(self) -> None:
         """Close once everything written has been sent."""
 

@@ -49,6 +49,8 @@ cdef class ClientSession(Sink):
     cdef void no_responder(self, Msg* m) noexcept
     cdef bint may_publish(self, Msg* m) noexcept
     cdef void mark_dirty(self) noexcept nogil
+    cdef int write_out(self) except -1
+    cdef int deliver_whole(self, Msg* m) noexcept nogil
     cdef void note_reply(self, Msg* m) noexcept
     cdef void stall_origin(self, Msg* m) noexcept nogil
     cdef void slow_down(self) noexcept nogil

@@ -48,6 +48,11 @@ cdef dict LINE_ERRORS = {
 }
 
 
+cdef inline size_t queued(OutBuf out) noexcept nogil:
+    """Bytes that wait for the transport."""
+    return out.pieces_len + out.len
+
+
 cdef inline bint reserved_reply(const char* p, size_t n) noexcept nogil:
     """Reply subjects that only the server may use."""
     if n < 5 or (p[0] != c'$' and p[0] != c'_'):
@@ -157,15 +162,15 @@ cdef class ClientSession(Sink):
         if self.out.overflow or reason == "Slow Consumer (Write Deadline)":
             self.link.abort()
         else:
-            if self.out.len:
-                self.link.write(self.out.take())
+            if queued(self.out):
+                self.write_out()
             self.link.close()
         self.host.session_closed(self)      # monitoring remembers what it was subscribed to
         self.subscriptions.clear()
 
     def connection_lost(self) -> None:
         """Take note that the transport is gone."""
-        self.out.len = 0
+        self.out.clear()
         self.close("Client Closed")
 
     def cancel_timers(self) -> None:
@@ -540,6 +545,14 @@ cdef class ClientSession(Sink):
 
     # -- writing -------------------------------------------------------------------------------------------
 
+    cdef int write_out(self) except -1:
+        """Hand everything queued to the transport."""
+        if self.out.pieces_len:
+            self.link.write_all(self.out.take_all())
+        else:
+            self.link.write(self.out.take())
+        return 0
+
     cdef void mark_dirty(self) noexcept nogil:
         if not self.dirty:
             self.dirty = True
@@ -570,9 +583,9 @@ cdef class ClientSession(Sink):
         if t.sub.max and t.sub.delivered >= t.sub.max:
             t.sub.closed = True
             self.retiring = True
-        if self.out.len > FLUSH_AT:
+        if queued(self.out) > FLUSH_AT:
             self.turn.pressure = True
-            if self.out.len + self.unsent > self.stall_at:
+            if queued(self.out) + self.unsent > self.stall_at:
                 self.stall_origin(m)
         if self.tracks_replies and m.reply_len:
             with gil:
@@ -583,12 +596,14 @@ cdef class ClientSession(Sink):
         """As deliver, when the line has to be written from its parts."""
         cdef bint hmsg = m.header_len != 0 and self.headers
         cdef bint strip = m.header_len != 0 and not self.headers
+        cdef bint whole = m.whole != NULL and not strip
         cdef size_t body = m.size - (m.header_len if strip else 0)
         cdef char* start
         cdef char* out
         if t.sub.closed or self.closing or (m.origin == <void*> self and not self.echo):
             return 0
-        start = self.out.reserve(m.subject_len + t.sub.sid_len + m.tail_len + m.reply_len + body + 64)
+        start = self.out.reserve(m.subject_len + t.sub.sid_len + m.tail_len + m.reply_len + 64
+                                 + (0 if whole else body))
         if start == NULL:
             self.mark_dirty()
             return 0
@@ -614,7 +629,13 @@ cdef class ClientSession(Sink):
         else:
             memcpy(out, m.tail, m.tail_len)
             out += m.tail_len
-        if strip or m.split:
+        if whole:
+            self.out.len += out - start
+            if self.deliver_whole(m) != 0:
+                self.mark_dirty()
+                return 0
+            start = out = self.out.data + self.out.len
+        elif strip or m.split:
             memcpy(out, m.body + (m.size - body), body)
             out[body] = c'\r'
             out[body + 1] = c'\n'
@@ -628,14 +649,23 @@ cdef class ClientSession(Sink):
         if t.sub.max and t.sub.delivered >= t.sub.max:
             t.sub.closed = True
             self.retiring = True
-        if self.out.len > FLUSH_AT:
+        if queued(self.out) > FLUSH_AT:
             self.turn.pressure = True
-            if self.out.len + self.unsent > self.stall_at:
+            if queued(self.out) + self.unsent > self.stall_at:
                 self.stall_origin(m)
         if self.tracks_replies and m.reply_len:
             with gil:
                 self.note_reply(m)
         return 1
+
+    cdef int deliver_whole(self, Msg* m) noexcept nogil:
+        """Queue a body that is an object as it is, and the end of its line; 1: there is no room."""
+        with gil:
+            try:
+                self.out.add_whole(<bytes> <object> m.whole)
+            except MemoryError:
+                self.out.overflow = True
+        return self.out.overflow or self.out.add(b"\r\n", 2) != 0
 
     cdef void stall_origin(self, Msg* m) noexcept nogil:
         """Slow down the publisher of `m`: this receiver is nearly full."""
@@ -671,9 +701,9 @@ cdef class ClientSession(Sink):
             self.host.log.info(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
             self.close("Slow Consumer (Pending Bytes)")
             return
-        if self.paused or not self.out.len:
+        if self.paused or not queued(self.out):
             return
-        self.link.write(self.out.take())
+        self.write_out()
         self.unsent = self.link.pending_size()
 
     def retire(self) -> None:
@@ -697,7 +727,7 @@ cdef class ClientSession(Sink):
         self.unsent = self.link.pending_size()
         if self.timers[1] is not None:
             self.timers[1].cancel()
-        if self.out.len:
+        if queued(self.out):
             self.mark_dirty()
 
     def write_deadline_passed(self) -> None:
@@ -711,7 +741,11 @@ cdef class ClientSession(Sink):
 
     def pending_size(self) -> int:
         """Return how many bytes wait for this client, here and in the transport."""
-        return self.out.len + self.link.pending_size()
+        return queued(self.out) + self.link.pending_size()
+
+    def room(self) -> int:
+        """Return how many bytes more may wait for this client before it counts as slow."""
+        return max(0, self.out.limit - self.pending_size())
 
     def __str__(self) -> str:
         return f"{self.peer.ip}:{self.peer.port} - cid:{self.cid}"

@@ -509,7 +509,7 @@ cdef class Consumer(ConsumerCore):
         m.reply, m.reply_len, m.header_len, m.size = NULL, 0, 0, 0
         m.body = m.tail = b"0\r\n"
         m.tail_len = 3
-        m.split, m.aliased, m.origin = True, False, NULL
+        m.split, m.aliased, m.origin, m.whole = True, False, NULL, NULL
         while at < end:
             memcpy(&n, replies + at, sizeof(uint32_t))
             m.subject, m.subject_len = replies + at + sizeof(uint32_t), n

@@ -485,7 +485,7 @@ cdef class ConsumerCore(StreamConsumer):
         m.tail = self.line
         m.split = True
         m.aliased = True
-        m.origin = NULL
+        m.origin = m.whole = NULL
 
     cdef void finish_line(self, Msg* m) noexcept nogil:
         """Write "[hlen ]size" behind the reply."""

@@ -2,7 +2,7 @@
 
 The only place that makes an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of who raises
 what or when. Numbers that a single server cannot reach stay in the table, so that they are never used for
-something else; errors of our own would start at 20000.
+something else; errors of our own start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.
 """
@@ -353,3 +353,12 @@ CONSUMER_STREAM_IDENTITY_MISMATCH = _code(10225, 400, "consumer's stream identit
 STREAM_RECONFIGURE_IN_PROGRESS = _code(10226, 400, "stream reconfiguration already in progress")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _code(10227, 400, "message stream source header is not allowed")
 SOURCE_CONSUMER_FLOW_CONTROL_STALLED = _code(10228, 400, "stream source consumer stalled on flow control")
+
+# Our own.
+BULK_NOT_ALLOWED = _code(
+    20001, 503, "stream {stream} does not allow bulk reads: set allow_direct in its configuration"
+)
+BULK_OTHER_STREAM = _code(
+    20002, 404, "stream {stream} was created {created}, not {wanted}: it was made anew, read it from its first message"
+)
+BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")

@@ -147,6 +147,17 @@ GET_MSG_REQUEST = Struct(
         "no_hdr": BOOL,
     },
 )
+BULK_LIST_REQUEST = Struct("BulkListRequest", {"offset": INT64})
+BULK_READ_REQUEST = Struct(
+    "BulkReadRequest",
+    {
+        **dict.fromkeys(("seq", "end_seq"), UINT64),
+        "created": STRING,
+        "subjects": STRINGS,
+        **dict.fromkeys(("max_bytes", "chunk_bytes"), INT64),
+        "entries_only": BOOL,
+    },
+)
 
 # Same name on the wire and in StreamConfig.
 _PLAIN = (

@@ -73,6 +73,12 @@ class Connection(Transport, Link):
             self._trace(1, data)
         super().write(data)
 
+    def write_all(self, pieces: list[bytes]) -> None:
+        """Send each of `pieces`, now or when the kernel takes it."""
+        if self._driver.node.log.trace_on and self._tracers is not None:
+            self._trace(1, b"".join(pieces))
+        super().write_all(pieces)
+
     def close(self) -> None:
         """Close when everything written is sent, or after LINGER_S."""
         super().close()

@@ -12,10 +12,12 @@ from pyjs.base import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from pyjs.server.loop import Loop
 
 READ_SIZE = 256 * 1024  # bytes of one read
+PIECES_MAX = 64  # in one call of the kernel, which allows 1,024
 
 
 class Transport:
@@ -67,10 +69,24 @@ class Transport:
                 return
             self._loop.add_writer(self._fd, self._write_kept)
         self._kept.append(memoryview(data)[sent:])
-        self._kept_size += len(data) - sent
-        if self._kept_size > self._buffer_high and not self.is_full:
-            self.is_full = True
-            self.filled()
+        self._keep(len(data) - sent)
+
+    def write_all(self, pieces: list[bytes]) -> None:
+        """Send each of `pieces`, now or when the kernel takes it; a call for each write is saved."""
+        if self.closing:
+            return
+        size = sum(map(len, pieces))
+        sent = 0
+        if not self._kept:
+            sent = self._send_all(pieces)
+            if sent == size or self.closing:
+                return
+            self._loop.add_writer(self._fd, self._write_kept)
+        self._keep(size - sent)
+        for piece in pieces:
+            if sent < len(piece):
+                self._kept.append(memoryview(piece)[sent:])
+            sent = max(0, sent - len(piece))
 
     def close(self) -> None:
         """Read no more; close when everything written is sent."""
@@ -132,14 +148,30 @@ class Transport:
             self.abort()
             return 0
 
+    def _send_all(self, pieces: Sequence[bytes | memoryview]) -> int:
+        """Return how many bytes of the first PIECES_MAX pieces the kernel took, as _send does."""
+        try:
+            return self._sock.sendmsg(pieces[:PIECES_MAX])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self.abort()
+            return 0
+
+    def _keep(self, size: int) -> None:
+        """Count bytes that the kernel did not take."""
+        self._kept_size += size
+        if self._kept_size > self._buffer_high and not self.is_full:
+            self.is_full = True
+            self.filled()
+
     def _write_kept(self) -> None:
-        data = self._kept[0]
-        sent = self._send(data)
+        sent = self._send(self._kept[0]) if len(self._kept) == 1 else self._send_all(list(self._kept))
         self._kept_size -= sent
-        if sent == len(data):
-            self._kept.popleft()
-        elif sent:
-            self._kept[0] = data[sent:]
+        while sent and sent >= len(self._kept[0]):
+            sent -= len(self._kept.popleft())
+        if sent:
+            self._kept[0] = self._kept[0][sent:]
         if not self._kept:
             self._loop.remove_writer(self._fd)
             if self.closing:

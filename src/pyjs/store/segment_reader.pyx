@@ -43,40 +43,52 @@ cdef int failure_of(object error):
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NOT_NOW else -2
 
 
+cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out) noexcept nogil:
+    """Have the record of the live entry `e` at `out`, checked: 0, -2: it is damaged, -3: not readable now."""
+    cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
+    cdef bint last = s == self.index.segments[self.index.n - 1]
+    cdef bint staged = last and e.offset >= self.written
+    cdef uint64_t seq = e.seq
+    cdef const char* p
+    cdef RecordHeader h
+    cdef int damaged
+    if staged:
+        p = self.staging + (e.offset - self.written)
+    else:
+        # This process has just written or read what no index file tells of.
+        damaged = self.find_record(s, e, end, s.examined or (last and e.offset >= self.indexed))
+        if damaged > 0:
+            damaged = self.examine(seq)
+            if damaged == 0:
+                damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else self.find_record(s, e, end, True)
+        if damaged:
+            return damaged if damaged < 0 else -2
+        p = s.data + e.offset
+    memcpy(&h, p, RECORD_HEADER_SIZE)
+    end += 16 if h.flags & FLAG_EXTENDED else 0
+    if h.seq != seq or h.length != end - e.offset or h.subject_len != e.subject_len:
+        return -2
+    if not staged and end > s.map_size:
+        return -2
+    out[0] = p
+    return 0
+
+
 cdef class SegmentReader(StreamStore):
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.index, seq)
         cdef Entry* e
-        cdef const char* p
-        cdef RecordHeader h
-        cdef uint64_t end
-        cdef bint last, checked
-        cdef int damaged
+        cdef const char* p = NULL
+        cdef uint32_t length = 0
+        cdef int failed
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1
         e = &s.entries[seq - s.base]
-        end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
-        last = s == self.index.segments[self.index.n - 1]
-        if last and e.offset >= self.written:
-            p = self.staging + (e.offset - self.written)
-        else:
-            # This process has just written or read what no index file tells of.
-            checked = s.examined or (last and e.offset >= self.indexed)
-            damaged = self.find_record(s, e, end, checked)
-            if damaged > 0:
-                damaged = self.examine(seq)
-                if damaged == 0:
-                    damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else self.find_record(s, e, end, True)
-            if damaged:
-                return damaged if damaged < 0 else -2
-            p = s.data + e.offset
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        end += 16 if h.flags & FLAG_EXTENDED else 0
-        if h.seq != seq or h.length != end - e.offset or h.subject_len != e.subject_len:
-            return -2
-        if not (last and e.offset >= self.written) and end > s.map_size:
-            return -2
-        r.subject = p + h.length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
+        failed = find_whole(self, s, e, &p)
+        if failed:
+            return failed
+        memcpy(&length, p, sizeof(length))
+        r.subject = p + length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
         r.body = r.subject + e.subject_len
         r.seq = seq
         r.ts = e.ts
@@ -84,6 +96,9 @@ cdef class SegmentReader(StreamStore):
         r.header_len = e.header_len
         r.size = e.size
         return 0
+
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return find_whole(self, s, &s.entries[i], p)
 
     cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
         """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""

@@ -36,6 +36,8 @@ cdef class StreamStore(Catalogue):
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
+    # Where the live entry i is stored, checked: 0 a whole record, 1 subject | headers | payload; below 0 as load.
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
     # -- for the stores below ---------------------------------------------------------------------------------------
     cdef uint32_t overhead              # counted per message in `bytes`

@@ -93,6 +93,9 @@ cdef class StreamStore(Catalogue):
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         return -1
 
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return -1
+
     cdef uint64_t skip(self) noexcept nogil:
         cdef Segment* s = self.tail()
         if s == NULL or self.add_gap(s) != 0:

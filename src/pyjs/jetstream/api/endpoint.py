@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
 
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[None, None, JsonDict]"
 
@@ -76,12 +77,13 @@ class Endpoint:
     """One kind of request."""
 
     words: str  # of the subject, behind "$JS.API."
-    response: str  # "stream_info_response": behind io.nats.jetstream.api.v1.
+    response: str  # "stream_info_response": behind the prefix below
     handle: Callable[[ApiCall], JsonDict | Steps | None]
     min_args: int = 1  # tokens behind the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
     unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
+    type_prefix: str = TYPE_PREFIX  # of the response's `type`
     counted: bool = True  # whether an answer without error counts in `api.total` and is audited
 
 

@@ -26,7 +26,6 @@ from pyjs.jetstream.level import needs_higher_level
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TYPE_PREFIX = "io.nats.jetstream.api.v1."
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
@@ -97,7 +96,7 @@ class Router:
         wanted = audited and self._account.has_interest(audit.SUBJECT)
         if fields is None or not (request.reply or wanted):
             return
-        body = dumps({"type": TYPE_PREFIX + endpoint.response} | fields)
+        body = dumps({"type": endpoint.type_prefix + endpoint.response} | fields)
         if request.reply:
             self._account.send(request.reply, body)
         if wanted:

@@ -6,7 +6,7 @@ take publishes: a start need not wait for it.
 
 from __future__ import annotations
 
-from pyjs.jetstream.api import account, consumers, messages, streams
+from pyjs.jetstream.api import account, bulk, consumers, messages, streams
 from pyjs.jetstream.api.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -14,4 +14,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *streams.ENDPOINTS,
     *consumers.ENDPOINTS,
     *messages.ENDPOINTS,
+    *bulk.ENDPOINTS,
 )

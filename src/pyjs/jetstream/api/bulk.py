@@ -1,0 +1,127 @@
+"""$JS.API.PYJS.BULK.*: whole ranges of a stream as raw records, for readers of everything.
+
+Our own: nats-server does not answer these subjects. A stream serves bulk reads when it allows direct gets, which
+show as much. One request is one bounded piece of work, and leaves nothing behind: the reader asks again for what
+follows. docs/bulk-read.md has both requests, the form of a chunk and an example.
+"""
+
+from __future__ import annotations
+
+from pyjs.base import TYPE_CHECKING
+from pyjs.base.errors import NotNow
+from pyjs.base.gotext import time_text
+from pyjs.core.session import ClientSession
+from pyjs.jetstream import errcodes, models
+from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.json_strict import parse_time_ns
+from pyjs.jetstream.stream import Stream
+from pyjs.store.bulk import BulkReader, describe_segments, segment_count
+from pyjs.store.segment_reader import SegmentReader
+from pyjs.subjects.tokens import is_valid_subject
+
+if TYPE_CHECKING:
+    from typing import Any
+
+TYPE_PREFIX = "io.pyjs.api.v1."
+LIST_PAGE = 1024  # segments
+SIZE_DEFAULT = 1024 * 1024  # of all chunks that answer one request
+SIZE_MAX = 2 * 1024 * 1024  # more would keep everybody else waiting for more than two milliseconds
+CHUNK_DEFAULT = 256 * 1024
+CHUNK_MIN, CHUNK_MAX = 4 * 1024, 1024 * 1024
+FILTERS_MAX = 1000  # each is tried on each subject
+
+
+def list_segments(call: ApiCall) -> JsonDict:
+    """Report a stream's segments, oldest first, a page at a time."""
+    given = models.read(call.body, models.BULK_LIST_REQUEST, True)
+    stream = _allowed(call)
+    store, offset = stream.store, given.get("offset", 0)
+    if offset < 0:
+        raise _wrong(f"offset is {offset}: it is the number of segments to leave out, 0 or more")
+    out: JsonDict = {
+        "stream": stream.name,
+        "created": time_text(stream.created_ns),
+        "first_seq": store.first_seq,
+        "last_seq": store.last_seq,
+        "messages": store.msgs,
+        "bytes": store.bytes,
+    }
+    if isinstance(store, SegmentReader):
+        out["directory"] = store.directory
+    out |= {"offset": offset, "limit": LIST_PAGE, "total": segment_count(store)}
+    return out | {"segments": describe_segments(store, offset, LIST_PAGE)}
+
+
+def read(call: ApiCall) -> None:
+    """Answer with the next chunks of a range."""
+    given = models.read(call.body, models.BULK_READ_REQUEST, True)
+    stream = _allowed(call)
+    _check_created(stream, given.get("created", ""))
+    seq, end_seq = given.get("seq", 0) or 1, given.get("end_seq", 0)
+    if 0 < end_seq < seq:
+        raise _wrong(f"end_seq {end_seq} is before seq {seq}: it is the first sequence not to be read, or 0")
+    size = _size(given, "max_bytes", SIZE_DEFAULT, 1, SIZE_MAX)
+    chunk_size = _size(given, "chunk_bytes", CHUNK_DEFAULT, CHUNK_MIN, CHUNK_MAX)
+    if isinstance(call.request.session, ClientSession):
+        size = min(size, call.request.session.room() // 2)  # more would end a client that reads slowly
+    wanted = stream.store.make_filter(_subjects(given.get("subjects", [])))
+    reader = BulkReader(
+        stream.store, wanted, seq, end_seq, given.get("entries_only", False), stream.created_ns
+    )
+    if not call.request.reply:
+        return
+    try:
+        chunks = reader.read(size, chunk_size)
+    except NotNow:
+        raise errcodes.INSUFFICIENT_RESOURCES.error() from None
+    for chunk in chunks:
+        call.js.account.send(call.request.reply, chunk)
+
+
+def _allowed(call: ApiCall) -> Stream:
+    """Return the stream, which must allow direct gets."""
+    stream = call.stream()
+    if not stream.config.allow_direct:
+        raise errcodes.BULK_NOT_ALLOWED.error(stream=stream.name)
+    return stream
+
+
+def _check_created(stream: Stream, wanted: str) -> None:
+    """Refuse a reader that began with another stream of this name."""
+    if not wanted:
+        return
+    try:
+        wanted_ns = parse_time_ns(wanted)
+    except ValueError:
+        raise _wrong(f'created is "{wanted}": it is a time as STREAM.INFO shows it, or empty') from None
+    if wanted_ns != stream.created_ns:
+        created = time_text(stream.created_ns)
+        raise errcodes.BULK_OTHER_STREAM.error(stream=stream.name, created=created, wanted=wanted)
+
+
+def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -> int:
+    value: int = given.get(name, 0)
+    if value < 0:
+        raise _wrong(f"{name} is {value}: it is a number of bytes, or 0 for {default}")
+    return min(max(value or default, low), high)
+
+
+def _subjects(texts: list[str]) -> list[bytes]:
+    if len(texts) > FILTERS_MAX:
+        raise _wrong(f"{len(texts)} subjects: {FILTERS_MAX} are the most, read without them and choose yourself")
+    subjects = [text.encode() for text in texts]
+    for subject, text in zip(subjects, texts, strict=True):
+        if not is_valid_subject(subject):
+            raise _wrong(f'"{text}" in subjects is no subject')
+    return subjects
+
+
+def _wrong(text: str) -> ApiError:
+    return errcodes.BULK_BAD_REQUEST.error(err=text)
+
+
+ENDPOINTS = (
+    Endpoint("PYJS.BULK.LIST", "bulk_list_response", list_segments, type_prefix=TYPE_PREFIX),
+    Endpoint("PYJS.BULK.READ", "bulk_read_response", read, type_prefix=TYPE_PREFIX, counted=False),
+)
