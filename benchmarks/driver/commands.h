@@ -10,6 +10,7 @@ int cmd_reqrep(const struct options *options);
 int cmd_jspub(const struct options *options);
 int cmd_jssync(const struct options *options);
 int cmd_pull(const struct options *options);
+int cmd_bulk(const struct options *options);
 int cmd_mirror(const struct options *options);
 int cmd_source(const struct options *options);
 int cmd_direct(const struct options *options);

@@ -16,7 +16,7 @@ static const struct {
     int (*run)(const struct options *options);
 } COMMANDS[] = {{"pub", cmd_pub},       {"pubsub", cmd_pubsub}, {"reqrep", cmd_reqrep}, {"jspub", cmd_jspub},
                 {"jssync", cmd_jssync}, {"pull", cmd_pull},     {"direct", cmd_direct}, {"mirror", cmd_mirror},
-                {"source", cmd_source}, {"spawn", cmd_spawn}};
+                {"source", cmd_source}, {"bulk", cmd_bulk},     {"spawn", cmd_spawn}};
 
 int main(int argc, char **argv) {
     struct options options;

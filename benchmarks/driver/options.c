@@ -17,6 +17,7 @@ static const char USAGE[] =
     "  pull    pull consumer over a stream filled first     --msgs --size --batch --ack explicit|none --connections\n"
     "  mirror  a mirror catching up with a filled stream    --msgs --size --subjects\n"
     "  source  the same with a source                       --msgs --size --subjects\n"
+    "  bulk    bulk reads of a stream filled first           --msgs --size --subjects --window BYTES\n"
     "  direct  direct get of the last message of a subject  --msgs --size --subjects --connections --window\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
     "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID\n";
