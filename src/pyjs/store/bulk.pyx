@@ -10,11 +10,13 @@ that what it points at stays while it copies.
 
 Knows nothing of requests and clients. Compiled: it makes no object per message (benchmarks/bulk_read.py).
 """
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
@@ -35,6 +37,7 @@ from pyjs.store.record cimport (
 )
 from pyjs.store.segment_reader cimport SegmentReader
 from pyjs.store.store cimport StreamStore
+from pyjs.store.view cimport View
 
 from pyjs.base.errors import NotNow
 
@@ -42,6 +45,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     HEADER_SIZE = 64
+    FLAGS_AT = 6
     FLAG_LAST = 1               # of the request
     FLAG_END = 2                # nothing more in the range, or in the stream as it is now
     FLAG_ENTRIES_ONLY = 4
@@ -99,6 +103,7 @@ cdef inline bint grow(void** items, size_t* room, size_t n, size_t size) noexcep
     return 1
 
 
+@cython.final
 cdef class BulkReader:
     """One range of a store, from `next_seq` on, as far as it was not read yet."""
     cdef StreamStore store
@@ -109,6 +114,7 @@ cdef class BulkReader:
     cdef uint64_t incarnation
     cdef bint entries_only
     cdef int64_t work                   # left
+    cdef Stop stop                      # why the last chunk ends where it does
 
     # The chunk that is being composed.
     cdef Entry* entries
@@ -144,29 +150,40 @@ cdef class BulkReader:
         Raises:
             NotNow: not even the first message can be read at present.
         """
-        cdef Stop stop
-        cdef uint64_t first
-        cdef size_t size, limit
-        cdef bint last = False
+        cdef size_t limit
+        cdef bytes chunk
         cdef list chunks = []
-        while not last:
-            first = self.next_seq
+        cdef int flags = 0
+        while not flags & FLAG_LAST:
             limit = min(chunk_size, size_max)
+            chunk = self.next_chunk(limit, chunks == [])
+            size_max -= min(<size_t> len(chunk), size_max)
+            flags = FLAG_LAST if self.stop != STOP_FULL or self.work < 0 or size_max * 4 < limit else 0
+            flags |= FLAG_END if self.stop == STOP_END else 0
+            PyBytes_AS_STRING(chunk)[FLAGS_AT] |= flags
+            chunks.append(chunk)
+        return chunks
+
+    cdef bytes next_chunk(self, size_t limit, bint is_first):
+        """Return the next chunk; `stop` says why it ends where it does."""
+        cdef uint64_t first = self.next_seq, unreadable
+        cdef bytes chunk = None
+        while chunk is None:
+            self.next_seq = first
             self.n = self.n_runs = self.data_size = 0
             self.lost = 0
-            with nogil:
-                stop = self.gather(limit)
-            if stop == STOP_NO_MEMORY:
+            self.stop = self.gather(limit)
+            if self.stop == STOP_NO_MEMORY:
                 raise MemoryError
-            if stop == STOP_NOT_NOW and self.n == 0 and not chunks:
+            if self.stop == STOP_NOT_NOW and self.n == 0 and is_first:
                 raise NotNow(f"message {self.next_seq} cannot be read now")
-            size = HEADER_SIZE + self.n * sizeof(Entry) + self.data_size
-            size_max -= min(size, size_max)
-            last = stop != STOP_FULL or self.work < 0 or size_max * 4 < limit
-            chunks.append(self.compose(first, size, (FLAG_LAST if last else 0) | (FLAG_END if stop == STOP_END else 0)))
+            unreadable = bad_pages()
+            chunk = self.compose(first)
+            if bad_pages() != unreadable:       # what was checked is not what was copied
+                chunk = None
             self.keep.clear()
             self.kept = NULL
-        return chunks
+        return chunk
 
     # -- what goes into a chunk --------------------------------------------------------------------------------
     cdef Stop gather(self, size_t limit) noexcept nogil:
@@ -199,11 +216,12 @@ cdef class BulkReader:
         cdef uint32_t i = segment_next_live(s, begin)
         cdef uint64_t live = segment_count_from(s, begin)
         cdef Stop stop = STOP_END
+        cdef bint viewed = s.filled != NULL
         self.damaged = False
         while i < behind and stop == STOP_END:
             if self.work < 0:
                 stop = STOP_WORK
-            elif not self.wanted.matches(&self.store.subject_table, subject_of(s, i)):
+            elif not (self.wanted.all or self.wanted.matches(&self.store.subject_table, subject_of(s, i))):
                 self.work -= WORK_SKIPPED
             else:
                 stop = self.take_entry(s, i, limit) if self.entries_only else self.take_record(s, i, limit)
@@ -212,7 +230,18 @@ cdef class BulkReader:
         if self.damaged:
             self.lost += <uint32_t> (live - segment_count_from(s, begin))
         self.next_seq = s.base + (behind if stop == STOP_END else i)
+        if s.filled != NULL and (not viewed or self.next_seq == s.base + s.n):
+            with gil:
+                self.pass_view(s, viewed)
         return stop
+
+    cdef void pass_view(self, Segment* s, bint known) noexcept:
+        """Give a view up that was made for bulk reads and was read to its end, before it pushes out those of others."""
+        cdef View view = self.files.views.get(s.number)
+        if view is not None:
+            view.passing |= not known
+            if view.passing and self.next_seq == s.base + s.n:
+                self.files.forget_map(s)
 
     cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
         """Have the entry of a message in the chunk, if there is room for it."""
@@ -296,14 +325,15 @@ cdef class BulkReader:
         return STOP_END
 
     # -- the chunk ---------------------------------------------------------------------------------------------
-    cdef bytes compose(self, uint64_t first, size_t size, int flags):
+    cdef bytes compose(self, uint64_t first):
         """Return what was collected as one chunk."""
+        cdef size_t size = HEADER_SIZE + self.n * sizeof(Entry) + self.data_size
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef char* out = PyBytes_AS_STRING(chunk)
         cdef ChunkHeader h
         memcpy(h.magic, b"PYJB", 4)
         h.version = 1
-        h.flags = <uint16_t> (flags | (FLAG_ENTRIES_ONLY if self.entries_only else 0))
+        h.flags = FLAG_ENTRIES_ONLY if self.entries_only else 0
         h.first, h.next = first, self.next_seq
         h.stream_first_seq, h.stream_last_seq = self.store.first_seq, self.store.last_seq
         h.entries, h.data_size = <uint32_t> self.n, <uint32_t> self.data_size
@@ -312,8 +342,7 @@ cdef class BulkReader:
         memcpy(out, &h, HEADER_SIZE)
         memcpy(out + HEADER_SIZE, self.entries, self.n * sizeof(Entry))
         out += HEADER_SIZE + self.n * sizeof(Entry)
-        with nogil:
-            out += self.put_runs(out) if self.files is not None else self.put_records(out)
+        out += self.put_runs(out) if self.files is not None else self.put_records(out)
         assert out == PyBytes_AS_STRING(chunk) + size
         return chunk
 

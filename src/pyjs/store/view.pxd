@@ -16,6 +16,7 @@ cdef class View:
     cdef readonly uint64_t size
     cdef Filled filled
     cdef object image               # store/form.PlainImage
+    cdef bint passing               # made for a bulk read: it goes when that is through with the segment
     cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 from random import Random
@@ -13,11 +14,13 @@ from tests.support.bulk import Chunk, Message, decode, record_size
 from tests.unit.store.forms import FORMS, image_of, upkeep
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.errors import NotNow
 from pyjs.base.log import ListLog
 from pyjs.store.bulk import BulkReader, describe_segments, segment_count
 from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
+from pyjs.store.view import views_held, views_limited
 
 KINDS = ["memory", *FORMS]
 SUBJECTS = [b"a", b"b", b"a.b", b"a.c", b"x.y.z"]
@@ -299,3 +302,136 @@ def test_segments_are_described(tmp_path: Path, kind: str) -> None:
         assert [row["sealed"] for row in rows] == [True] * (len(rows) - 1) + [False]
         images = [image_of(store.disk, Path(path), store.key) for path in store.segment_paths()]
         assert [row["file_bytes"] for row in rows][:-1] == [len(image) for image in images][:-1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(kind=st.sampled_from(KINDS), seed=st.integers(0, 1 << 30), subjects=st.sampled_from(FILTERS))
+def test_between_two_requests_anything_may_happen(kind: str, seed: int, subjects: tuple[bytes, ...]) -> None:
+    chance = Random(seed)
+    with tempfile.TemporaryDirectory() as directory:
+        # given
+        store = open_store(kind, directory + "/s")
+        fill(store, 60, seed)
+        change = Change(chance, store)
+        seq = 1
+        for _ in range(30):
+            # when
+            change()
+            reader = BulkReader(store, store.make_filter(subjects), seq, 0)
+            chunks = [decode(chunk) for chunk in reader.read(chance.choice([1, 2000]), chance.choice([300, 900]))]
+            # then
+            assert messages_of(chunks) == expected(store, seq, chunks[-1].next, subjects)
+            seq = chunks[-1].next
+        store.close()
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_damaged_messages_are_left_out_and_counted(tmp_path: Path, kind: str) -> None:
+    # given
+    store = open_store(kind, str(tmp_path / "s"))
+    fill(store, 100)
+    settle(store)
+    whole = expected(store, 1, 0, ())
+    assert isinstance(store, FileStore)
+    path = Path(store.segment_paths()[1])
+    store.drop_maps()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    # when
+    chunks = read_chunks(store, chunk_size=2000)
+    # then
+    found = messages_of(chunks)
+    assert found == expected(store, 1, 0, ())
+    assert [message for message in whole if message in found] == found
+    assert 0 < sum(chunk.lost for chunk in chunks) == 100 - len(found) == store.lost[0]  # type: ignore[index]
+    assert all(chunk.flags == 1 for chunk in chunks if chunk.lost)
+    assert sum(chunk.lost for chunk in read_chunks(store)) == 0
+    store.close()
+
+
+class NoFiles(OsDisk):
+    """Opens nothing while `none` is set, as when clients hold all descriptors."""
+
+    none = False
+
+    def open_read_only(self, path: str) -> int:
+        if self.none:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open_read_only(path)
+
+
+@pytest.mark.parametrize("kind", list(FORMS))
+def test_what_cannot_be_read_now_ends_a_request_and_is_no_loss(tmp_path: Path, kind: str) -> None:
+    # given
+    key, codec = FORMS[kind]
+    disk = NoFiles()
+    store = FileStore(disk, str(tmp_path / "s"), ListLog(), SEGMENT_SIZE, key=key)
+    store.set_codec(codec)
+    fill(store, 100)
+    settle(store)
+    store.drop_maps()
+    (first, *_) = BulkReader(store, store.make_filter(()), 1, 2).read(PLENTY, PLENTY)
+    assert decode(first).flags == 3
+    disk.none = True
+    # when
+    reader = BulkReader(store, store.make_filter(()), 50, 0)
+    with pytest.raises(NotNow, match="message 50 cannot be read now"):
+        reader.read(PLENTY, PLENTY)
+    # then
+    disk.none = False
+    assert [message.seq for message in messages_of(read_chunks(store, 50))] == list(range(50, 101))
+    assert store.lost is None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMS if kind != "plain"])
+def test_views_that_are_pushed_out_while_a_chunk_is_composed_do_not_spoil_it(tmp_path: Path, kind: str) -> None:
+    # given
+    store = open_store(kind, str(tmp_path / "s"))
+    fill(store, 300)
+    settle(store)
+    wanted = expected(store, 1, 0, ())
+    assert isinstance(store, FileStore)
+    assert len(store.segment_paths()) > 6
+    store.drop_maps()
+    before = views_limited(1)
+    try:
+        # then
+        assert messages_of(read_chunks(store)) == wanted
+    finally:
+        views_limited(before)
+    store.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMS if kind != "plain"])
+def test_a_bulk_read_leaves_no_view_of_a_segment_that_it_has_passed(tmp_path: Path, kind: str) -> None:
+    # given
+    store = open_store(kind, str(tmp_path / "s"))
+    fill(store, 100)
+    settle(store)
+    assert isinstance(store, FileStore)
+    store.drop_maps()
+    before = views_held()[0]
+    store.get(1)
+    # when
+    read_chunks(store, chunk_size=1000)
+    # then
+    assert views_held()[0] == before + 1, "that of the first segment was there already"
+    store.close()
+
+
+def test_rewritten_segments_are_read_where_they_are_now(tmp_path: Path) -> None:
+    # given
+    store = open_store("plain", str(tmp_path / "s"), 100_000)
+    for _ in range(1000):
+        store.store(b"a", b"", b"x" * 200, 1)
+    settle(store)
+    read_chunks(store)
+    for seq in range(1, 1000):
+        if seq % 10:
+            store.drop_seq(seq)
+    # when
+    settle(store)
+    # then
+    assert messages_of(read_chunks(store)) == expected(store, 1, 0, ())
+    store.close()
