@@ -31,6 +31,7 @@ from pyjs.base.disk import OsDisk
 JETSTREAM = "store/jetstream"
 EXAMPLES_MAX = 8  # of each violation that are named in the report
 SAID = ("[WRN]", "[ERR]", "[FTL]")
+STORES = ("stopped", "killed")
 
 
 class NodeSpeaker:
@@ -257,8 +258,8 @@ def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """Run the matrix over a store that was stopped and one that was killed."""
     out: dict[str, Any] = {}
     process = args.process or args.server == "peer"
-    for clean in (True, False):
-        name = "stopped" if clean else "killed"
+    for name in (args.store,) if args.store else STORES:
+        clean = name == "stopped"
         matrix, tree = matrix_of(args.server, scratch / name, clean=clean, process=process, seed=args.seed)
         started = time.monotonic()
         for number, damages in enumerate(cases_of(tree, args)):
