@@ -3,7 +3,10 @@
 On a workqueue or interest stream a consumer of ours would take messages away from others, or is refused. Getting a
 message by its sequence removes nothing. With `allow_direct` the server sends many messages for one request, else one
 (STREAM.MSG.GET). That messages disappear while they are read is what such a stream is for: it is no data loss, except
-that another stream has the name.
+that another stream has the name. A limits stream can be read so as well; there losses are those of pull.py.
+
+A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
+lags behind. So what a mirror says is thrown away, and where a replica has nothing more its leader is asked.
 
 What a batched answer adds to the headers stands at their end, in this order: Nats-Stream, Nats-Subject,
 Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. It is taken off again.
@@ -30,6 +33,7 @@ from pyjs_spark.wire import Rows
 NO_MESSAGE = 10037
 ANSWER_SIZE = 4 << 20  # bytes asked for in one batched answer
 ANSWER_COUNT = 1000
+TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message
 END_OF_BATCH = 204
 NOT_FOUND = 404
 
@@ -99,11 +103,24 @@ class _Read:
         if not self._is_same(info):
             return False, []
         assert info is not None
-        some = self._many() if info["config"].get("allow_direct") else self._one()
+        is_kept = info["config"]["retention"] == "limits"
+        if is_kept:
+            self._losses.of_stream(info, self._next_seq)
+        some = (self._many() if info["config"].get("allow_direct") else []) or self._one()
         # Asked again behind the answer: it came from the stream of before only if that is still there.
-        if not self._is_same(stream_info(self._client, self._what.stream)):
+        info = stream_info(self._client, self._what.stream)
+        if not self._is_same(info):
             return False, []
+        if is_kept:
+            self._check_gaps(info, [message.seq for message in some])
         return bool(some), some
+
+    def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
+        """Find out whether sequences without a message were trimmed."""
+        low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
+        missing = high - low - sum(seq < high for seq in seqs)
+        if missing:
+            self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
         """Return whether the planned stream is there; raise if it is not and that matters."""
@@ -113,6 +130,7 @@ class _Read:
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
+        """Return the next messages as one answer has them; none if nobody but mirrors answers."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {
             "seq": self._next_seq,
@@ -122,11 +140,14 @@ class _Read:
         }
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"
         wait_s = self._client.settings.timeout_s
-        *answers, end = self._client.request_many(subject, json.dumps(body).encode(), count, wait_s)
-        if end.status not in (END_OF_BATCH, NOT_FOUND):
-            text = f"{self._client.address}: {subject} answered {end.status} {end.description}"
-            raise ApiError(end.status, 0, text)
-        return [stored(answer) for answer in answers]
+        for _ in range(TRIES):
+            *answers, end = self._client.request_many(subject, json.dumps(body).encode(), count, wait_s)
+            if end.status not in (END_OF_BATCH, NOT_FOUND):
+                text = f"{self._client.address}: {subject} answered {end.status} {end.description}"
+                raise ApiError(end.status, 0, text)
+            if all(answer.header(b"Nats-Stream") == self._what.stream.encode() for answer in answers):
+                return [stored(answer) for answer in answers]
+        return []
 
     def _one(self) -> list[Stored]:
         body = {"seq": self._next_seq, "next_by_subj": self._filter}

@@ -19,6 +19,8 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,6 +40,7 @@ __all__ = ["ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
+TOO_MANY_CONSUMERS = 10026
 MESSAGE_SIZE_MAX = 1 << 30  # far above what any server takes
 OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
 
@@ -45,7 +48,8 @@ OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most:
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
 
-    Workqueue and interest streams are read by direct get instead, see direct.py.
+    Workqueue and interest streams are read by direct get instead, see direct.py, and so are those that have as many
+    consumers as they, or their account, may have.
 
     Raises:
         DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
@@ -59,11 +63,21 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     if info is not None and info["config"]["retention"] != "limits":
         yield from direct.read_range(client, what, report)
         return
-    read = _Read(client, what, report)
+    read = _Read(client, what, report, inactive_ns(info))
     try:
         yield from read.batches()
+    except ApiError as error:
+        if error.err_code != TOO_MANY_CONSUMERS:
+            raise
+        yield from direct.read_range(client, replace(what, low=read.next_seq), report)
     finally:
         read.close()
+
+
+def inactive_ns(info: dict[str, Any] | None) -> int:
+    """Return after what time an unused consumer goes: sooner than usual if the stream wants that."""
+    limits = info["config"].get("consumer_limits") or {} if info is not None else {}
+    return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
 
 
 class _Consumer:
@@ -87,17 +101,20 @@ class _Consumer:
 class _Read:
     """One read of a range."""
 
-    def __init__(self, client: Client, what: ReadRange, report: Report) -> None:
+    def __init__(
+        self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
+    ) -> None:
         self._client = client
         self._what = what
         self._report = report
+        self._inactive_ns = inactive_ns
         self._losses = Losses(what, report)
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
         self._decoder: Decoding = Decoder(
             decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX
         )
-        self._next_seq = what.low  # of the next batch
+        self.next_seq = what.low  # behind all that was yielded, and so the first of the next batch
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None
         self._waits = False  # the next request waits for messages: the last one found none
@@ -159,7 +176,7 @@ class _Read:
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": INACTIVE_THRESHOLD_NS,
+            "inactive_threshold": self._inactive_ns,
         }
         if what.subjects:
             config["filter_subjects"] = list(what.subjects)
@@ -283,8 +300,8 @@ class _Read:
 
     def _check_gaps(self, has_more: bool) -> bool:
         """Find out whether sequences without a message were trimmed; False: read no further."""
-        low = self._next_seq
-        self._next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
+        low = self.next_seq
+        self.next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
         missing = high - low - self._decoder.rows
         if not missing:
             return True

@@ -1,7 +1,8 @@
-"""Workqueue and interest streams, read by direct get: the same from both servers, and nothing is removed."""
+"""Streams, work queues and interest streams above all, read by direct get: the same from both servers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -134,6 +135,65 @@ def test_messages_taken_by_workers_are_no_data_loss_but_another_stream_is(
     filler.api(f"STREAM.DELETE.{filler.name}")
     with pytest.raises(StreamMissing):
         list(direct.read_range(client, replace(what, created="")))
+
+
+def test_a_limits_stream_that_lost_its_beginning_or_its_end_is_data_loss(
+    filler: Filler, client: Client, allow_direct: bool
+) -> None:
+    created = filler.create(allow_direct=allow_direct)
+    filler.fill(20)
+    filler.delete(12, 15)
+    what, report = ReadRange(filler.name, 1, 26, created=created), Report()
+    assert seqs(list(direct.read_range(client, replace(what, high=21)))) == [
+        seq for seq in range(1, 21) if seq not in (12, 15)
+    ]
+    with pytest.raises(DataLoss, match="5 messages from sequence 21 on are lost; the stream ends at 20"):
+        list(direct.read_range(client, what))
+    filler.api(f"STREAM.PURGE.{filler.name}", seq=11)
+    with pytest.raises(DataLoss, match="10 messages from sequence 1 on are lost; the stream begins at 11"):
+        list(direct.read_range(client, replace(what, high=21)))
+
+    batches = list(direct.read_range(client, replace(what, fail_on_data_loss=False), report))
+
+    assert seqs(batches) == [11, 13, 14, 16, 17, 18, 19, 20]
+    assert (report.rows, report.lost) == (8, 15)
+
+
+def test_a_limits_stream_that_is_purged_ahead_of_the_reader_is_data_loss(
+    filler: Filler, client: Client, allow_direct: bool
+) -> None:
+    created = filler.create(allow_direct=allow_direct)
+    filler.fill(20)
+    reading = direct.read_range(
+        client, ReadRange(filler.name, 1, 21, created=created, batch_rows=5, fetch_batch=5)
+    )
+    assert seqs([next(reading)]) == [1, 2, 3, 4, 5]
+    filler.api(f"STREAM.PURGE.{filler.name}", seq=17)
+
+    with pytest.raises(DataLoss, match="the stream begins at 17 by now"):
+        list(reading)
+
+
+def test_what_a_mirror_that_answers_does_not_have_is_read_from_its_stream(
+    filler: Filler, client: Client
+) -> None:
+    created = filler.create(allow_direct=True)
+    filler.fill(40)
+    mirror = {"name": f"{filler.name}M", "storage": "memory", "allow_direct": True, "mirror_direct": True}
+    filler.raw.api(
+        f"STREAM.CREATE.{filler.name}M", **mirror, mirror={"name": filler.name, "opt_start_seq": 30}
+    )
+    answered = set()
+    while len(answered) < 2:
+        request = json.dumps({"last_by_subj": f"{filler.subject.decode()}.1"}).encode()
+        answered.add(client.request(f"$JS.API.DIRECT.GET.{filler.name}", request).header(b"Nats-Stream"))
+
+    try:
+        for _ in range(8):
+            what = ReadRange(filler.name, 1, 41, created=created, fetch_batch=15)
+            assert seqs(list(direct.read_range(client, what))) == list(range(1, 41))
+    finally:
+        filler.raw.try_api(f"STREAM.DELETE.{filler.name}M")
 
 
 def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_repeated(

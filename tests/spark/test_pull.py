@@ -442,6 +442,31 @@ def test_messages_that_a_paused_consumer_holds_back_stall_the_read(filler: Fille
         list(reading)
 
 
+def test_a_stream_that_keeps_no_idle_consumer_for_long_is_read(filler: Filler, client: Client) -> None:
+    filler.create(consumer_limits={"inactive_threshold": 5_000_000_000, "max_ack_pending": 3})
+    filler.fill(5)
+
+    assert seqs(read_all(client, ReadRange(filler.name, 1, 6))) == [1, 2, 3, 4, 5]
+
+
+def test_a_stream_without_room_for_a_consumer_is_read_without_one(filler: Filler, client: Client) -> None:
+    filler.create(max_consumers=1)
+    filler.fill(9)
+    what, report = ReadRange(filler.name, 1, 10, batch_rows=4), Report()
+    reading = read_range(client, what, report)
+    batches = [next(reading)]
+    mine = filler.consumers()[0]
+    filler.api(f"CONSUMER.DELETE.{filler.name}.{mine}")
+    config = {"durable_name": "other", "ack_policy": "explicit"}
+    filler.api(f"CONSUMER.CREATE.{filler.name}.other", stream_name=filler.name, config=config)
+
+    batches += reading
+
+    assert [seqs([batch]) for batch in batches] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
+    assert report.rows == 9
+    assert filler.consumers() == ["other"]
+
+
 def test_a_refused_consumer_is_told(filler: Filler, client: Client) -> None:
     filler.create()
     filler.fill(1)
