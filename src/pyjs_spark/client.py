@@ -36,6 +36,7 @@ from pyjs_spark.wire import NEED_MORE, OTHER, Decoding
 
 REQUEST_SID = 1
 LINE_MAX = 1 << 20
+DIGITS_MAX = 9  # of a size: no server takes such a message
 NOBODY = 503
 
 
@@ -187,8 +188,9 @@ class Client:
         """Make one JetStream API request, `name` without prefix; raises ApiError if that is the answer."""
         payload = json.dumps(body).encode() if body is not None else b""
         answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
-        found: dict[str, Any] = json.loads(answer.payload or b"{}")
-        if error := found.get("error"):
+        found = self._parsed(answer.payload or b"{}")
+        error = found.get("error")
+        if isinstance(error, dict):
             text = f"{name}: {error.get('description', '')}"
             raise ApiError(int(error.get("code", 0)), int(error.get("err_code", 0)), text)
         return found
@@ -226,17 +228,18 @@ class Client:
         return inbox
 
     def _try(self, address: Address, tried: list[str]) -> bool:
+        inbox = b"_INBOX.%032x" % random.getrandbits(128)
         try:
             self._stream, self.info = log_in(address, self.settings)
+            self._stream.send(b"SUB %b.* %d\r\n" % (inbox, REQUEST_SID))
         except (OSError, SparkError, ValueError) as error:
             if isinstance(error, BadCredentials):
                 raise  # the same with every server
             tried.append(f"{address}: {_reason(error)}")
             return False
         self.connections += 1
-        self._inbox = b"_INBOX.%032x" % random.getrandbits(128)
+        self._inbox = inbox
         self._last_sid = REQUEST_SID
-        self._stream.send(b"SUB %b.* %d\r\n" % (self._inbox, REQUEST_SID))
         return True
 
     def _more_frames(self, deadline_s: float) -> bool:
@@ -271,7 +274,7 @@ class Client:
         elif verb == b"PONG":
             self._pongs += 1
         elif verb == b"INFO":
-            self.info = json.loads(line[5:])
+            self.info = self._parsed(line[5:])
         elif verb == b"-ERR":
             self._refused(line[5:].decode("utf-8", "replace").strip("' "))
         elif verb not in (b"+OK", b""):
@@ -280,19 +283,29 @@ class Client:
 
     def _message(self, words: list[bytes], has_headers: bool, head_size: int, deadline_s: float) -> Reply:
         stream = self._stream
-        try:
-            size = int(words[-1])
-            headers_size = int(words[-2]) if has_headers else 0
-            reply = words[3] if len(words) == (6 if has_headers else 5) else b""
-            sid = int(words[2])
-        except (ValueError, IndexError):
-            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}") from None
+        rest = 2 if has_headers else 1  # sizes at the end of the line
+        numbers = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
+        if not all(number.isdigit() and len(number) <= DIGITS_MAX for number in numbers):
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+        sid, *sizes = map(int, numbers)
+        headers_size, size = sizes if has_headers else (0, *sizes)
+        reply = words[3] if len(words) == 4 + rest else b""
         if not stream.fill(head_size + size + 2, max(deadline_s, time.monotonic() + self.settings.timeout_s)):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
         at = stream.start + head_size
         body = bytes(stream.data[at : at + size])
         stream.start = at + size + 2
         return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
+
+    def _parsed(self, said: bytes) -> dict[str, Any]:
+        """Return the JSON object that the server sent. Raises ProtocolError: it is none."""
+        try:
+            found = json.loads(said)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ProtocolError(f"{self.address}: the server sent {said[:60]!r}, which is no JSON object")
+        return found
 
     def _refused(self, text: str) -> NoReturn:
         if "permissions violation" in text.lower():

@@ -55,12 +55,22 @@ def test_an_error_that_ends_the_connection_is_told(say: Say) -> None:
         (b"HTTP/1.1 400 Bad Request\r\n", "which is no NATS protocol"),
         (b"MSG a 1 x\r\n", "the server sent b'MSG a 1 x'"),
         (b"MSG 5\r\n", "the server sent b'MSG 5'"),
+        (b"MSG a 1 -5\r\n", "the server sent b'MSG a 1 -5'"),
+        (b"MSG a b c d e 1\r\n", "the server sent b'MSG a b c d e 1'"),
+        (b"MSG a 1 9999999999\r\n", "the server sent b'MSG a 1 9999999999'"),
+        (b"INFO {\r\n", "the server sent b'{', which is no JSON object"),
         (b"x" * (LINE_MAX + 2), "a protocol line of more than"),
     ],
 )
 def test_what_is_no_protocol_is_told(say: Say, said: bytes, told: str) -> None:
     with pytest.raises(ProtocolError, match=told):
         say(said).request("a")
+
+
+@pytest.mark.parametrize("answer", [b"{..", b"[1]", b"\xff"])
+def test_an_answer_of_the_api_that_is_no_json_object_is_told(say: Say, answer: bytes) -> None:
+    with pytest.raises(ProtocolError, match="which is no JSON object"):
+        say(b"MSG {inbox} 1 %d\r\n%b\r\n" % (len(answer), answer)).api("INFO")
 
 
 def test_silence_is_told(say: Say) -> None:
