@@ -245,7 +245,9 @@ class MessagesCheck:
         """Check what a sealed segment says of itself."""
         image = file.data
         if c.number != number:
-            finding = self._find(DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4)
+            finding = self._find(
+                DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4
+            )
             if not c.problems:
                 finding.mend = rewrite_segment(
                     self._files, path, number, c.base_seq, self._incarnation, not c.sealed
