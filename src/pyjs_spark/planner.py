@@ -101,7 +101,11 @@ class Planner:
         """
         states = self._states(known=start)
         if target is not None:
-            states = {name: _until(states[name], at) for name, at in target.items() if name in states}
+            states = {
+                name: _until(state, (target.get(name), start.get(name)))
+                for name, state in states.items()
+                if name in target or name in start
+            }
         base, gaps = plan.reconcile(start, states)
         self._lost(gaps)
         counts = plan.backlog(base, states)
@@ -190,11 +194,14 @@ class Planner:
         return {name: state for name, state in found.items() if state is not None}
 
 
-def _until(state: StreamState, target: StreamOffset) -> StreamState:
-    is_same = state.created == target.created
-    return state.until(
-        target.next if is_same else state.first_seq
-    )  # created anew after the query began: not read
+def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
+    """Return the state as if nothing had come behind these offsets.
+
+    They are a query's target and its start, which lies behind the target if it is the end of the stream and messages
+    came between. What was created anew since is not read.
+    """
+    ends = [at.next for at in offsets if at is not None and at.created == state.created]
+    return state.until(max(ends, default=state.first_seq))
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:

@@ -269,6 +269,29 @@ def test_a_query_with_a_target_reads_nothing_that_came_later(planner: MakePlanne
     assert made.latest(end, is_limited=False, waited_s=0.0, target=target) == end
 
 
+def test_messages_between_the_target_and_the_start_at_the_end_are_no_loss(
+    planner: MakePlanner, filler: Filler
+) -> None:
+    filler.create()
+    filler.fill(5)
+    made = planner(stream=f"{filler.name}*", startingOffsets="latest")
+    target = made.newest()  # Spark asks for it first
+    filler.fill(3)
+    other = beside(filler, f"{filler.name}B")
+    other.create()
+    other.fill(2)
+    try:
+        start = made.initial()
+        filler.fill(1)
+        other.fill(1)
+
+        assert nexts(start) == [9, 3]
+        assert latest(made, start, target=target) == start
+        assert made.latest(start, is_limited=False, waited_s=0.0, target=target) == start
+    finally:
+        other.raw.try_api(f"STREAM.DELETE.{other.name}")
+
+
 def test_nothing_new_gives_the_same_offset(planner: MakePlanner, filler: Filler) -> None:
     filler.create()
     filler.fill(5)
