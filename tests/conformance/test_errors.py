@@ -10,11 +10,15 @@ from tests.conformance.harness.process import REPOSITORY
 from pyjs.jetstream import errcodes
 
 _DISK = "only a disk that fails"
+_OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/test_bulk_api.py"
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
     errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
+    errcodes.BULK_NOT_ALLOWED: _OURS,
+    errcodes.BULK_OTHER_STREAM: _OURS,
+    errcodes.BULK_BAD_REQUEST: _OURS,
     errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",
     errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM: "no stream of one server has more than one replica",
 }

@@ -435,3 +435,19 @@ def test_rewritten_segments_are_read_where_they_are_now(tmp_path: Path) -> None:
     # then
     assert messages_of(read_chunks(store)) == expected(store, 1, 0, ())
     store.close()
+
+
+def test_the_documented_chunk_is_the_one_that_the_documented_segment_gives(tmp_path: Path) -> None:
+    # given
+    documents = Path(__file__).parents[3] / "docs"
+    text = (documents / "bulk-read.md").read_text().partition("### Example\n")[2].split("```")[1]
+    shown = bytes.fromhex("".join(line.partition("  ")[0] for line in text.splitlines()))
+    segment = (documents / "storage-format.md").read_text().partition("### Example of a segment")[2].split("```")[1]
+    (tmp_path / "00000001.seg").write_bytes(bytes.fromhex(segment))
+    store = FileStore(OsDisk(), str(tmp_path), ListLog(), 1 << 20, 7)
+    # when
+    (chunk,) = BulkReader(store, store.make_filter(()), 1, 0, False, 7).read(PLENTY, PLENTY)
+    # then
+    assert chunk == shown
+    assert decode(shown).messages() == [Message(1, 1_700_000_000_000_000_000, b"a.b", b"", b"hi")]
+    store.close()
