@@ -32,7 +32,7 @@ from pyjs_spark.errors import (
 )
 from pyjs_spark.login import log_in
 from pyjs_spark.settings import Address, ConnectSettings, parse_address
-from pyjs_spark.wire import NEED_MORE, OTHER, Decoding
+from pyjs_spark.wire import NEED_MORE, OTHER, Pumped
 
 REQUEST_SID = 1
 LINE_MAX = 1 << 20
@@ -141,6 +141,10 @@ class Client:
         line = b" ".join(filter(None, (b"HPUB" if headers else b"PUB", subject, reply, sizes)))
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
 
+    def send(self, data: bytes | memoryview) -> None:
+        """Send whole frames as they are. Raises ConnectionLost."""
+        self._stream.send(data)
+
     def request(
         self, subject: str, payload: bytes = b"", *, headers: bytes = b"", timeout_s: float | None = None
     ) -> Reply:
@@ -195,7 +199,7 @@ class Client:
             raise ApiError(int(error.get("code", 0)), int(error.get("err_code", 0)), text)
         return found
 
-    def pump(self, decoder: Decoding, deadline_s: float) -> Reply | None:
+    def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
         """Feed `decoder` until it stops, or until another message of its subscription came: that is returned.
 
         None: see decoder.state; NEED_MORE there means that the deadline passed.

@@ -76,5 +76,21 @@ class StreamMissing(SparkError):
     """A stream that is not on the server."""
 
 
+class RowRefused(SparkError):
+    """A row that cannot be a message: its subject, headers, id or size; nothing of it was sent."""
+
+
+class PublishFailed(SparkError):
+    """The server did not take a message, or did not acknowledge it in time and after all retries."""
+
+
+class ReplayDiffers(SparkError):
+    """A batch that was begun before comes again with other rows or partitions, or cannot be told from it."""
+
+
+class WriterReplaced(SparkError):
+    """Another attempt at the same rows took over; this one must not go on."""
+
+
 class SparkMissing(SparkError):
     """What Spark needs on this machine is not installed."""

@@ -107,11 +107,6 @@ TABLE: tuple[Option, ...] = (
 # What a later version will take; named, so that nobody searches for a spelling mistake.
 LATER: dict[str, str] = {
     "path": "reading a store directory without a server is not there yet; name the server with `servers`",
-    **dict.fromkeys(
-        ("subject", "msgIdColumn", "msgId", "sinkId", "expectedStream", "maxInFlight", "ackTimeout", "retries",
-         "delivery"),
-        "writing to a stream is not there yet; this data source reads",
-    ),
 }
 # fmt: on
 LATER_MODES = {"bulk": "reading whole segments", "path": "reading a store directory"}
@@ -127,7 +122,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """
     known = _known(given)
     _refuse_later_modes(known)
-    parsed = {option.target: _value(option, said) for option, said in known}
+    parsed = {option.target: value_of(option, said) for option, said in known}
     if "streams" not in parsed:
         raise OptionError('option stream is missing: name the stream to read, as .option("stream", "ORDERS")')
     _check_together({option.name for option, _ in known}, parsed)
@@ -167,7 +162,8 @@ def _refuse_later_modes(known: list[tuple[Option, str]]) -> None:
             )
 
 
-def _value(option: Option, said: str) -> object:
+def value_of(option: Option, said: str) -> object:
+    """Return the checked value. Raises OptionError."""
     try:
         return option.parse(said)
     except ValueError as wrong:
@@ -177,17 +173,22 @@ def _value(option: Option, said: str) -> object:
 
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse values that are fine alone but not beside each other."""
-    for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
-        if one in said and other not in said:
-            raise OptionError(f"option {one} is given without {other}; give both")
-    if {"jsDomain", "apiPrefix"} <= said:
-        raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
+    check_connect(said)
     least, most = parsed.get("min_rows_per_trigger"), parsed.get("max_rows_per_trigger")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         raise OptionError(f"option minRowsPerTrigger={least} is above maxRowsPerTrigger={most}")
     start, end = parsed.get("starting_ns"), parsed.get("ending_ns")
     if isinstance(start, int) and isinstance(end, int) and start > end:
         raise OptionError("option startingTimestamp is after endingTimestamp; nothing lies between them")
+
+
+def check_connect(said: set[str]) -> None:
+    """Refuse options of the connection that do not go together; `said` are the names that were given."""
+    for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
+        if one in said and other not in said:
+            raise OptionError(f"option {one} is given without {other}; give both")
+    if {"jsDomain", "apiPrefix"} <= said:
+        raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
 
 
 def check_batch(options: Options) -> None:

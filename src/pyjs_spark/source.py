@@ -5,8 +5,8 @@ object of this module lives: the data source is made in a process beside the dri
 reader plans in such a process and reads in a worker; the planning half of a stream reader stays in one process for
 the life of its query, while `read` runs in workers on a pickled copy, so it may use only what does not change.
 
-Nothing here writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
-(Spark never commits the last batch of a query that ends, so the server must not depend on it).
+No reader writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
+(Spark never commits the last batch of a query that ends, so the server must not depend on it). Writers: sink.py.
 
 Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in tests/spark/test_source.py.
 """
@@ -18,7 +18,14 @@ import time
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -28,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyjs_spark import direct, offsets, pull
+from pyjs_spark import direct, offsets, pull, sink
 from pyjs_spark.client import connected
 from pyjs_spark.options import Options, check_batch, check_stream, parse_options
 from pyjs_spark.patient import PatientApi
@@ -37,6 +44,7 @@ from pyjs_spark.planner import Planner
 from pyjs_spark.pull import ReadRange
 from pyjs_spark.pushdown import Bounds, push
 from pyjs_spark.schema import Projection, pa_schema, project, spark_ddl
+from pyjs_spark.sink_options import SinkOptions, is_of_writing, parse_sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +58,8 @@ class JetStreamSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # Checked here because Spark asks for `schema()` only if its user gave none.
         super().__init__(options)
-        self._parsed = parse_options(options)
+        self._sink = parse_sink_options(options) if is_of_writing(options) else None
+        self._read = None if self._sink is not None else parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -59,19 +68,36 @@ class JetStreamSource(DataSource):
 
     def schema(self) -> str:
         """Return all columns but ts_ns."""
-        return spark_ddl(self._parsed.include_headers)
+        return spark_ddl(self._reading().include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        check_batch(self._parsed)
+        options = self._reading()
+        check_batch(options)
         # Spark refuses any read by a class that has pushFilters while its own option for that is off.
-        kind = FilteringReader if self._parsed.pushdown else JetStreamReader
-        return kind(self._parsed, project(schema.fields, self._parsed.include_headers))
+        kind = FilteringReader if options.pushdown else JetStreamReader
+        return kind(options, project(schema.fields, options.include_headers))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        check_stream(self._parsed)
-        return JetStreamStreamReader(self._parsed, project(schema.fields, self._parsed.include_headers))
+        options = self._reading()
+        check_stream(options)
+        return JetStreamStreamReader(options, project(schema.fields, options.include_headers))
+
+    # Spark calls these two by the names of their parameters when a batch is committed.
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer of a batch."""
+        return sink.batch_writer(self._writing(), schema.fields, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the writer of a streaming query."""
+        return sink.stream_writer(self._writing(), schema.fields, overwrite)
+
+    def _reading(self) -> Options:
+        return self._read if self._read is not None else parse_options(self.options)
+
+    def _writing(self) -> SinkOptions:
+        return self._sink if self._sink is not None else parse_sink_options(self.options)
 
 
 class RangePartition(InputPartition):

@@ -22,6 +22,7 @@ class ByteStream:
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. Raises OSError."""
         self.address = address
+        self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # first byte that nobody used yet
         self.end = 0  # behind the last byte received
@@ -35,9 +36,10 @@ class ByteStream:
             self._socket, server_hostname=settings.tls_hostname or self.address.host
         )
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send everything. Raises ConnectionLost."""
         try:
+            self._socket.settimeout(self._timeout_s)  # what is left of the last wait may be next to nothing
             self._socket.sendall(data)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: the connection broke while sending: {error}") from error

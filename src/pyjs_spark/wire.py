@@ -57,8 +57,8 @@ class Taken(NamedTuple):
     columns: Columns
 
 
-class Decoding(Protocol):
-    """What both decoders are."""
+class Pumped(Protocol):
+    """What a client feeds with the bytes that come."""
 
     @property
     def sid(self) -> int:
@@ -71,6 +71,12 @@ class Decoding(Protocol):
     @property
     def need(self) -> int:
         """With NEED_MORE: bytes, from the returned position on, that the next step needs."""
+
+    def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
+
+
+class Decoding(Pumped, Protocol):
+    """What both decoders are."""
 
     @property
     def rows(self) -> int:
@@ -95,8 +101,6 @@ class Decoding(Protocol):
     def listen(self, sid: int, high: int, next_seq: int) -> None: ...  # noqa: D102
 
     def expect(self, count: int) -> None: ...  # noqa: D102
-
-    def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
     def take(self) -> Taken: ...  # noqa: D102
 

@@ -1,0 +1,309 @@
+"""The write of one partition: rows to messages, each stored exactly once, or at least once.
+
+Exactly once rests on two things. Each message has an id that its row alone decides, so a server drops what comes
+again within its duplicate window. And each partition has a marker (marker.py): a batch that is done is not sent
+again, however late it comes; of one that was begun only what is not in the stream is sent (recovery.py).
+
+Knows nothing of Spark: batches of Arrow go in, what was written comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyjs_spark import lookup
+from pyjs_spark.client import Client
+from pyjs_spark.direct import is_match
+from pyjs_spark.errors import OptionError, ReplayDiffers
+from pyjs_spark.frames import Columns, Frames, Framing, frame_rows
+from pyjs_spark.marker import BEGUN, DONE, Marker, Progress, new_attempt
+from pyjs_spark.option_values import parse_rfc3339
+from pyjs_spark.publish import Publisher
+from pyjs_spark.ranges import stream_info
+from pyjs_spark.recovery import ADVICE, Found, Recovery, Replay
+from pyjs_spark.rows import MADE, RowPlan, RowReader
+from pyjs_spark.sink_options import EXACTLY_ONCE, SinkOptions
+
+PIECE_SIZE = 1 << 20  # bytes that are sent at once
+PIECES_IN_WINDOW = 4
+NS_PER_S = 1_000_000_000
+WINDOW_MARGIN_NS = 10 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which rows these are."""
+
+    sink_id: str
+    batch: int
+    part: int
+    run: str  # the same for all tasks of one run of a query
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a partition."""
+
+    part: int
+    rows: int
+    sent: int  # of them in this attempt
+    duplicates: int  # of these, those that the stream had already
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The stream that is written to."""
+
+    name: str
+    created: str
+    last_seq: int
+    subjects: tuple[str, ...]
+    replicas: int
+    window_ns: int  # in which it drops a message id that comes again
+    now_ns: int  # the server's clock
+
+
+def look_at_target(client: Client, options: SinkOptions) -> Target:
+    """Return what is to be known of the stream.
+
+    Raises:
+        StreamMissing, OptionError: it cannot be written to like this.
+    """
+    info = stream_info(client, options.stream)
+    if info is None:
+        raise lookup.missing(client, options.stream)
+    config: dict[str, Any] = info["config"]
+    subjects = tuple(config.get("subjects") or ())
+    where = f"option stream={options.stream}:"
+    if config.get("mirror") or not subjects:
+        raise OptionError(f"{where} the stream takes no messages itself; name the one that it copies")
+    if config.get("no_ack"):
+        raise OptionError(f"{where} the stream acknowledges nothing (no_ack), so nobody knows what it stored")
+    if config.get("sealed"):
+        raise OptionError(f"{where} the stream is sealed; it takes no messages any more")
+    if options.subject and not _takes(subjects, options.subject):
+        raise OptionError(
+            f"option subject={options.subject}: the stream {options.stream} takes {', '.join(subjects)}; "
+            "name one of these, or another stream"
+        )
+    now = info.get("ts")
+    return Target(
+        name=options.stream,
+        created=info["created"],
+        last_seq=int(info["state"]["last_seq"]),
+        subjects=subjects,
+        replicas=int(config.get("num_replicas") or 1),
+        window_ns=int(config.get("duplicate_window") or 0),
+        now_ns=parse_rfc3339(now) if now else 0,
+    )
+
+
+def _takes(subjects: Iterable[str], subject: str) -> bool:
+    tokens = subject.encode().split(b".")
+    return any(is_match(tokens, wanted.encode().split(b".")) for wanted in subjects)
+
+
+class Delivery:
+    """One attempt at one partition."""
+
+    def __init__(self, client: Client, options: SinkOptions, plan: RowPlan, place: Place) -> None:
+        self._client = client
+        self._options = options
+        self._place = place
+        self._target = look_at_target(client, options)
+        self._reader = RowReader(
+            plan,
+            options,
+            part=place.part,
+            stream_subjects=self._target.subjects,
+            size_max=int(client.info.get("max_payload") or 1 << 20),
+        )
+        self._publisher = Publisher(
+            client,
+            options.stream,
+            in_flight_max=options.max_in_flight,
+            ack_timeout_s=options.ack_timeout_s,
+            retries=options.retries,
+        )
+        self._what = f"sink {place.sink_id}, batch {place.batch}, partition {place.part}"
+        batch_mark = f"{MADE}{place.sink_id}:{place.batch}:"
+        self._is_exact = options.delivery == EXACTLY_ONCE
+        self._batch_mark = batch_mark.encode() if self._is_exact else b""
+        fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
+        self._framing = Framing(
+            inbox=self._publisher.inbox,
+            subject=options.subject.encode(),
+            mark=f"{batch_mark}{place.part}:".encode() if self._is_exact else b"",
+            fixed=fixed.encode(),
+        )
+        self._rows = 0
+        self._size = 0
+        self._sent = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write all rows; return when the stream has them.
+
+        Raises:
+            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and what else the client raises.
+        """
+        if self._is_exact:
+            self._write_exactly_once(self._columns(batches))
+        else:
+            for columns, first in self._columns(batches):
+                self._send(columns, first, None)
+            self._publisher.flush()
+        return Written(self._place.part, self._rows, self._sent, self._publisher.duplicates)
+
+    def _columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Columns, int]]:
+        """Yield checked columns with the row that each begins with."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            columns, first = self._reader.columns(batch, self._rows), self._rows
+            self._rows += batch.num_rows
+            self._size += columns.data[0][-1] - columns.data[0][0]
+            yield columns, first
+
+    def _write_exactly_once(self, batches: Iterator[tuple[Columns, int]]) -> None:
+        options, place = self._options, self._place
+        progress = Progress(self._client, options.progress_bucket, place.sink_id, options.retries)
+        markers = progress.read()
+        self._check(markers)
+        mine = markers.get(place.part)
+        if mine is not None and mine.batch == place.batch and mine.state == DONE:
+            self._skip(batches, mine)
+            return
+        head = next(batches, None)
+        if head is None:
+            self._check_empty(mine)
+            return
+        if not markers:
+            progress.make_bucket(self._target.replicas)
+        marker = progress.write(place.part, self._begun(markers))
+        before = [each for each in markers.values() if each.batch == place.batch]
+        replay = self._replay(head, marker, before, mine)
+        self._publisher.stored = lambda: self._stored_of_mine(marker.after)
+        self._send(*head, replay)
+        for columns, first in batches:
+            self._send(columns, first, replay)
+        self._publisher.flush()
+        progress.write(place.part, replace(marker, state=DONE, rows=self._rows, size=self._size))
+
+    def _check(self, markers: dict[int, Marker]) -> None:
+        """Refuse to write where the markers say that these rows belong to another history."""
+        place = self._place
+        for marker in markers.values():
+            if marker.stream != self._target.name:
+                raise ReplayDiffers(
+                    f"sinkId {place.sink_id} belongs to a sink of stream {marker.stream}, not of "
+                    f"{self._target.name}; use another sinkId, or another checkpoint"
+                )
+        newest = max((marker.batch for marker in markers.values()), default=0)
+        if newest > place.batch:
+            raise ReplayDiffers(
+                f"{self._what}: batch {newest} of this sink was written already, so the checkpoint was set back "
+                "or is new. Use another sinkId (or a new checkpoint) to write everything again, or forget the "
+                f"progress of the sink: nats kv del {self._options.progress_bucket} {place.sink_id}.<partition>, "
+                "for each partition"
+            )
+
+    def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
+        """Send nothing: all of this was stored."""
+        for _ in batches:
+            pass
+        if (self._rows, self._size) != (done.rows, done.size):
+            raise ReplayDiffers(
+                f"{self._what}: it was written with {done.rows} rows and {done.size} bytes, and now has "
+                f"{self._rows} and {self._size}. {ADVICE}"
+            )
+
+    def _check_empty(self, mine: Marker | None) -> None:
+        if mine is not None and mine.batch == self._place.batch:
+            raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
+
+    def _begun(self, markers: dict[int, Marker]) -> Marker:
+        """Return the marker with which this attempt begins, or takes over from an earlier one."""
+        place, target = self._place, self._target
+        mine = markers.get(place.part)
+        is_same = mine is not None and mine.batch == place.batch
+        if mine is not None and is_same:
+            return replace(mine, attempt=new_attempt())
+        return Marker(
+            batch=place.batch,
+            state=BEGUN,
+            stream=target.name,
+            created=target.created,
+            after=target.last_seq,
+            first_run=place.run,
+            attempt=new_attempt(),
+            revision=mine.revision if mine is not None else 0,
+        )
+
+    def _replay(
+        self, head: tuple[Columns, int], marker: Marker, before: list[Marker], mine: Marker | None
+    ) -> Replay | None:
+        """Return what earlier attempts at the batch left; None if there was none that matters here."""
+        is_mine = mine is not None and mine.batch == self._place.batch
+        earlier = [each for each in before if each.first_run != self._place.run]
+        if not is_mine and not earlier:
+            return None
+        for each in before:
+            if each.created != self._target.created:
+                raise ReplayDiffers(
+                    f"{self._what}: it was begun for the stream {each.stream} made at {each.created}; the one of "
+                    f"now was made at {self._target.created}. Begin anew with another sinkId or checkpoint"
+                )
+        after = min(each.after for each in (*before, marker))
+        found = self._recovery(head).find(after)
+        begun_ns = min(each.ts_ns for each in before)
+        if found.missing and self._target.now_ns - begun_ns > self._target.window_ns - WINDOW_MARGIN_NS:
+            raise ReplayDiffers(
+                f"{self._what}: an earlier attempt wrote some of it, and {found.missing} messages left the "
+                "stream since (limits, consumers, deletes), so nobody knows which. Write this batch once with "
+                "delivery=atLeastOnce, or make the stream keep its messages"
+            )
+        return Replay(found, self._place.part, self._what)
+
+    def _recovery(self, head: tuple[Columns, int] | None) -> Recovery:
+        if head is not None:
+            first = frame_rows(head[0], 0, 1, self._framing, head[1])
+            self._subject = bytes(first.data).split(b" ", 2)[1].decode()
+        return Recovery(
+            self._client,
+            self._target.name,
+            self._target.created,
+            self._subject,
+            self._batch_mark,
+            self._options.retries,
+        )
+
+    def _stored_of_mine(self, after: int) -> list[int]:
+        """Return the rows of this partition that the stream has, after a connection was lost."""
+        found: Found = self._recovery(None).find(max(after, self._publisher.last_seq))
+        return [row for part, row in found.places if part == self._place.part]
+
+    def _send(self, columns: Columns, first: int, replay: Replay | None) -> None:
+        """Publish the rows of one batch that are not in the stream."""
+        skip = b""
+        if replay is not None:
+            stored = replay.stored(frame_rows(columns, 0, columns.rows, self._framing, first))
+            skip = bytes(first + at in stored for at in range(columns.rows))
+        for low, high in self._pieces(columns):
+            frames: Frames = frame_rows(columns, low, high, self._framing, first, skip)
+            self._publisher.publish(frames)
+            self._sent += len(frames.numbers)
+
+    def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows that are sent at once: a part of the window, and not too many bytes."""
+        most = max(1, self._options.max_in_flight // PIECES_IN_WINDOW)
+        offsets, low = columns.data[0], 0
+        while low < columns.rows:
+            high = min(low + most, columns.rows)
+            while high - low > 1 and offsets[high] - offsets[low] > PIECE_SIZE:
+                high = low + (high - low) // 2
+            yield low, high
+            low = high

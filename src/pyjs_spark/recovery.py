@@ -1,0 +1,186 @@
+"""What an earlier attempt at a batch left in the stream, found by the sink's own header of each message.
+
+Needed only after a crash: the range of the stream behind the place where the batch began is read once. Before that,
+a publish that the stream must refuse makes sure that everything on its way to the stream is in it; and since bytes of
+a connection whose process died may still be on their way to the server, the end is looked at until it is quiet.
+
+A replay must be the same: a row that was stored with other content, or rows that were stored in the place of others,
+mean that the plan of the query gives other rows or partitions than before, and end the write.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyjs_spark import pull
+from pyjs_spark.client import Client
+from pyjs_spark.errors import PublishFailed, ReplayDiffers
+from pyjs_spark.frames import HEAD, Frames
+from pyjs_spark.publish import publish_one
+from pyjs_spark.ranges import ReadRange, Report
+
+NEVER_LAST = 2**62  # a sequence that no stream is at
+WRONG_LAST_SEQ = 10071
+QUIET_S = 0.2
+LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
+OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
+ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
+
+
+@dataclass
+class Found:
+    """Rows of one batch that are in the stream."""
+
+    places: dict[tuple[int, int], int] = field(default_factory=dict)  # (partition, row) -> content
+    ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own
+    contents: Counter[int] = field(default_factory=Counter)
+    missing: int = 0  # sequences of the range that have no message any more
+
+
+def content(subject: bytes, headers: bytes, data: bytes) -> int:
+    """Return a number for what a message is besides its place: the same for stored and for new ones."""
+    lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
+    return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
+
+
+class Recovery:
+    """Looks for the rows of one batch in the target."""
+
+    def __init__(
+        self, client: Client, stream: str, created: str, subject: str, batch_mark: bytes, retries: int
+    ) -> None:
+        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream takes."""
+        self._client = client
+        self._stream = stream
+        self._created = created
+        self._subject = subject
+        self._mark = batch_mark
+        self._retries = retries
+        self._place = re.compile(
+            rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % re.escape(batch_mark)
+        )
+
+    def find(self, after: int) -> Found:
+        """Return the rows behind sequence `after`, once no more come."""
+        found = Found()
+        low, has_more = after + 1, True
+        while has_more:
+            last = self._last_seq()
+            has_more = self._scan(low, last + 1, found) or low == after + 1
+            low = last + 1
+            if has_more:
+                time.sleep(QUIET_S)
+        return found
+
+    def _last_seq(self) -> int:
+        """Return the last sequence, behind everything that reached the stream before this call."""
+        headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
+        said = publish_one(self._client, self._subject, b"", headers, self._retries)
+        last = LAST_SEQ.search(said.text)
+        if said.err_code != WRONG_LAST_SEQ or last is None:
+            raise PublishFailed(f"stream {self._stream}: the end of the stream cannot be told: {said}")
+        return int(last[1])
+
+    def _scan(self, low: int, high: int, found: Found) -> bool:
+        """Read [low, high); return whether there was a row of the batch."""
+        if low >= high:
+            return False
+        what = ReadRange(
+            self._stream,
+            low,
+            high,
+            created=self._created,
+            columns=("subject", "headers", "data"),
+            headers="raw",
+            fail_on_data_loss=False,
+        )
+        report, before = Report(), len(found.places)
+        for batch in pull.read_range(self._client, what, report):
+            self._take(batch, found)
+        found.missing += high - low - report.rows
+        return len(found.places) > before
+
+    def _take(self, batch: pa.RecordBatch, found: Found) -> None:
+        headers = batch.column(1)
+        ours = pc.fill_null(pc.match_substring(headers.cast(pa.binary()), self._mark.decode()), False)
+        rows = batch.filter(ours)
+        subjects, blocks, payloads = (column.to_pylist() for column in rows.columns)
+        for subject, block, data in zip(subjects, blocks, payloads, strict=True):
+            place = self._place.search(block)
+            if place is None:
+                continue
+            if place[1].lower() == b"pyjs-sink":
+                found.ids.add(_own_id(block))
+            what = content(subject.encode(), block, data)
+            found.places[int(place[2]), int(place[3])] = what
+            found.contents[what] += 1
+
+
+def _own_id(block: bytes) -> bytes:
+    match = ID_LINE.search(block)
+    return match[1] if match else b""
+
+
+def sent(frames: Frames) -> Iterator[tuple[int, bytes, int]]:
+    """Yield row, own message id and content of each publish."""
+    start, view = 0, memoryview(frames.data)
+    for number, end in zip(frames.numbers, frames.ends, strict=True):
+        frame = bytes(view[start:end])
+        start = end
+        line, _, body = frame.partition(b"\r\n")
+        words = line.split(b" ")
+        size = int(words[3]) if words[0] == b"HPUB" else 0
+        block = body[:size]
+        own = b"" if b"\r\nNats-Msg-Id: pyjs:" in block else _own_id(block)
+        yield number, own, content(words[1], block, body[size:-2])
+
+
+class Replay:
+    """Compares the rows of a replay with what was found, and tells which are still to be sent."""
+
+    def __init__(self, found: Found, part: int, what: str) -> None:
+        """`what` names the batch in errors."""
+        self._found = found
+        self._part = part
+        self._what = what
+
+    def stored(self, frames: Frames) -> set[int]:
+        """Return the rows that are in the stream already.
+
+        Raises:
+            ReplayDiffers: these are not the rows of before.
+        """
+        found, there, strays, fresh = self._found, set(), 0, 0
+        for row, own, what in sent(frames):
+            if own:
+                if own in found.ids:
+                    there.add(row)
+                continue
+            before = found.places.get((self._part, row))
+            if before is not None and before != what:
+                raise ReplayDiffers(f"{self._what}: row {row} was stored with other content. {ADVICE}")
+            if before is not None:
+                there.add(row)
+                continue
+            fresh += 1
+            strays += found.contents[what] == 1
+        if strays > fresh / 2:
+            raise ReplayDiffers(
+                f"{self._what}: {strays} of {fresh} rows were stored as other rows of the batch. {ADVICE}"
+            )
+        return there
+
+
+ADVICE = (
+    "An earlier attempt at this batch wrote some of it, and now its rows come in another order or in other "
+    "partitions. Start the query as it was then (cores, minPartitions, maxRecordsPerPartition, the same plan), or "
+    "with delivery=atLeastOnce for one run; a column msg_id with ids of your own makes the order free"
+)
