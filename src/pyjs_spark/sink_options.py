@@ -100,11 +100,18 @@ READ_ONLY = {option.name.lower(): option.name for option in TABLE if option.name
 WRITE_ONLY = {
     name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
 }
+SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses them and hands them on
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Say whether these options can only be meant for a write."""
-    return any(name.lower() in WRITE_ONLY for name in given)
+    """Say whether these options can only be meant for a write; Spark does not tell when it hands them over."""
+    return any(_means_writing(name.lower()) for name in given)
+
+
+def _means_writing(name: str) -> bool:
+    known = {option.name.lower() for option in TABLE} | set(BY_NAME)
+    near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return name in SPARKS or name in WRITE_ONLY or (bool(near) and near[0] in WRITE_ONLY)
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -113,7 +120,8 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         OptionError: one line with the option, its value and what is allowed.
     """
-    known = {name.lower(): (_known(name), str(said)) for name, said in given.items()}
+    ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
+    known = {name.lower(): (_known(name), str(said)) for name, said in ours}
     parsed = {option.target: value_of(option, said) for option, said in known.values()}
     if "stream" not in parsed:
         raise OptionError(

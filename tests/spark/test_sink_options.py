@@ -13,6 +13,12 @@ def test_a_stream_is_enough() -> None:
     assert parse_sink_options({"stream": "OUT"}) == SinkOptions("OUT")
 
 
+def test_options_of_sparks_own_are_left_to_spark() -> None:
+    assert parse_sink_options({"stream": "OUT", "checkpointLocation": "/x", "queryname": "q"}) == SinkOptions(
+        "OUT"
+    )
+
+
 def test_every_option_has_its_place() -> None:
     said = {
         "stream": "OUT", "servers": "nats://h:1", "subject": "a.b", "msgIdColumn": "key", "sinkId": "copy-1",
@@ -67,4 +73,7 @@ def test_what_is_wrong_is_told(given: dict[str, str], said: str) -> None:
 
 def test_options_of_writing_are_known_as_such() -> None:
     assert is_of_writing({"stream": "A", "SINKID": "x"})
+    assert is_of_writing({"stream": "A", "checkpointlocation": "/x"})
+    assert is_of_writing({"stream": "A", "maxinflite": "1"})
+    assert not is_of_writing({"stream": "A", "subjekts": "x"})
     assert not is_of_writing({"stream": "A", "servers": "x", "subjects": "y"})
