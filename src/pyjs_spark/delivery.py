@@ -19,7 +19,7 @@ from pyjs_spark import lookup
 from pyjs_spark.client import Client
 from pyjs_spark.direct import is_match
 from pyjs_spark.errors import OptionError, ReplayDiffers
-from pyjs_spark.frames import Columns, Frames, Framing, frame_rows
+from pyjs_spark.frames import Columns, Frames, Framing
 from pyjs_spark.marker import BEGUN, DONE, Marker, Progress, new_attempt
 from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.publish import Publisher
@@ -27,6 +27,11 @@ from pyjs_spark.ranges import stream_info
 from pyjs_spark.recovery import ADVICE, Found, Recovery, Replay
 from pyjs_spark.rows import MADE, RowPlan, RowReader
 from pyjs_spark.sink_options import EXACTLY_ONCE, SinkOptions
+
+try:
+    from pyjs_spark._frames import frame_rows
+except ImportError:  # a worker may have the Python files alone
+    from pyjs_spark.frames import frame_rows
 
 PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4

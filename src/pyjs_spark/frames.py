@@ -218,27 +218,26 @@ class Acks:
                 self.duplicates += again is not None
                 self.last_seq = max(self.last_seq, int(seq))
             at = found.end()
-        self._stop_at(data, at, end)
+        self.state, self.need = stopped_at(data, at, end)
         return at
 
     def _compile(self) -> None:
         if self._prefix:
             self._frame = re.compile(
-                rb"MSG %b(\d{1,%d}) %d \d+\r\n%b ?(\d{1,%d})(, ?\"duplicate\": ?true)?\}\r\n"
+                rb"MSG %b(\d{1,%d}) %d \d{1,18}\r\n%b ?(\d{1,%d})(, ?\"duplicate\": ?true)?\}\r\n"
                 % (re.escape(self._inbox), DIGITS_MAX, self.sid, re.escape(self._prefix), DIGITS_MAX)
             )
 
-    def _stop_at(self, data: bytearray, at: int, end: int) -> None:
-        """There is no plain acknowledgement at `at`: because it is not whole, or because it is something else."""
-        line = data.find(b"\r\n", at, end)
-        if line < 0:
-            self.state, self.need = NEED_MORE, end - at + 1
-            return
-        words = bytes(data[at:line]).split()
-        size = int(words[-1]) if words and words[0] == b"MSG" and words[-1].isdigit() else 0
-        whole = line + 2 + size + 2
-        is_short = bool(size) and end < whole
-        self.state, self.need = (NEED_MORE, whole - at) if is_short else (OTHER, 1)
+
+def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
+    """Return state and need where no plain acknowledgement begins: it is not whole, or it is something else."""
+    line = data.find(b"\r\n", at, end)
+    if line < 0:
+        return NEED_MORE, end - at + 1
+    words = bytes(data[at:line]).split()
+    size = int(words[-1]) if words and words[0] == b"MSG" and words[-1].isdigit() else 0
+    whole = line + 2 + size + 2
+    return (NEED_MORE, whole - at) if size and end < whole else (OTHER, 1)
 
 
 class PubAck(NamedTuple):

@@ -25,7 +25,12 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     SparkError,
 )
-from pyjs_spark.frames import NEED_MORE, Acks, Frames, PubAck, pub_ack
+from pyjs_spark.frames import NEED_MORE, Frames, PubAck, pub_ack
+
+try:
+    from pyjs_spark._frames import Acks
+except ImportError:  # a worker may have the Python files alone
+    from pyjs_spark.frames import Acks  # type: ignore[assignment]
 
 PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
 FIRST_PAUSE_S = 0.1

@@ -33,6 +33,7 @@ def main() -> None:
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
+        "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
     }
     spark = pyjs_spark.session("kills", "local[2]", **settings)
     if what == "archive":

@@ -38,6 +38,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 BACKLOG = 20_000  # messages that wait when the query starts
 LONGEST_S = 6.0  # from the first progress of a run to its kill
 START_S = 240.0  # a run that does not get on for so long fails the test
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
     "TARGET": {"subjects": ["target.>"], "duplicate_window": 100_000_000},
@@ -82,7 +83,7 @@ class Trial:
             return subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": paths, "JAVA_TOOL_OPTIONS": QUICK_START},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
