@@ -8,19 +8,22 @@ reached. Only `archive` and `run` need pyspark and Java; Spark is started when t
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NoReturn
+from functools import partial
+from typing import NoReturn
 
-from pyjs_spark import errors, sessions
+from pyjs_spark import option_values, sessions
 from pyjs_spark.errors import OptionError, SparkError
-from pyjs_spark.pipelines import archive, config
+from pyjs_spark.pipelines import aggregate_command, archive, config, replay_command
 from pyjs_spark.pipelines.archive import Written
 from pyjs_spark.pipelines.config import Pipeline
+from pyjs_spark.pipelines.kinds import Kind
+from pyjs_spark.pipelines.own_spark import own_spark
 from pyjs_spark.pipelines.progress import Planned, Progress, planned, progress
+from pyjs_spark.pipelines.say import print_json, print_table
 from pyjs_spark.ranges import ReadRange
 
 PROGRAM = "pyjs-pipeline"
@@ -34,7 +37,6 @@ CODES: Mapping[str, int] = {
 }
 LATER = (*config.KINDS_LATER, "submit-args")
 SHOWN = 20  # files that `explain` lists; --json has all
-WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,15 +44,29 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     try:
         _check_command(given)
-        said = _parser().parse_args(given)
-        pipeline = _pipeline(said)
-        return COMMANDS[said.command][0](pipeline, said)
+        return _act(_parser().parse_args(given))
     except SparkError as error:
         return _fail(str(error), CODES.get(type(error).__name__, FAILED))
     except OSError as error:
         return _fail(str(error), FAILED)
     except KeyboardInterrupt:
         return _fail("interrupted; what is written stays, the next run goes on behind it", 130)
+
+
+def _act(said: argparse.Namespace) -> int:
+    """Do what was asked for: once, or again and again."""
+    if hasattr(said, "every"):
+        said.every = _seconds(said.every)
+    verb = "explain" if getattr(said, "dry_run", False) else said.command
+    kind = _kind(said)
+    if kind is None:
+        run = partial(COMMANDS[verb][0], _pipeline(said), said)
+    else:
+        run = partial(kind.verb(verb), _of_kind(kind, said), said)
+    is_again = getattr(said, "continuous", False) and verb != "explain" and not (kind and kind.is_query)
+    while (code := run()) == 0 and is_again:
+        time.sleep(said.every)
+    return code
 
 
 def _fail(text: str, code: int) -> int:
@@ -86,11 +102,29 @@ def _parser() -> argparse.ArgumentParser:
         each = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         each.add_argument("-o", "--option", action="append", default=[], metavar="NAME=VALUE")
         each.add_argument("--json", action="store_true", help="print JSON")
-        if name != "archive":
+        if name in KINDS:
+            each.add_argument(
+                "-s", "--server", metavar="URL", help="comma list; default nats://127.0.0.1:4222"
+            )
+            KINDS[name].add_arguments(each)
+        elif name != "archive":
             each.add_argument("-c", "--config", metavar="FILE", help="a TOML file", required=name == "run")
-        if name != "run":
+        if name not in ("run", *KINDS):
             _add_pipeline(each, is_needed=name == "archive")
+        if name in ("archive", "run", *KINDS):
+            _add_running(each)
     return parser
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Add how often a pipeline runs."""
+    often = parser.add_mutually_exclusive_group()
+    often.add_argument("--once", action="store_true", help="what there is, then end: the default")
+    often.add_argument("--continuous", action="store_true", help="go on until it is interrupted")
+    parser.add_argument(
+        "--every", metavar="TIME", default="1m", help="how often --continuous looks; default 1m"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
 def _add_pipeline(parser: argparse.ArgumentParser, *, is_needed: bool) -> None:
@@ -103,18 +137,47 @@ def _add_pipeline(parser: argparse.ArgumentParser, *, is_needed: bool) -> None:
     parser.add_argument("--master", default=config.MASTER, help="where Spark runs; default local[*]")
 
 
-def _pipeline(said: argparse.Namespace) -> Pipeline:
-    """Return what the command line asks for. Raises OptionError."""
+def _kind(said: argparse.Namespace) -> Kind | None:
+    """Return the kind of pipeline that is asked for, None for those of archives."""
+    path = getattr(said, "config", None)
+    if path is None:
+        return KINDS.get(said.command)
+    if getattr(said, "stream", None) is not None:
+        raise OptionError(f"give a stream and a target, or -c {path}; not both")
+    return KINDS.get(config.kind_of(path))
+
+
+def _of_kind(kind: Kind, said: argparse.Namespace) -> object:
+    """Return the pipeline of a kind that has modules of its own. Raises OptionError."""
+    options = _options(said)
+    path = getattr(said, "config", None)
+    if path is None:
+        return kind.from_arguments(said, options)
+    return config.named(path, partial(kind.from_tables, config.tables_of(path), options))
+
+
+def _options(said: argparse.Namespace) -> dict[str, str]:
     options = dict(_split(each) for each in said.option)
-    path, stream = getattr(said, "config", None), getattr(said, "stream", None)
     server = getattr(said, "server", None)
     if server is not None:
         if any(name.lower() == "servers" for name in options):
             raise OptionError("--server and option servers say the same thing twice; give one")
         options["servers"] = server
+    return options
+
+
+def _seconds(said: str) -> float:
+    try:
+        return option_values.seconds(said)
+    except ValueError as wrong:
+        raise OptionError(f"--every {said} is not allowed; allowed: {wrong}") from None
+
+
+def _pipeline(said: argparse.Namespace) -> Pipeline:
+    """Return what the command line asks for. Raises OptionError."""
+    options = _options(said)
+    path, stream = getattr(said, "config", None), getattr(said, "stream", None)
     if path is not None:
-        if stream is not None:
-            raise OptionError(f"give a stream and a target, or -c {path}; not both")
         return config.from_file(path, options)
     if stream is None or said.target is None:
         raise OptionError("name a stream and a target, or give -c FILE")
@@ -134,7 +197,7 @@ def _split(option: str) -> tuple[str, str]:
 def _validate(pipeline: Pipeline, said: argparse.Namespace) -> int:
     streams = ", ".join(pipeline.options.streams)
     if said.json:
-        return _print_json(
+        return print_json(
             {"kind": pipeline.kind, "streams": list(pipeline.options.streams), "is_valid": True}
         )
     print(f"valid: {pipeline.kind} of {streams} to {pipeline.target}; no server was asked")
@@ -148,8 +211,8 @@ def _explain(pipeline: Pipeline, said: argparse.Namespace) -> int:
     total = {"files": len(files), "rows": sum(each.rows for each in files)}
     total["bytes"] = sum(each.size for each in files)
     if said.json:
-        return _print_json({"ranges": [asdict(each) for each in files], **total})
-    _print_table(("stream", "first", "last", "rows about", "bytes about"), _plan_lines(files[:SHOWN]))
+        return print_json({"ranges": [asdict(each) for each in files], **total})
+    print_table(("stream", "first", "last", "rows about", "bytes about"), _plan_lines(files[:SHOWN]))
     if len(files) > SHOWN:
         print(f"... and {len(files) - SHOWN} more")
     filtered = ", before the subject filter" if pipeline.options.subjects else ""
@@ -165,10 +228,10 @@ def _status(pipeline: Pipeline, said: argparse.Namespace) -> int:
     found = [progress(holding) for holding in archive.look(pipeline.target, pipeline.options)]
     troubles = [text for each in found for text in _troubles(each)]
     if said.json:
-        _print_json({"streams": [asdict(each) for each in found]})
+        print_json({"streams": [asdict(each) for each in found]})
     else:
         cells = [(each.stream, each.files, each.next, each.last, each.lag) for each in found]
-        _print_table(("stream", "files", "next", "last in stream", "lag"), cells)
+        print_table(("stream", "files", "next", "last in stream", "lag"), cells)
     is_loss = bool(troubles) and pipeline.options.fail_on_data_loss
     if is_loss:
         return _fail("; ".join(troubles), LOST)
@@ -192,7 +255,7 @@ def _archive(pipeline: Pipeline, said: argparse.Namespace) -> int:
     ranges = archive.plan(pipeline.target, pipeline.options, pipeline.rows_per_file)
     files = _written(pipeline, ranges) if ranges else []
     if said.json:
-        return _print_json(
+        return print_json(
             {"files": [asdict(each) for each in files], "rows": sum(each.rows for each in files)}
         )
     if not files:
@@ -210,58 +273,19 @@ def _print_result(stream: str, ranges: Iterable[ReadRange], files: Iterable[Writ
 
 def _written(pipeline: Pipeline, ranges: list[ReadRange]) -> list[Written]:
     """Run the tasks in a Spark of our own. Raises what a worker raised, as it was."""
-    from pyjs_spark import session
-
-    # Errors of workers are told here, in one line; Spark would tell each with its stack, three times.
-    quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
-    spark = None
-    try:
-        spark = session(PROGRAM, pipeline.master, **{**quiet, **pipeline.spark})
+    with own_spark(PROGRAM, pipeline.master, pipeline.spark) as spark:
         return archive.write(spark, pipeline.target, pipeline.options, ranges)
-    except SparkError:
-        raise
-    except Exception as error:  # Py4JJavaError and its kin: the worker's error stands in the text
-        raise worker_error(str(error)) from error
-    finally:
-        if spark is not None:
-            spark.stop()
-
-
-def worker_error(text: str) -> SparkError:
-    """Return the error of a worker that Spark told with its own text around."""
-    match = WORKER_ERROR.search(text)
-    kind = getattr(errors, match[1], None) if match else None
-    if match is None or kind is None:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return SparkError(f"Spark failed: {' '.join(lines[:2]) or 'without a word'}")
-    if kind is errors.ApiError:
-        return SparkError(match[2])
-    found = kind(match[2])
-    assert isinstance(found, SparkError)
-    return found
-
-
-def _print_json(value: Mapping[str, Any]) -> int:
-    print(json.dumps(value))
-    return 0
-
-
-def _print_table(head: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns: the first to the left, numbers to the right."""
-    cells = [list(head), *([str(cell) for cell in line] for line in lines)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    for line in cells:
-        padded = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        print("  ".join([line[0].ljust(widths[0]), *padded[1:]]).rstrip())
 
 
 Command = Callable[[Pipeline, argparse.Namespace], int]
+KINDS: dict[str, Kind] = {"replay": replay_command.KIND, "aggregate": aggregate_command.KIND}
 COMMANDS: dict[str, tuple[Command, str]] = {
     "archive": (_archive, "write what is new in streams to Parquet files"),
+    **{name: (_archive, kind.text) for name, kind in KINDS.items()},  # their verbs are the kind's own
     "run": (_archive, "run the pipeline of a file"),
     "validate": (_validate, "check a pipeline without asking a server"),
     "explain": (_explain, "show what the next run would read and write"),
-    "status": (_status, "show what an archive holds and what it lacks"),
+    "status": (_status, "show how far a pipeline is, and what it lacks"),
 }
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pyjs_spark import cli, errors
-from pyjs_spark.cli import CODES, main, worker_error
+from pyjs_spark.cli import CODES, main
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
 from pyjs_spark.pipelines.archive import Holding
 from pyjs_spark.pipelines.config import from_file
+from pyjs_spark.pipelines.own_spark import worker_error
 from pyjs_spark.pipelines.progress import planned, progress
 from pyjs_spark.plan import StreamState
 from pyjs_spark.ranges import ReadRange
@@ -51,15 +52,17 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["replay", "aggregate", "compact", "dlq-report", "quality", "submit-args"])
+@pytest.mark.parametrize("name", ["compact", "dlq-report", "quality", "submit-args"])
 def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert refused(capsys, name, "--anything").startswith(f"{name} is not there yet; there are archive, run")
+    assert refused(capsys, name, "--anything").startswith(
+        f"{name} is not there yet; there are archive, replay"
+    )
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "name a command: archive, run, validate, explain, status"),
+        ([], "name a command: archive, replay, aggregate, run, validate, explain, status"),
         (["archiv"], "command archiv is unknown; did you mean archive?"),
         (["xyz"], "command xyz is unknown; there are archive"),
         (["validate"], "name a stream and a target, or give -c FILE"),
@@ -136,8 +139,8 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
         ("target", "taget", "key taget is unknown; did you mean target?"),
         ('target = "lake"', "", "key target is missing in [pipeline]"),
         ('kind = "archive"', "", "key kind is missing in [pipeline]"),
-        ('"archive"', '"replay"', "kind=replay: this pipeline is not there yet; there is archive"),
-        ('"archive"', '"archve"', "kind=archve is unknown; did you mean archive?"),
+        ('"archive"', '"compact"', "kind=compact: this pipeline is not there yet; there are archive, replay"),
+        ('"archive"', '"archve"', "kind archve is unknown; did you mean archive?"),
         ("= 1000", "= 1000.5", "rows_per_file=1000.5 is not allowed; allowed: a whole number"),
         ("= 1000", "= true", "rows_per_file=True is not allowed; allowed: a whole number"),
         ("failOnDataLoss", "failOnDataLos", "did you mean failOnDataLoss?"),

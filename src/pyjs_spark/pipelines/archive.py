@@ -16,9 +16,7 @@ begin with `_` are none of it. Root is a directory that all workers see, or a UR
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,13 +29,13 @@ from urllib.parse import quote
 
 from pyjs_spark import lookup
 from pyjs_spark.client import connected
-from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing, StreamMissing
+from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import PatientApi
+from pyjs_spark.pipelines.files import file_system as _file_system
 from pyjs_spark.plan import StreamState
 from pyjs_spark.ranges import ReadRange
-from pyjs_spark.sessions import INSTALL
 from pyjs_spark.settings import ConnectSettings
 
 if TYPE_CHECKING:
@@ -283,20 +281,6 @@ def _publish(fs: Any, base: str, what: ReadRange, file: _File, high: int) -> Wri
     fs.create_dir(folder, recursive=True)
     fs.move(file.path, path)
     return Written(path, file.low, high, file.rows)
-
-
-def _file_system(root: str) -> tuple[Any, str]:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise SparkMissing(f"the package pyarrow is not installed; {INSTALL}")
-    from pyarrow import fs
-
-    if "://" not in root:
-        return fs.LocalFileSystem(), os.path.abspath(root)
-    try:
-        found, path = fs.FileSystem.from_uri(root)
-    except ValueError as error:
-        raise OptionError(f"folder {root}: pyarrow has no file system for it ({error})") from None
-    return found, path.rstrip("/")
 
 
 def _stream_dir(base: str, stream: str) -> str:

@@ -1,7 +1,7 @@
 """What a pipeline is told: by a TOML file, by the command line, or by both.
 
     [pipeline]
-    kind = "archive"            # the only one there is yet
+    kind = "archive"            # replay and aggregate have modules of their own
     stream = "ORDERS"           # a name, a pattern with *, or a list of both
     target = "/lake"            # a folder, or a URI that pyarrow has a file system for
     rows_per_file = 500_000
@@ -20,15 +20,18 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.options import BY_NAME, Options, parse_options
 from pyjs_spark.pipelines.archive import check_options
 
-KINDS = ("archive",)
-KINDS_LATER = ("replay", "aggregate", "compact", "dlq-report", "quality")
+T = TypeVar("T")
+KINDS = ("archive",)  # of this module
+KINDS_OWN = ("replay", "aggregate")  # with modules of their own
+KINDS_LATER = ("compact", "dlq-report", "quality")
 SECTIONS = ("pipeline", "options", "spark")
 KEYS = ("kind", "stream", "target", "rows_per_file", "master")
 ROWS_PER_FILE = 500_000
@@ -73,43 +76,56 @@ def make(
     return Pipeline(target, options, "archive", rows_per_file, master, dict(spark or {}))
 
 
-def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline of a file; `more` are options that go before those of the file. Raises OptionError."""
+def tables_of(path: str) -> dict[str, object]:
+    """Return what stands in a file. Raises OptionError."""
     try:
         with open(path, "rb") as file:
-            said = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
         raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: this is no TOML: {error}") from None
+
+
+def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline of a file; `more` are options that go before those of the file. Raises OptionError."""
+    said = tables_of(path)
+    return named(path, lambda: _from_tables(said, more))
+
+
+def named(path: str, make_it: Callable[[], T]) -> T:
+    """Return what is made of a file; its errors begin with the file's name. Raises OptionError."""
     try:
-        return _from_tables(said, more)
+        return make_it()
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from None
 
 
+def kind_of(path: str) -> str:
+    """Return the kind of pipeline that a file says, "" if it says none. Raises OptionError."""
+    head = tables_of(path).get("pipeline")
+    return str(head.get("kind", "")) if isinstance(head, dict) else ""
+
+
 def _from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline:
     refuse_unknown(said, SECTIONS, "section")
-    head, options, spark = (_table(said, name) for name in SECTIONS)
+    head, options, spark = (table(said, name) for name in SECTIONS)
     refuse_unknown(head, KEYS, "key")
-    check_kind(_text(head, "kind"))
+    check_kind(text(head, "kind"))
     rows = head.get("rows_per_file", ROWS_PER_FILE)
     if type(rows) is not int:
         raise OptionError(f"rows_per_file={rows} is not allowed; allowed: a whole number")
-    master = _text(head, "master") if "master" in head else MASTER
-    given = {name.lower(): text for name, text in (*_flat(options), *more.items())}
-    return make(_text(head, "stream"), _text(head, "target"), _cased(given), rows, master, dict(_flat(spark)))
+    master = text(head, "master") if "master" in head else MASTER
+    given = options_of(options, more)
+    return make(text(head, "stream"), text(head, "target"), given, rows, master, dict(flat(spark)))
 
 
 def check_kind(kind: str) -> None:
     """Refuse a kind of pipeline that is not there. Raises OptionError."""
+    known = (*KINDS, *KINDS_OWN)
     if kind in KINDS_LATER:
-        raise OptionError(f"kind={kind}: this pipeline is not there yet; there is {', '.join(KINDS)}")
-    if kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        raise OptionError(
-            f"kind={kind} is unknown; {f'did you mean {near[0]}?' if near else f'there is {KINDS[0]}'}"
-        )
+        raise OptionError(f"kind={kind}: this pipeline is not there yet; there are {', '.join(known)}")
+    refuse_unknown([kind], known, "kind")
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
@@ -122,24 +138,26 @@ def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> No
         raise OptionError(f"{what} {name} is unknown; {hint}")
 
 
-def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
+def table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return a section, {} if it is not there. Raises OptionError."""
     found = said.get(name, {})
     if not isinstance(found, dict):
         raise OptionError(f"{name} is no section; write [{name}] and its keys below")
     return found
 
 
-def _text(head: Mapping[str, object], key: str) -> str:
+def text(head: Mapping[str, object], key: str) -> str:
+    """Return the value of a key that must be there, as text. Raises OptionError."""
     if key not in head:
         raise OptionError(f"key {key} is missing in [pipeline]")
     return _as_text(key, head[key])
 
 
-def _flat(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+def flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
     """Yield all keys of a table and of those in it, with dots between, and their values as Spark has them."""
-    for key, value in table.items():
+    for key, value in section.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
+            yield from flat(value, f"{before}{key}.")
         else:
             yield before + key, _as_text(before + key, value)
 
@@ -156,6 +174,7 @@ def _as_text(key: str, value: object) -> str:
     )
 
 
-def _cased(given: Mapping[str, str]) -> dict[str, str]:
-    """Write the names of options as the documents do; errors repeat them."""
-    return {BY_NAME[name].name if name in BY_NAME else name: text for name, text in given.items()}
+def options_of(section: Mapping[str, object], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a file, and `more`, which go before them, as the documents write their names."""
+    given = {name.lower(): value for name, value in (*flat(section), *more.items())}
+    return {BY_NAME[name].name if name in BY_NAME else name: value for name, value in given.items()}

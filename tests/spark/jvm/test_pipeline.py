@@ -13,10 +13,10 @@ from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
 from tests.style.tree import ROOT
 
-from pyjs_spark.cli import worker_error
 from pyjs_spark.errors import DataLoss
 from pyjs_spark.options import parse_options
 from pyjs_spark.pipelines import archive
+from pyjs_spark.pipelines.own_spark import worker_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,32 @@
+"""Kinds of pipelines that have modules of their own: how the command line reaches each of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Verb = Callable[[Any, argparse.Namespace], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of pipeline. What its readers return is what its verbs are given."""
+
+    text: str  # one line of help
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    from_arguments: Callable[[argparse.Namespace, dict[str, str]], Any]  # with the options that were given
+    from_tables: Callable[
+        [Mapping[str, object], Mapping[str, str]], Any
+    ]  # of a file, and options before its own
+    run: Verb
+    validate: Verb
+    explain: Verb
+    status: Verb
+    is_query: bool = False  # it goes on by itself when asked to, instead of being run again
+
+    def verb(self, command: str) -> Verb:
+        """Return what does a command: the name of the kind is `run` without a file."""
+        verbs = {"validate": self.validate, "explain": self.explain, "status": self.status}
+        return verbs.get(command, self.run)

@@ -1,0 +1,51 @@
+"""A Spark for one command: made quiet, ended with it, and its workers' errors told as they were."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyjs_spark import errors
+from pyjs_spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
+
+
+@contextmanager
+def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a Spark that ends with the block. Raises what a worker raised, as it was."""
+    from pyjs_spark import session
+
+    # Errors of workers are told by the command, in one line; Spark would tell each with its stack, three times.
+    quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
+    spark = None
+    try:
+        spark = session(name, master, **{**quiet, **settings})
+        yield spark
+    except SparkError:
+        raise
+    except Exception as error:  # Py4JJavaError and its kin: the worker's error stands in the text
+        raise worker_error(str(error)) from error
+    finally:
+        if spark is not None:
+            spark.stop()
+
+
+def worker_error(text: str) -> SparkError:
+    """Return the error of a worker that Spark told with its own text around."""
+    match = WORKER_ERROR.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or kind is None:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return SparkError(f"Spark failed: {' '.join(lines[:2]) or 'without a word'}")
+    if kind is errors.ApiError:
+        return SparkError(match[2])
+    found = kind(match[2])
+    assert isinstance(found, SparkError)
+    return found

@@ -1,0 +1,103 @@
+"""Progress of a replay: one key beside those of the sink, `<id>.replay` in its bucket (option progressBucket).
+
+    {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
+
+`created` is when the archived stream was created. A batch is begun before its first message and done after the last
+acknowledgement; a run that was killed between does the same batch again, whatever the archive holds by then. Each
+write names the revision that it has read, so of two runs of the same replay one ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyjs_spark import lookup
+from pyjs_spark.client import Client
+from pyjs_spark.errors import ApiError, DataLoss, OptionError, ReplayDiffers, StreamMissing, WriterReplaced
+from pyjs_spark.pipelines.replay import Replay
+
+ABSENT = (lookup.NO_MESSAGE, lookup.STREAM_NOT_FOUND)
+WRONG_LAST_SEQ = 10071
+BEGUN, DONE = "begun", "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """How far a replay is, as its key says."""
+
+    definition: Mapping[str, Any]
+    created: str  # of the archived stream
+    batch: int = 0  # the last that was begun; 0: none
+    low: int = 1
+    high: int = 1
+    state: str = DONE
+    revision: int = 0  # of the key; not part of the value
+
+    @property
+    def next(self) -> int:
+        """Return the first sequence that is not done."""
+        return self.high if self.state == DONE else self.low
+
+
+def check_same(found: Replay, ledger: Ledger, created: str) -> None:
+    """Raise if the id is of another replay, or of another archive."""
+    ours = found.definition()
+    for name, value in ours.items():
+        if ledger.definition.get(name) != value:
+            raise OptionError(
+                f"id={found.id}: this replay was begun with {name}={ledger.definition.get(name)}, now {name}={value} "
+                "is asked for; give it another id, which writes everything again"
+            )
+    if ledger.created != created:
+        raise DataLoss(
+            f"id={found.id}: this replay is of the stream {found.stream} created at {ledger.created}, the archive "
+            f"has one of {created}; give it another id"
+        )
+
+
+def read(client: Client, found: Replay) -> Ledger | None:
+    """Return what the key of this replay says, None if there is none."""
+    bucket = found.options.progress_bucket
+    try:
+        said = client.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": _key(found)})["message"]
+    except ApiError as error:
+        if error.err_code in ABSENT:
+            return None
+        raise
+    data = base64.b64decode(said.get("data") or b"")
+    if not data:  # deleted
+        return None
+    value = json.loads(data)
+    if value.pop("v", None) != 1:
+        raise ReplayDiffers(f"{_key(found)} was written by another version of this package: {data!r:.100}")
+    return Ledger(**value, revision=int(said["seq"]))
+
+
+def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
+    """Put a ledger in place of the one with its revision. Raises WriterReplaced."""
+    value = {
+        "v": 1, "definition": ledger.definition, "created": ledger.created, "batch": ledger.batch,
+        "low": ledger.low, "high": ledger.high, "state": ledger.state,
+    }  # fmt: skip
+    from pyjs_spark.publish import publish_one
+
+    headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % ledger.revision
+    said = publish_one(client, _key(found), json.dumps(value).encode(), headers, found.options.retries)
+    if said.err_code == WRONG_LAST_SEQ:
+        last = read(client, found)
+        if last is not None and replace(last, revision=ledger.revision) == ledger:
+            return last  # our own write, whose answer was lost
+        raise WriterReplaced(
+            f"id={found.id}: another run of this replay goes on at the same time; this one ends"
+        )
+    if said.code:
+        raise StreamMissing(f"progressBucket {found.options.progress_bucket}: {said.text} (code {said.code})")
+    return replace(ledger, revision=said.seq)
+
+
+def _key(found: Replay) -> str:
+    return f"$KV.{found.options.progress_bucket}.{found.id}.replay"

@@ -1,0 +1,154 @@
+"""Rows of a replay: the messages of an archive as the sink takes them, and what of them cannot be written.
+
+Expressions of Spark, which the JVM computes: nothing here runs once for a message in Python, but for a
+rate. Knows the archive's columns and the target's subjects, and no server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.pipelines import mapping
+from pyjs_spark.pipelines.replay import Batch, Replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
+SLEEP_MIN_S = 0.005  # a shorter sleep takes longer than it says
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obey again
+
+
+def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
+    """Return what is to be written: columns seq, original, subject, headers, data and msg_id."""
+    from pyspark.sql import functions as f
+
+    paths = sorted({file.path for batch in batches for file in batch.files})
+    low, high = batches[0].low, batches[-1].high
+    rows = spark.read.schema(COLUMNS).parquet(*(_uri(found.source, path) for path in paths))
+    rows = rows.where((f.col("seq") >= low) & (f.col("seq") < high))
+    if found.subjects:
+        rows = rows.where(f.col("subject").rlike(mapping.pattern_of(found.subjects)))
+    if found.since_ns is not None:
+        rows = rows.where(f.col("ts_ns") >= found.since_ns)
+    if found.until_ns is not None:
+        rows = rows.where(f.col("ts_ns") < found.until_ns)
+    origin = f.concat(f.lit(f"{found.stream}:"), f.col("seq").cast("string"))
+    given = f.expr("get(get(map_values(map_filter(headers, (k, v) -> lower(k) = 'nats-msg-id')), 0), 0)")
+    return rows.select(
+        "seq",
+        f.col("subject").alias("original"),
+        _mapped(found).alias("subject"),
+        _headers(found).alias("headers"),
+        "data",
+        (f.coalesce(given, origin) if found.msg_ids == "keep" else origin).alias("msg_id"),
+    )
+
+
+def _uri(root: str, path: str) -> str:
+    scheme, _, _ = root.partition("://")
+    return f"{scheme}://{path}" if "://" in root else path
+
+
+def _mapped(found: Replay) -> Column:
+    from pyspark.sql import functions as f
+
+    subject = f.col("subject")
+    if not found.maps:
+        return subject
+    chain: Any = f
+    for each in found.maps:
+        chain = chain.when(
+            subject.rlike(each.pattern),
+            f.regexp_replace(subject, f.lit(each.pattern), f.lit(each.replacement)),
+        )
+    return chain
+
+
+def _headers(found: Replay) -> Column:
+    from pyspark.sql import functions as f
+
+    kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
+    second = f.date_format(f.timestamp_seconds(f.expr("ts_ns DIV 1000000000")), "yyyy-MM-dd'T'HH:mm:ss")
+    fraction = f.lpad(f.expr("ts_ns % 1000000000").cast("string"), 9, "0")
+    ours = f.create_map(
+        f.lit("Pyjs-Origin-Stream"), f.array(f.lit(found.stream)),
+        f.lit("Pyjs-Origin-Seq"), f.array(f.col("seq").cast("string")),
+        f.lit("Pyjs-Origin-Ts"), f.array(f.concat(second, f.lit("."), fraction, f.lit("Z"))),
+    )  # fmt: skip
+    return f.map_concat(kept, ours)
+
+
+def paced(rows: DataFrame, rate: int | None) -> DataFrame:
+    """Return rows that come no faster than `rate` a second."""
+    from pyspark.sql import functions as f
+
+    if rate is None:
+        return rows
+    pace = f.udf(Pace(rate), "boolean", useArrow=False).asNondeterministic()
+    return rows.where(pace(f.col("seq")))
+
+
+class Pace:
+    """Lets a row pass when its time has come. Each task has one of its own."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._given = 0
+        self._begun_s = 0.0
+
+    def __call__(self, seq: int) -> bool:
+        """Wait if need be."""
+        now_s = time.monotonic()
+        self._begun_s = self._begun_s or now_s
+        ahead_s = self._begun_s + self._given / self._rate - now_s
+        if ahead_s > SLEEP_MIN_S:
+            time.sleep(ahead_s)
+        self._given += 1
+        return True
+
+
+def check(spark: SparkSession, found: Replay, takes: Sequence[str], batches: Sequence[Batch]) -> None:
+    """Refuse what could be written in part only, before anything is written. Raises OptionError.
+
+    `takes` are the subjects of the target.
+    """
+    from pyspark.sql import functions as f
+
+    if not batches:
+        return
+    rows = messages(spark, found, batches)
+    unmapped = rows.where(f.col("subject").isNull()).select("seq", "original").first()
+    if unmapped is not None:
+        raise OptionError(
+            f"message {unmapped[0]} has the subject {unmapped[1]}, which no mapping matches; add one ('> -> >' keeps "
+            "the rest as it is), or leave it out with subjects"
+        )
+    strange = rows.where(~f.col("subject").rlike(mapping.pattern_of(takes))).select("seq", "subject").first()
+    if strange is not None:
+        raise OptionError(
+            f"message {strange[0]} would go to {strange[1]}, and stream {found.target} takes "
+            f"{', '.join(takes)}; map it there with map, or name another target"
+        )
+    if found.msg_ids == "keep":
+        _check_ids(rows)
+
+
+def _check_ids(rows: DataFrame) -> None:
+    """Two originals with one id are two messages; within its duplicate window the target would keep one."""
+    from pyspark.sql import functions as f
+
+    twice = (
+        rows.groupBy("msg_id")
+        .agg(f.min("seq"), f.max("seq"), f.count("seq").alias("n"))
+        .where("n > 1")
+        .first()
+    )
+    if twice is not None:
+        raise OptionError(
+            f"messages {twice[1]} and {twice[2]} have the same Nats-Msg-Id {twice[0]}: the target would take one "
+            "for a duplicate of the other; set msg_ids=origin"
+        )

@@ -1,0 +1,199 @@
+"""Replays of archives: looked at, planned and written, batch after batch.
+
+Each batch is one Spark job with one task at its end, since order is promised: the JVM reads the Parquet files,
+filters and maps, and the task hands the rows to the sink's delivery, in the order of their sequences. A batch has
+the same rows however often it is made, so the sink knows it by its number and writes nothing twice
+(replay_ledger.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyjs_spark import lookup
+from pyjs_spark.client import connected
+from pyjs_spark.errors import DataLoss, OptionError
+from pyjs_spark.pipelines import files, replay, replay_ledger, replay_rows
+from pyjs_spark.pipelines.archive import FILE, _said, quoted
+from pyjs_spark.pipelines.replay import Batch, File, Replay
+from pyjs_spark.pipelines.replay_ledger import BEGUN, DONE, Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyjs_spark.marker import Progress
+
+BATCH_ID = "streaming.sql.batchId"  # how a sink knows which batch it writes
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+PIECES_PER_S = 10  # of a replay with a rate
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does."""
+
+    ledger: Ledger
+    batches: tuple[Batch, ...]
+    end: int  # of the archive: the next sequence that it will hold
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of one batch."""
+
+    low: int
+    high: int
+    rows: int  # with those that an earlier run had written
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan(found: Replay) -> Plan:
+    """Return what the next run writes; changes nothing.
+
+    Raises:
+        OptionError: there is no such archive, or the id is of another replay.
+        DataLoss: the archive lacks something, or is of another stream than before.
+    """
+    said = _said(found.source, found.stream)
+    if said is None:
+        raise OptionError(
+            f"source {found.source}: no archive of stream {found.stream}; it has {_streams(found.source)}"
+        )
+    if said["headers"] == "raw":
+        raise OptionError(
+            f"source {found.source}: it was archived with includeHeaders=raw; a replay needs map"
+        )
+    client = connected(found.options.connect)
+    if lookup.stream_state(client, found.target) is None:
+        raise lookup.missing(client, found.target)
+    ledger = replay_ledger.read(client, found) or Ledger(found.definition(), str(said["created"]))
+    replay_ledger.check_same(found, ledger, str(said["created"]))
+    held = archived(found)
+    end = max((file.high for file in held), default=1)
+    begin = min((file.low for file in held), default=1)
+    at = max(found.first_seq, begin) if ledger.batch == 0 else ledger.next
+    _check_gap(found, held, at, min(end, found.last_seq + 1))
+    until = ledger.high if ledger.state == BEGUN else None
+    return Plan(ledger, tuple(replay.batches(found, held, at, until)), end)
+
+
+def archived(found: Replay) -> list[File]:
+    """Return the files of the archive, in the order of their sequences."""
+    from pyarrow import fs
+
+    system, base = files.file_system(found.source)
+    selector = fs.FileSelector(f"{base}/stream={quoted(found.stream)}", recursive=True, allow_not_found=True)
+    held = []
+    for info in system.get_file_info(selector):
+        match = FILE.fullmatch(info.base_name)
+        if match:
+            held.append(File(info.path, int(match[1]), int(match[2]) + 1, info.size or 0))
+    return sorted(held, key=lambda file: (file.low, file.high))
+
+
+def rows_of(found: Replay, batch: Batch) -> int:
+    """Return how many rows the files have in the range of a batch, about; before any filter."""
+    import pyarrow.parquet as pq
+
+    system, _ = files.file_system(found.source)
+    total = 0
+    for file in batch.files:
+        rows = pq.read_metadata(file.path, filesystem=system).num_rows
+        part = min(file.high, batch.high) - max(file.low, batch.low)
+        total += -(-rows * part // (file.high - file.low))
+    return total
+
+
+def _streams(source: str) -> str:
+    system, base = files.file_system(source)
+    from pyarrow import fs
+
+    found = system.get_file_info(fs.FileSelector(base, allow_not_found=True))
+    names = sorted(info.base_name.removeprefix("stream=") for info in found if "stream=" in info.base_name)
+    return ", ".join(names) or "none"
+
+
+def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
+    lacks = replay.gap(held, at, end)
+    if lacks is not None:
+        raise DataLoss(
+            f"source {found.source}: the archive of {found.stream} lacks messages {lacks[0]} to {lacks[1] - 1}; run "
+            f"the archive again, or replay what lies behind with first_seq={lacks[1]} and another id"
+        )
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def run(
+    spark: SparkSession, found: Replay, planned: Plan, tell: Callable[[Replayed], None]
+) -> list[Replayed]:
+    """Write the planned batches; tell each as it is done.
+
+    Raises:
+        OptionError, RowRefused: something in the archive cannot be written; before the first message is.
+        ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
+    """
+    replay_rows.check(spark, found, takes(found), [each for each in planned.batches if each.files])
+    _progress(found).make_bucket(1)
+    ledger, done = planned.ledger, []
+    for batch in planned.batches:
+        number = ledger.batch if ledger.state == BEGUN else ledger.batch + 1
+        ledger = replace(ledger, batch=number, low=batch.low, high=batch.high, state=BEGUN)
+        ledger = replay_ledger.write(connected(found.options.connect), found, ledger)
+        done.append(_write(spark, found, batch, number))
+        ledger = replay_ledger.write(connected(found.options.connect), found, replace(ledger, state=DONE))
+        tell(done[-1])
+    return done
+
+
+def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Replayed:
+    if not batch.files:
+        return Replayed(batch.low, batch.high, 0)
+    rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
+    options = {**found.given, "stream": found.target, "sinkId": found.id}
+    with _set(spark, found, number):
+        ready = replay_rows.paced(rows, found.rate).select("subject", "headers", "data", "msg_id")
+        ready.write.format("jetstream").mode("append").options(**options).save()
+    return Replayed(batch.low, batch.high, _rows_written(found, number))
+
+
+@contextmanager
+def _set(spark: SparkSession, found: Replay, number: int) -> Iterator[None]:
+    """Tell the sink the number of the batch, as a query does; small batches if there is a rate."""
+    before = spark.conf.get(ARROW_ROWS)
+    if found.rate is not None:
+        spark.conf.set(ARROW_ROWS, str(max(1, found.rate // PIECES_PER_S)))
+    spark.sparkContext.setLocalProperty(BATCH_ID, str(number))
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(BATCH_ID, None)
+        spark.conf.set(ARROW_ROWS, before)
+
+
+def _rows_written(found: Replay, number: int) -> int:
+    """Return how many rows a batch had, as the sink has noted."""
+    marker = _progress(found).read().get(0)
+    return marker.rows if marker is not None and marker.batch == number else 0
+
+
+def _progress(found: Replay) -> Progress:
+    from pyjs_spark.marker import Progress  # needs pyarrow
+
+    options = found.options
+    return Progress(connected(options.connect), options.progress_bucket, found.id, options.retries)
+
+
+def takes(found: Replay) -> list[str]:
+    """Return the subjects of the target. Raises OptionError."""
+    info = connected(found.options.connect).api(f"STREAM.INFO.{found.target}")
+    subjects = list(info["config"].get("subjects") or [])
+    if not subjects:
+        raise OptionError(f"target={found.target}: the stream takes no messages itself; name one that does")
+    return subjects
