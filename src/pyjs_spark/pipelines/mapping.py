@@ -56,6 +56,7 @@ def parse(said: str) -> Mapping:
         raise _wrong(said, "write it as 'orders.> -> replay.orders.>'")
     if not is_subject(source):
         raise _wrong(said, f"{source or 'nothing'} is no subject")
+    destination = re.sub(r"(?<![^.])\{\{[^{}]*\}\}(?![^.])", lambda each: _compact(each[0]), destination)
     tokens = destination.split(".")
     if not is_subject(destination):
         raise _wrong(said, f"{destination or 'nothing'} is no subject")
@@ -72,9 +73,14 @@ def parse(said: str) -> Mapping:
     return Mapping(source, _plain(tokens))
 
 
+def _compact(token: str) -> str:
+    """Return {{ wildcard( 1 ) }} as $1; it may hold spaces, which no subject does."""
+    return f"${_number(token)}" if _number(token) else token
+
+
 def _plain(tokens: Iterable[str]) -> str:
     """Write every wildcard as $1, so that the same mapping is the same text."""
-    return ".".join(f"${_number(token)}" if _number(token) else token for token in tokens)
+    return ".".join(_compact(token) for token in tokens)
 
 
 def _number(token: str) -> int:
