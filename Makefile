@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-demo check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17)
 	@.ci/spark $(ARGS)
+
+spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
+	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 

@@ -7,6 +7,7 @@ import re
 from tests.style.tree import ROOT
 
 SPARK = ROOT / "docs" / "spark.md"
+NOTEBOOKS = ROOT / "docs" / "spark"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    pyjs-pipeline (.+)$", re.MULTILINE)
 

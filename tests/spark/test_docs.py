@@ -6,10 +6,11 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-from tests.spark.documents import COMMAND, SPARK, examples, quoted, table
+from tests.spark.documents import COMMAND, NOTEBOOKS, SPARK, examples, quoted, table
 
 from pyjs_spark import cli
 from pyjs_spark.options import TABLE, Options
+from pyjs_spark.pipelines import config
 from pyjs_spark.pipelines.config import KINDS_LATER, from_file
 from pyjs_spark.schema import COLUMNS, SPARK_TYPES
 from pyjs_spark.settings import ConnectSettings
@@ -63,3 +64,34 @@ def test_the_commands_are_understood(tmp_path: Path) -> None:
         assert cli._pipeline(said).options.streams == ("ORDERS",)
     found = from_file(str(tmp_path / "pipeline.toml"), {})
     assert (found.target, found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
+
+
+def test_the_commands_and_files_of_pipelines_are_understood(tmp_path: Path) -> None:
+    text = (NOTEBOOKS / "pipelines.md").read_text()
+    for file in (text for language, text in examples(text) if language == "toml"):
+        kind = config.kind_of(str(written(tmp_path / "any.toml", file)))
+        written(tmp_path / f"{kind}.toml", file)
+
+    found = []
+    for line in COMMAND.findall(text):
+        argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
+        said = cli._parser().parse_args(argv)
+        kind = cli._kind(said)
+        pipeline = cli._pipeline(said) if kind is None else cli._of_kind(kind, said)
+        found.append((said.command, type(pipeline).__name__))
+
+    assert found == [
+        ("archive", "Pipeline"), ("replay", "Replay"), ("run", "Replay"),
+        ("aggregate", "Aggregate"), ("status", "Aggregate"), ("run", "Aggregate"),
+    ]  # fmt: skip
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_every_notebook_document_is_in_the_index() -> None:
+    index = (NOTEBOOKS / "README.md").read_text()
+
+    assert all(f"({path.name})" in index for path in NOTEBOOKS.glob("*.md") if path.name != "README.md")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
-from tests.spark.documents import SPARK, examples
+from tests.spark.documents import NOTEBOOKS, SPARK, examples
 from tests.style.tree import ROOT
 
 if TYPE_CHECKING:
@@ -70,3 +71,47 @@ def test_the_example_of_the_readme_runs(
     exec(compile(told, "README.md", "exec"), {})
 
     assert "orders.new" in capsys.readouterr().out
+
+
+@pytest.fixture
+def notebook(server: ServerProcess) -> Iterator[Filler]:
+    """The streams of the notebooks, with the orders of their README."""
+    found = Filler(server.port, "ORDERS")
+    for name, subject in (("ORDERS", "orders.>"), ("COPIES", "copies.>"), ("AGAIN", "again.>")):
+        found.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=[subject], storage="memory")
+    for line in (NOTEBOOKS / "README.md").read_text().splitlines():
+        _, command, publish = line.partition("    nats pub ")
+        if command:
+            subject, payload = shlex.split(publish)
+            assert b'"seq"' in found.raw.request(subject.encode(), payload.encode())
+    yield found
+    for name in ("ORDERS", "COPIES", "AGAIN", "KV_RATES"):
+        found.raw.try_api(f"STREAM.DELETE.{name}")
+    found.raw.close()
+
+
+SAID = {
+    "first-dataframe": "1 paid\n[[Row(subject='orders.new', messages=3, first=1, last=4), "
+    "Row(subject='orders.paid', messages=1, first=3, last=3)]]\n",
+    "streaming": "4 orders\n0 new orders\n",
+    "writing": "1000 messages\n4 orders copied\n",
+    "pipelines": "4 rows archived\n[(1, 5)]\nReplayed(low=1, high=5, rows=4)\n4 messages replayed\n"
+    "{'messages': 4, 'late': 0, 'open': 2}\n",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_notebook_runs(
+    spark: SparkSession, notebook: Filler, here: dict[str, str], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    names: dict[str, object] = {}
+    for language, text in examples((NOTEBOOKS / f"{name}.md").read_text()):
+        for there, instead in here.items():
+            text = text.replace(there, instead)
+        if language == "python":
+            exec(compile(text, name, "exec"), names)
+        elif language == "sql" and (rows := spark.sql(text).collect()):
+            print([rows])
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[:1] not in ("+", "|", "")]
+    assert "\n".join(line for line in lines if not line.startswith(('{"v"', "only"))) + "\n" == SAID[name]
