@@ -2,7 +2,8 @@
 
 What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached. Only `archive` and `run` need pyspark and Java; Spark is started when there is something to write.
+reached, 5 `quality` found something. Only what writes with Spark needs pyspark and Java, which is started when there
+is something to write.
 """
 
 from __future__ import annotations
@@ -17,17 +18,24 @@ from typing import NoReturn
 
 from pyjs_spark import option_values, sessions
 from pyjs_spark.errors import OptionError, SparkError
-from pyjs_spark.pipelines import aggregate_command, archive, config, replay_command
+from pyjs_spark.pipelines import aggregate_command, archive, config, job_kinds, replay_command
 from pyjs_spark.pipelines.archive import Written
 from pyjs_spark.pipelines.config import Pipeline
 from pyjs_spark.pipelines.kinds import Kind
 from pyjs_spark.pipelines.own_spark import own_spark
 from pyjs_spark.pipelines.progress import Planned, Progress, planned, progress
-from pyjs_spark.pipelines.say import print_json, print_table
+from pyjs_spark.pipelines.say import (
+    FAILED,
+    LOST,
+    PROGRAM,
+    REFUSED,
+    UNREACHABLE,
+    fail,
+    print_json,
+    print_table,
+)
 from pyjs_spark.ranges import ReadRange
 
-PROGRAM = "pyjs-pipeline"
-FAILED, REFUSED, LOST, UNREACHABLE = 1, 2, 3, 4
 CODES: Mapping[str, int] = {
     **dict.fromkeys(("OptionError", "SchemaError", "StreamMissing", "SparkMissing"), REFUSED),
     **dict.fromkeys(("AccessDenied", "BadCredentials"), REFUSED),
@@ -46,11 +54,11 @@ def main(argv: list[str] | None = None) -> int:
         _check_command(given)
         return _act(_parser().parse_args(given))
     except SparkError as error:
-        return _fail(str(error), CODES.get(type(error).__name__, FAILED))
+        return fail(str(error), CODES.get(type(error).__name__, FAILED))
     except OSError as error:
-        return _fail(str(error), FAILED)
+        return fail(str(error), FAILED)
     except KeyboardInterrupt:
-        return _fail("interrupted; what is written stays, the next run goes on behind it", 130)
+        return fail("interrupted; what is written stays, the next run goes on behind it", 130)
 
 
 def _act(said: argparse.Namespace) -> int:
@@ -66,11 +74,6 @@ def _act(said: argparse.Namespace) -> int:
     is_again = getattr(said, "continuous", False) and verb != "explain" and not (kind and kind.is_query)
     while (code := run()) == 0 and is_again:
         time.sleep(said.every)
-    return code
-
-
-def _fail(text: str, code: int) -> int:
-    print(f"{PROGRAM}: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 
@@ -234,7 +237,7 @@ def _status(pipeline: Pipeline, said: argparse.Namespace) -> int:
         print_table(("stream", "files", "next", "last in stream", "lag"), cells)
     is_loss = bool(troubles) and pipeline.options.fail_on_data_loss
     if is_loss:
-        return _fail("; ".join(troubles), LOST)
+        return fail("; ".join(troubles), LOST)
     for text in () if said.json else troubles:
         print(text)
     return 0
@@ -278,7 +281,11 @@ def _written(pipeline: Pipeline, ranges: list[ReadRange]) -> list[Written]:
 
 
 Command = Callable[[Pipeline, argparse.Namespace], int]
-KINDS: dict[str, Kind] = {"replay": replay_command.KIND, "aggregate": aggregate_command.KIND}
+KINDS: dict[str, Kind] = {
+    "replay": replay_command.KIND,
+    "aggregate": aggregate_command.KIND,
+    **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
+}
 COMMANDS: dict[str, tuple[Command, str]] = {
     "archive": (_archive, "write what is new in streams to Parquet files"),
     **{name: (_archive, kind.text) for name, kind in KINDS.items()},  # their verbs are the kind's own

@@ -32,6 +32,11 @@ def is_pattern(stream: str) -> bool:
     return "*" in stream
 
 
+def fits(pattern: str, name: str) -> bool:
+    """Say whether a name fits a pattern with *."""
+    return _regex(pattern).fullmatch(name) is not None
+
+
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
     """Return the streams that are named or fit a pattern, sorted. Names are not looked up."""
     wanted = tuple(wanted)

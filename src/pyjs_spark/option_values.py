@@ -22,6 +22,7 @@ SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
 TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAM_NAME = re.compile(r"[^\s.>/\\\x00]+")  # a * makes it a pattern
+BUCKET_NAME = re.compile(r"[A-Za-z0-9_*-]+")
 
 Parser = Callable[[str], object]
 
@@ -103,6 +104,23 @@ def stream_names(value: str) -> tuple[str, ...]:
             "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
         )
     return names
+
+
+def bucket_names(value: str) -> tuple[str, ...]:
+    """Return names of buckets, or patterns with *."""
+    names = words(value)
+    if not all(BUCKET_NAME.fullmatch(name) for name in names):
+        raise ValueError(
+            "names of buckets, comma separated, each of letters, digits, '-' and '_'; * is any text"
+        )
+    return names
+
+
+def bucket_name(value: str) -> str:
+    """Return the name of one bucket."""
+    if not BUCKET_NAME.fullmatch(value.strip()) or "*" in value:
+        raise ValueError("the name of one bucket, of letters, digits, '-' and '_'")
+    return value.strip()
 
 
 def subjects(value: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from pyjs_spark import option_values as values
+from pyjs_spark import table_options
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.option_values import Parser, Position
 from pyjs_spark.settings import ConnectSettings, parse_address
@@ -45,6 +46,18 @@ class Options:
     idle_timeout_s: float = 30.0
     arrow_batch_rows: int = 10_000
     pushdown: bool = False
+    buckets: tuple[str, ...] = ()  # names, or patterns with *: a read of key-value buckets
+    keys: tuple[str, ...] = ()  # server-side filter; (): all
+    include_history: bool = False
+    include_deletes: bool | None = None  # None: only where changes are read
+    object_store: str = ""  # a listing of this bucket's objects
+    objects: tuple[str, ...] = ()  # names; (): all
+    max_object_size: int = 64 << 20
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether the rows are entries of buckets or objects, not messages."""
+        return bool(self.buckets or self.object_store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,13 @@ TABLE: tuple[Option, ...] = (
     Option("idleTimeout", "idle_timeout_s", values.seconds),
     Option("arrowBatchRows", "arrow_batch_rows", values.count(high=10_000_000)),
     Option("pushdown", "pushdown", values.boolean),
+    Option("bucket", "buckets", values.bucket_names),
+    Option("keys", "keys", values.subjects),
+    Option("includeHistory", "include_history", values.boolean),
+    Option("includeDeletes", "include_deletes", values.boolean),
+    Option("objectStore", "object_store", values.bucket_name),
+    Option("objects", "objects", values.words),
+    Option("maxObjectSize", "max_object_size", values.byte_size),
     Option("servers", "connect.servers", _servers, is_secret=True),
     Option("user", "connect.user", values.text),
     Option("password", "connect.password", values.text, is_secret=True),
@@ -123,9 +143,15 @@ def parse_options(given: Mapping[str, str]) -> Options:
     known = _known(given)
     _refuse_later_modes(known)
     parsed = {option.target: value_of(option, said) for option, said in known}
+    said_names = {option.name for option, _ in known}
+    table_options.check(said_names)
+    parsed = table_options.with_streams(parsed)
     if "streams" not in parsed:
-        raise OptionError('option stream is missing: name the stream to read, as .option("stream", "ORDERS")')
-    _check_together({option.name for option, _ in known}, parsed)
+        raise OptionError(
+            'option stream is missing: name the stream to read, as .option("stream", "ORDERS"), '
+            "or a bucket (bucket), or an object store (objectStore)"
+        )
+    _check_together(said_names, parsed)
     connect = {
         name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
     }
@@ -193,6 +219,8 @@ def check_connect(said: set[str]) -> None:
 
 def check_batch(options: Options) -> None:
     """Refuse what makes no sense in a batch read. Raises OptionError."""
+    if options.buckets and not options.include_history:
+        table_options.check_latest(options)
     if options.starting_offsets == LATEST and options.starting_ns is None:
         raise OptionError(
             "option startingOffsets=latest is not allowed in a batch: it would read nothing; allowed: earliest, JSON"
@@ -201,6 +229,7 @@ def check_batch(options: Options) -> None:
 
 def check_stream(options: Options) -> None:
     """Refuse what makes no sense in a streaming read. Raises OptionError."""
+    table_options.check_stream(options)
     if options.ending_offsets != LATEST:
         raise OptionError(
             "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"

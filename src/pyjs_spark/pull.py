@@ -36,7 +36,7 @@ try:
 except ImportError:  # a worker may have the Python files alone
     from pyjs_spark.wire import Decoder  # type: ignore[assignment]
 
-__all__ = ["ReadRange", "Report", "read_range"]
+__all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
@@ -63,7 +63,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     if info is not None and info["config"]["retention"] != "limits":
         yield from direct.read_range(client, what, report)
         return
-    read = _Read(client, what, report, inactive_ns(info))
+    read = PullRead(client, what, report, inactive_ns(info))
     try:
         yield from read.batches()
     except ApiError as error:
@@ -83,8 +83,9 @@ def inactive_ns(info: dict[str, Any] | None) -> int:
 class _Consumer:
     """The consumer in use."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, pending: int) -> None:
         self.name = name
+        self.pending = pending  # messages that it had to deliver when it was made
         self._inbox = client.new_inbox()
         self.sid = client.subscribe(self._inbox + b".*")
         self.connection = client.connections  # the one with the subscription
@@ -98,8 +99,8 @@ class _Consumer:
         return self.reply
 
 
-class _Read:
-    """One read of a range."""
+class PullRead:
+    """One read of a range; latest.py reads the last message of each subject with the same machine."""
 
     def __init__(
         self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
@@ -168,11 +169,20 @@ class _Read:
     def _open(self) -> bool:
         """Make a consumer behind the last row; False: nothing is there to read."""
         what, next_seq = self._what, self._decoder.last_seq + 1
+        made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
+        if made is None:
+            return self._losses.of_stream(None, next_seq)
+        self._decoder.listen(made.sid, what.high, next_seq)
+        # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
+        return self._losses.of_stream(stream_info(self._client, what.stream), next_seq) and made.pending > 0
+
+    def _create(self, start: dict[str, object]) -> _Consumer | None:
+        """Make a consumer; None: there is no such stream."""
+        what = self._what
         name = f"pyjs-spark-{random.getrandbits(64):016x}"
         config = {
             "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": next_seq,
+            **start,
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
@@ -180,20 +190,17 @@ class _Read:
         }
         if what.subjects:
             config["filter_subjects"] = list(what.subjects)
+        if not what.has_bodies:
+            config["headers_only"] = True
         body = {"stream_name": what.stream, "config": config}
         try:
             made = self._client.api(f"CONSUMER.CREATE.{what.stream}.{name}", body)
         except ApiError as error:
             if error.err_code not in CONSUMER_GONE:
                 raise
-            return self._losses.of_stream(None, next_seq)
-        self._consumer = _Consumer(self._client, name)
-        self._decoder.listen(self._consumer.sid, what.high, next_seq)
-        # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
-        return (
-            self._losses.of_stream(stream_info(self._client, what.stream), next_seq)
-            and made["num_pending"] > 0
-        )
+            return None
+        self._consumer = _Consumer(self._client, name, int(made["num_pending"]))
+        return self._consumer
 
     def _pull(self) -> bool:
         """Make requests until the batch is full; False: until the range is read."""

@@ -49,6 +49,8 @@ class ReadRange:
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
+    keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is no loss
+    has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
 
 
 @dataclass
@@ -100,6 +102,8 @@ class Losses:
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
         """Messages below `first_seq` are gone, of which up to `missing` from `low` on were not read."""
+        if not self._what.keeps_all:
+            return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
         if first_seq > low:
             self._first_seq = first_seq

@@ -17,7 +17,7 @@ from the Spark schema, nullability included.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -80,6 +80,11 @@ def spark_type(column: str, headers: str) -> str:
     return "binary" if column == "headers" and headers == "raw" else SPARK_TYPES[column]
 
 
+def types_of(headers: str) -> dict[str, str]:
+    """Return the types of all columns; `headers` is the option includeHeaders."""
+    return {name: spark_type(name, headers) for name in COLUMNS}
+
+
 def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
     """Return the Arrow schema of these columns, exactly as Spark derives it from theirs."""
     return pa_schema(Projection(tuple(columns), tuple(columns), (True,) * len(columns)), headers)
@@ -87,6 +92,11 @@ def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
 
 def pa_schema(projection: Projection, headers: str) -> pa.Schema:
     """Return the Arrow schema of a projection with the names and nullability of its user."""
+    return typed_schema(projection, types_of(headers))
+
+
+def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
+    """Return the same of any table: `spark_types` are the types of its columns as Spark writes them."""
     import pyarrow as pa  # names and types of columns are known without it
 
     header_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
@@ -96,12 +106,13 @@ def pa_schema(projection: Projection, headers: str) -> pa.Schema:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "binary": pa.binary(),
         "int": pa.int32(),
+        "boolean": pa.bool_(),
         "map<string,array<string>>": header_map,
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+        "struct<bucket:string,name:string>": pa.struct([("bucket", pa.string()), ("name", pa.string())]),
     }
     cells = zip(projection.columns, projection.names, projection.nullable, strict=True)
-    return pa.schema(
-        [pa.field(name, types[spark_type(column, headers)], null) for column, name, null in cells]
-    )
+    return pa.schema([pa.field(name, types[spark_types[column]], null) for column, name, null in cells])
 
 
 def project(fields: Sequence[SparkField], headers: str) -> Projection:
@@ -110,9 +121,18 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
     Raises:
         SchemaError: a column that is not there, is there twice or has another type.
     """
+    if headers == "false" and any(field.name.lower() == "headers" for field in fields):
+        raise SchemaError(
+            "the schema asks for headers, but option includeHeaders=false; set it to map or raw"
+        )
+    return pick(fields, types_of(headers))
+
+
+def pick(fields: Sequence[SparkField], spark_types: Mapping[str, str]) -> Projection:
+    """Return what a schema asks for of a table with these columns. Raises SchemaError."""
     if not fields:
-        raise SchemaError(f"the schema has no column; name some of {', '.join(COLUMNS)}")
-    columns = tuple(_column(field, headers) for field in fields)
+        raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")
+    columns = tuple(_column(field, spark_types) for field in fields)
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise SchemaError(f"the schema has the column {twice[0]} twice; name it once")
@@ -121,17 +141,13 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
     )
 
 
-def _column(field: SparkField, headers: str) -> str:
+def _column(field: SparkField, spark_types: Mapping[str, str]) -> str:
     column = field.name.lower()
-    if column not in COLUMNS:
-        near = difflib.get_close_matches(column, COLUMNS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COLUMNS)}"
+    if column not in spark_types:
+        near = difflib.get_close_matches(column, spark_types, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(spark_types)}"
         raise SchemaError(f"the schema asks for the column {field.name}, which is not there; {hint}")
-    if column == "headers" and headers == "false":
-        raise SchemaError(
-            "the schema asks for headers, but option includeHeaders=false; set it to map or raw"
-        )
-    said, wanted = field.dataType.simpleString(), spark_type(column, headers)
+    said, wanted = field.dataType.simpleString(), spark_types[column]
     if said != wanted:
         raise SchemaError(f"the schema asks for {field.name} as {said}; it is {wanted}")
     return column

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+Kind = TypeVar("Kind", bound=Planner)
+
 
 class JetStreamSource(DataSource):
     """Messages of JetStream streams as rows."""
@@ -67,13 +69,18 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return all columns but ts_ns."""
-        return spark_ddl(self._reading().include_headers)
+        """Return all columns but ts_ns; of buckets and object stores those of their tables."""
+        options = self._reading()
+        if options.is_table:
+            return str(_tables().ddl(options))
+        return spark_ddl(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
         options = self._reading()
         check_batch(options)
+        if options.is_table:
+            return _tables().reader(options, schema.fields)
         # Spark refuses any read by a class that has pushFilters while its own option for that is off.
         kind = FilteringReader if options.pushdown else JetStreamReader
         return kind(options, project(schema.fields, options.include_headers))
@@ -82,6 +89,8 @@ class JetStreamSource(DataSource):
         """Return the reader of a streaming query."""
         options = self._reading()
         check_stream(options)
+        if options.is_table:
+            return _tables().stream_reader(options, schema.fields)
         return JetStreamStreamReader(options, project(schema.fields, options.include_headers))
 
     # Spark calls these two by the names of their parameters when a batch is committed.
@@ -100,6 +109,13 @@ class JetStreamSource(DataSource):
         return self._sink if self._sink is not None else parse_sink_options(self.options)
 
 
+def _tables() -> Any:
+    """Return the module that makes tables of streams: it is made of the readers here."""
+    from pyjs_spark import table_source
+
+    return table_source
+
+
 class RangePartition(InputPartition):
     """One task: a range of sequences of one stream."""
 
@@ -116,14 +132,18 @@ class RangeReader:
 
     def ranges(self, spans: list[Span], subjects: tuple[str, ...]) -> list[InputPartition]:
         """Return the tasks that read `spans`."""
-        return [RangePartition(self._range(span, subjects)) for span in spans]
+        return [RangePartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range. Spark makes a partition of None where there is none at all."""
         if partition.value is None:
             return iter(())
+        return self._as_planned(self.messages(partition.value))
+
+    def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
+        """Read one range as the options say, with the columns and names of messages."""
         read_range = direct.read_range if self.options.read_mode == "direct" else pull.read_range
-        return self._as_planned(read_range(connected(self.options.connect), partition.value))
+        return read_range(connected(self.options.connect), what)
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""
@@ -134,7 +154,8 @@ class RangeReader:
             same = batch.schema.equals(schema)
             yield batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
-    def _range(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
+    def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
+        """Return how one span is read."""
         options = self.options
         return ReadRange(
             stream=span.stream,
@@ -163,7 +184,7 @@ class JetStreamReader(DataSourceReader):
         """Ask the server what there is, and cut it into tasks."""
         options = self._reading.options
         subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
-        return self._reading.ranges(_planner(options).batch(self._bounds), subjects)
+        return self._reading.ranges(planner_of(options, Planner).batch(self._bounds), subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, in a worker."""
@@ -184,7 +205,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: Options, projection: Projection) -> None:
         self._reading = RangeReader(options, projection)
-        self._planner = _planner(options)
+        self._planner = planner_of(options, Planner)
         self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
         self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
 
@@ -246,6 +267,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Do nothing: the connection belongs to the process and ends with it."""
 
 
-def _planner(options: Options) -> Planner:
+def planner_of(options: Options, kind: type[Kind]) -> Kind:
+    """Return a planner that asks over this process's connection."""
     api = PatientApi(options.connect, options.idle_timeout_s)
-    return Planner(options, api, len(os.sched_getaffinity(0)))
+    return kind(options, api, len(os.sched_getaffinity(0)))

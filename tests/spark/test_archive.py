@@ -51,7 +51,7 @@ def run(options: Callable[..., Options], tmp_path: Path) -> Run:
 
 def seqs(root: Path) -> list[int]:
     """Return all sequences in the archive, in the order of the files' names."""
-    files = sorted(root.rglob("seq=*.parquet"), key=lambda path: path.name)
+    files = sorted(root.rglob("date=*/seq=*.parquet"), key=lambda path: path.name)
     return [seq for path in files for seq in pq.ParquetFile(path).read().column("seq").to_pylist()]
 
 
@@ -110,6 +110,28 @@ def test_deleted_messages_are_covered_by_the_range(run: Run, filler: Filler) -> 
 
     assert run() == ["seq=001-005.parquet", "seq=006-010.parquet"]
     assert run() == []
+
+
+def test_a_range_without_a_message_is_covered_and_holds_no_file(
+    run: Run, filler: Filler, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(12)
+    filler.delete(*range(6, 11))
+
+    assert run() == ["seq=001-005.parquet", "seq=006-010.parquet", "seq=011-012.parquet"]
+    assert run() == []
+    assert seqs(tmp_path) == [1, 2, 3, 4, 5, 11, 12]
+    assert [path.parent.name for path in tmp_path.rglob("seq=*0006-*")] == ["_none"]
+
+
+def test_a_filter_that_nothing_passes_is_no_error(run: Run, filler: Filler) -> None:
+    filler.create(subjects=[f"{filler.subject.decode()}.>"])
+    filler.fill(4)
+    nothing = f"{filler.subject.decode()}.nothing"
+
+    assert run(subjects=nothing) == ["seq=001-004.parquet"]
+    assert run(subjects=nothing) == []
 
 
 def test_what_went_before_it_was_archived_is_told(run: Run, filler: Filler) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyjs_spark import cli, errors
 from pyjs_spark.cli import CODES, main
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
+from pyjs_spark.pipelines import config
 from pyjs_spark.pipelines.archive import Holding
 from pyjs_spark.pipelines.config import from_file
 from pyjs_spark.pipelines.own_spark import worker_error
@@ -52,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["compact", "dlq-report", "quality", "submit-args"])
+@pytest.mark.parametrize("name", [*config.KINDS_LATER, "submit-args"])
 def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert refused(capsys, name, "--anything").startswith(
         f"{name} is not there yet; there are archive, replay"
@@ -62,7 +63,7 @@ def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "name a command: archive, replay, aggregate, run, validate, explain, status"),
+        ([], "name a command: archive, replay, aggregate, compact, quality, run, validate, explain, status"),
         (["archiv"], "command archiv is unknown; did you mean archive?"),
         (["xyz"], "command xyz is unknown; there are archive"),
         (["validate"], "name a stream and a target, or give -c FILE"),
@@ -139,7 +140,11 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
         ("target", "taget", "key taget is unknown; did you mean target?"),
         ('target = "lake"', "", "key target is missing in [pipeline]"),
         ('kind = "archive"', "", "key kind is missing in [pipeline]"),
-        ('"archive"', '"compact"', "kind=compact: this pipeline is not there yet; there are archive, replay"),
+        (
+            '"archive"',
+            '"dlq-report"',
+            "kind=dlq-report: this pipeline is not there yet; there are archive, replay",
+        ),
         ('"archive"', '"archve"', "kind archve is unknown; did you mean archive?"),
         ("= 1000", "= 1000.5", "rows_per_file=1000.5 is not allowed; allowed: a whole number"),
         ("= 1000", "= true", "rows_per_file=True is not allowed; allowed: a whole number"),

@@ -6,11 +6,12 @@ import dataclasses
 import shlex
 from pathlib import Path
 
+import pytest
 from tests.spark.documents import COMMAND, NOTEBOOKS, SPARK, examples, quoted, table
 
-from pyjs_spark import cli
+from pyjs_spark import cli, kv, objects
 from pyjs_spark.options import TABLE, Options
-from pyjs_spark.pipelines import config
+from pyjs_spark.pipelines import config, say
 from pyjs_spark.pipelines.config import KINDS_LATER, from_file
 from pyjs_spark.schema import COLUMNS, SPARK_TYPES
 from pyjs_spark.settings import ConnectSettings
@@ -43,13 +44,18 @@ def test_every_column_is_in_the_table_with_its_type() -> None:
     assert sorted(found) == sorted((name, SPARK_TYPES[name]) for name in COLUMNS)
 
 
+@pytest.mark.parametrize(("head", "types"), [("bucket column", kv.TYPES), ("object column", objects.TYPES)])
+def test_every_column_of_a_table_is_in_its_table(head: str, types: dict[str, str]) -> None:
+    assert {quoted(line[0]): quoted(line[1]) for line in table(TEXT, head)} == types
+
+
 def test_every_command_is_in_the_table_and_those_to_come_are_named() -> None:
     assert [quoted(line[0]) for line in table(TEXT, "command")] == list(cli.COMMANDS)
     assert all(f"`{name}`" in TEXT for name in (*KINDS_LATER, "submit-args"))
 
 
 def test_every_exit_code_is_in_the_table() -> None:
-    codes = {0, cli.FAILED, *cli.CODES.values()}
+    codes = {0, say.FAILED, say.FOUND, *cli.CODES.values()}
 
     assert [int(line[0]) for line in table(TEXT, "exit code")] == sorted(codes)
 
@@ -61,7 +67,9 @@ def test_the_commands_are_understood(tmp_path: Path) -> None:
     for line in COMMAND.findall(TEXT):
         argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
         said = cli._parser().parse_args(argv)
-        assert cli._pipeline(said).options.streams == ("ORDERS",)
+        kind = cli._kind(said)
+        pipeline = cli._pipeline(said) if kind is None else cli._of_kind(kind, said)
+        assert pipeline.options.streams in (("ORDERS",), ("DEAD_LETTERS",))
     found = from_file(str(tmp_path / "pipeline.toml"), {})
     assert (found.target, found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
 

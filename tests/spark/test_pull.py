@@ -482,10 +482,10 @@ def test_a_range_above_what_spark_holds_is_refused(client: Client) -> None:
 
 
 @pytest.fixture
-def reading(client: Client) -> pull._Read:
+def reading(client: Client) -> pull.PullRead:
     """A read whose consumer has asked once; it needs no stream."""
-    made = pull._Read(client, ReadRange("S", 1, 10), Report())
-    made._consumer = pull._Consumer(client, "c")
+    made = pull.PullRead(client, ReadRange("S", 1, 10), Report())
+    made._consumer = pull._Consumer(client, "c", 0)
     made._consumer._inbox = b"_INBOX.x"
     made._consumer.next_reply()
     return made
@@ -496,16 +496,16 @@ def status(text: bytes, subject: bytes = b"_INBOX.x.1", reply: bytes = b"") -> R
 
 
 @pytest.mark.parametrize("text", [b"404 No Messages", b"408 Request Timeout"])
-def test_a_request_that_found_too_little_ends(reading: pull._Read, text: bytes) -> None:
+def test_a_request_that_found_too_little_ends(reading: pull.PullRead, text: bytes) -> None:
     assert reading._ended(status(text)) == wire.NEED_MORE
 
 
 @pytest.mark.parametrize("text", [b"409 Batch Completed", b"408 Request Timeout", b"409 Consumer Deleted"])
-def test_a_status_of_an_earlier_request_is_passed_over(reading: pull._Read, text: bytes) -> None:
+def test_a_status_of_an_earlier_request_is_passed_over(reading: pull.PullRead, text: bytes) -> None:
     assert reading._ended(status(text, b"_INBOX.x.0")) is None
 
 
-def test_heartbeats_end_nothing_and_flow_control_is_answered(reading: pull._Read, client: Client) -> None:
+def test_heartbeats_end_nothing_and_flow_control_is_answered(reading: pull.PullRead, client: Client) -> None:
     sid = client.subscribe(b"flow.S")
 
     assert reading._ended(status(b"100 Idle Heartbeat")) is None
@@ -518,7 +518,7 @@ def test_heartbeats_end_nothing_and_flow_control_is_answered(reading: pull._Read
 @pytest.mark.parametrize(
     "text", [b"409 Consumer Deleted", b"409 Leadership Change", b"503", b"409 Server Shutdown"]
 )
-def test_statuses_of_a_consumer_that_is_gone_ask_for_another(reading: pull._Read, text: bytes) -> None:
+def test_statuses_of_a_consumer_that_is_gone_ask_for_another(reading: pull.PullRead, text: bytes) -> None:
     with pytest.raises(pull._Broken, match="the consumer is gone"):
         reading._ended(status(text))
 
@@ -526,12 +526,12 @@ def test_statuses_of_a_consumer_that_is_gone_ask_for_another(reading: pull._Read
 @pytest.mark.parametrize(
     ("text", "said"), [(b"412 Required Api Level", "412 Required"), (b"", "is no delivery")]
 )
-def test_what_no_server_should_answer_is_told(reading: pull._Read, text: bytes, said: str) -> None:
+def test_what_no_server_should_answer_is_told(reading: pull.PullRead, text: bytes, said: str) -> None:
     with pytest.raises(ProtocolError, match=said):
         reading._ended(status(text))
 
 
-def test_a_message_that_never_fits_is_told(reading: pull._Read) -> None:
+def test_a_message_that_never_fits_is_told(reading: pull.PullRead) -> None:
     with pytest.raises(ProtocolError, match="does not fit into"):
         list(iter(lambda: reading._ended(status(b"409 Message Size Exceeds MaxBytes")), None))
 
@@ -541,7 +541,7 @@ def test_a_message_that_never_fits_is_told(reading: pull._Read) -> None:
     [(wire.TOO_LARGE, SeqTooLarge), (wire.GAP, pull._Broken), (wire.NEED_MORE, ConnectionLost)],
 )
 def test_states_that_end_no_request_are_errors(
-    reading: pull._Read, state: int, error: type[Exception]
+    reading: pull.PullRead, state: int, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"behind|nothing came for 5 s"):
         reading._failed(state, 5)

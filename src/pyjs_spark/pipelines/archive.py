@@ -2,6 +2,7 @@
 
     <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
     <root>/stream=<name>/_archive.json      which stream it was, and with which options
+    <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
     <root>/stream=<name>/_tmp/              files that are being written
 
 The names are all there is of progress: what no file covers is read in the next run, and a run that was killed costs
@@ -33,7 +34,7 @@ from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import PatientApi
-from pyjs_spark.pipelines.files import file_system as _file_system
+from pyjs_spark.pipelines.files import file_system
 from pyjs_spark.plan import StreamState
 from pyjs_spark.ranges import ReadRange
 from pyjs_spark.settings import ConnectSettings
@@ -95,7 +96,7 @@ def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
 def look(root: str, options: Options) -> list[Holding]:
     """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
     check_options(options)
-    system, base = _file_system(root)
+    system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
     api = PatientApi(options.connect, options.idle_timeout_s)
@@ -225,7 +226,7 @@ def write_range(settings: ConnectSettings, root: str, what: ReadRange) -> list[W
 
     from pyjs_spark import pull  # needs pyarrow, which a plan does not
 
-    fs, base = _file_system(root)
+    fs, base = file_system(root)
     files: list[_File] = []
     for day, rows in _by_day(pull.read_range(connected(settings), what)):
         if not files or files[-1].day != day:
@@ -239,6 +240,8 @@ def write_range(settings: ConnectSettings, root: str, what: ReadRange) -> list[W
         files[-1].write(rows)
     for file in files:
         file.close()
+    if not files:  # all were deleted, or none has a subject of the filter
+        return [_publish_none(fs, base, what)]
     ends = [file.low for file in files[1:]] + [what.high]
     return [_publish(fs, base, what, file, high) for file, high in zip(files, ends, strict=True)]
 
@@ -277,10 +280,24 @@ def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
 def _publish(fs: Any, base: str, what: ReadRange, file: _File, high: int) -> Written:
     date = f"{EPOCH + timedelta(days=file.day):%Y-%m-%d}"
     folder = f"{_stream_dir(base, what.stream)}/date={date}"
-    path = f"{folder}/seq={file.low:019}-{high - 1:019}.parquet"
+    path = f"{folder}/{file_name(file.low, high)}"
     fs.create_dir(folder, recursive=True)
     fs.move(file.path, path)
     return Written(path, file.low, high, file.rows)
+
+
+def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
+    """Cover a range without a message, so that it is not read again."""
+    folder = f"{_stream_dir(base, what.stream)}/_none"
+    path = f"{folder}/{file_name(what.low, what.high)}"
+    fs.create_dir(folder, recursive=True)
+    fs.open_output_stream(path).close()
+    return Written(path, what.low, what.high, 0)
+
+
+def file_name(low: int, high: int) -> str:
+    """Return the name of the file that covers [low, high)."""
+    return f"seq={low:019}-{high - 1:019}.parquet"
 
 
 def _stream_dir(base: str, stream: str) -> str:
@@ -296,7 +313,7 @@ def _covered(root: str, stream: str) -> list[tuple[int, int]]:
     """Return the ranges that the files there cover, sorted."""
     from pyarrow import fs
 
-    system, base = _file_system(root)
+    system, base = file_system(root)
     selector = fs.FileSelector(_stream_dir(base, stream), recursive=True, allow_not_found=True)
     names = [FILE.fullmatch(info.base_name) for info in system.get_file_info(selector)]
     return sorted((int(match[1]), int(match[2]) + 1) for match in names if match)
@@ -304,7 +321,7 @@ def _covered(root: str, stream: str) -> list[tuple[int, int]]:
 
 def _said(root: str, stream: str) -> dict[str, Any] | None:
     """Return what the archive says of itself, or None if it has nothing of this stream."""
-    system, base = _file_system(root)
+    system, base = file_system(root)
     path = f"{_stream_dir(base, stream)}/_archive.json"
     if not system.get_file_info(path).is_file:
         return None
@@ -319,7 +336,7 @@ def _said(root: str, stream: str) -> dict[str, Any] | None:
 
 def _claim(root: str, holding: Holding, options: Options) -> None:
     """Say in the archive whose it is, and make what is needed to write."""
-    system, base = _file_system(root)
+    system, base = file_system(root)
     folder = _stream_dir(base, holding.state.name)
     system.create_dir(f"{folder}/_tmp", recursive=True)
     system.delete_dir_contents(f"{folder}/_tmp")

@@ -1,7 +1,7 @@
 """What a pipeline is told: by a TOML file, by the command line, or by both.
 
     [pipeline]
-    kind = "archive"            # replay and aggregate have modules of their own
+    kind = "archive"            # the others have modules of their own
     stream = "ORDERS"           # a name, a pattern with *, or a list of both
     target = "/lake"            # a folder, or a URI that pyarrow has a file system for
     rows_per_file = 500_000
@@ -30,8 +30,8 @@ from pyjs_spark.pipelines.archive import check_options
 
 T = TypeVar("T")
 KINDS = ("archive",)  # of this module
-KINDS_OWN = ("replay", "aggregate")  # with modules of their own
-KINDS_LATER = ("compact", "dlq-report", "quality")
+KINDS_OWN = ("replay", "aggregate", "compact", "quality")  # with modules of their own
+KINDS_LATER = ("dlq-report",)
 SECTIONS = ("pipeline", "options", "spark")
 KEYS = ("kind", "stream", "target", "rows_per_file", "master")
 ROWS_PER_FILE = 500_000
@@ -150,7 +150,7 @@ def text(head: Mapping[str, object], key: str) -> str:
     """Return the value of a key that must be there, as text. Raises OptionError."""
     if key not in head:
         raise OptionError(f"key {key} is missing in [pipeline]")
-    return _as_text(key, head[key])
+    return as_text(key, head[key])
 
 
 def flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
@@ -159,10 +159,11 @@ def flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str,
         if isinstance(value, dict):
             yield from flat(value, f"{before}{key}.")
         else:
-            yield before + key, _as_text(before + key, value)
+            yield before + key, as_text(before + key, value)
 
 
-def _as_text(key: str, value: object) -> str:
+def as_text(key: str, value: object) -> str:
+    """Return a value of a file as Spark has it. Raises OptionError."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

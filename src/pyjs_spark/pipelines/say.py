@@ -1,9 +1,20 @@
-"""What commands of `pyjs-pipeline` print: JSON and aligned tables."""
+"""What commands of `pyjs-pipeline` print: JSON, aligned tables, and errors of one line."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+
+PROGRAM = "pyjs-pipeline"
+FAILED, REFUSED, LOST, UNREACHABLE = 1, 2, 3, 4  # exit codes
+FOUND = 5  # a check found something that is no loss
+
+
+def fail(text: str, code: int) -> int:
+    """Print an error as one line on stderr; return the exit code."""
+    print(f"{PROGRAM}: {' '.join(text.split())}", file=sys.stderr)
+    return code
 
 
 def print_json(value: Mapping[str, object]) -> int:

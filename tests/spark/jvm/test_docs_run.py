@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,20 @@ def orders(server: ServerProcess) -> Iterator[Filler]:
 
 
 @pytest.fixture
+def tables(orders: Filler) -> Iterator[Filler]:
+    """The bucket and the object store of the examples."""
+    made = {"SETTINGS": ("KV_SETTINGS", "$KV.SETTINGS.>"), "FILES": ("OBJ_FILES", "$O.FILES.>")}
+    for name, subject in made.values():
+        orders.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=[subject], max_msgs_per_subject=1)
+    assert b'"seq"' in orders.raw.request(b"$KV.SETTINGS.shop.name", b"corner shop")
+    described = json.dumps({"name": "list.txt", "size": 3, "chunks": 1})
+    assert b'"seq"' in orders.raw.request(b"$O.FILES.M.bGlzdC50eHQ=", described.encode())
+    yield orders
+    for name, _ in made.values():
+        orders.raw.api(f"STREAM.DELETE.{name}")
+
+
+@pytest.fixture
 def here(server: ServerProcess, tmp_path: Path) -> dict[str, str]:
     """What stands in the documents, and what it is in this test."""
     return {"127.0.0.1:4222": f"127.0.0.1:{server.port}", "/data/": f"{tmp_path}/"}
@@ -44,7 +59,7 @@ def same_settings(spark: SparkSession) -> Iterator[None]:
 
 
 def test_the_examples_of_the_spark_document_run(
-    spark: SparkSession, orders: Filler, here: dict[str, str], tmp_path: Path
+    spark: SparkSession, tables: Filler, here: dict[str, str], tmp_path: Path
 ) -> None:
     names: dict[str, object] = {}
     answers = []
@@ -59,6 +74,8 @@ def test_the_examples_of_the_spark_document_run(
     assert answers == [[], [("orders.new", 1, 7)]]
     assert spark.read.parquet(f"{tmp_path}/orders").count() == 7
     assert spark.read.parquet(f"{tmp_path}/lake").selectExpr("count(DISTINCT seq)").first() == (7,)
+    assert spark.read.parquet(f"{tmp_path}/settings").collect() == [("shop.name", "PUT", "corner shop", 1)]
+    assert [row.name for row in names["files"].collect()] == ["list.txt"]  # type: ignore[attr-defined]
     assert "orders" in names
 
 
