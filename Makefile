@@ -33,8 +33,8 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 	$(PY) -m pytest -n auto --dist loadgroup --durations 15 $(ARGS)
 	$(if $(ARGS),,@.ci/spark)
 
-spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17)
-	@.ci/spark $(ARGS)
+spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
+	@.ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
 spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
@@ -127,6 +127,6 @@ $(VENV)/.tools: $(VENV)/.runtime
 	@touch $@
 
 clean: ## remove everything that was built, .venv too; data/ stays
-	rm -rf $(VENV) .venv-spark build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-spark .venv-spark-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find src -name '*.so' -exec rm -f {} +

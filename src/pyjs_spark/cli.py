@@ -2,8 +2,8 @@
 
 What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached, 5 `quality` found something. Only what writes with Spark needs pyspark and Java, which is started when there
-is something to write.
+reached, 5 `quality` found something. What each kind of pipeline is told and prints is in a module of its own
+(pipelines/*_command.py, pipelines/job_kinds.py). Only what writes with Spark starts it, if there is something to write.
 """
 
 from __future__ import annotations
@@ -11,30 +11,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pyjs_spark import option_values, sessions
+from pyjs_spark import option_values
 from pyjs_spark.errors import OptionError, SparkError
-from pyjs_spark.pipelines import aggregate_command, archive, config, job_kinds, replay_command
-from pyjs_spark.pipelines.archive import Written
-from pyjs_spark.pipelines.config import Pipeline
-from pyjs_spark.pipelines.kinds import Kind
-from pyjs_spark.pipelines.own_spark import own_spark
-from pyjs_spark.pipelines.progress import Planned, Progress, planned, progress
-from pyjs_spark.pipelines.say import (
-    FAILED,
-    LOST,
-    PROGRAM,
-    REFUSED,
-    UNREACHABLE,
-    fail,
-    print_json,
-    print_table,
+from pyjs_spark.pipelines import (
+    aggregate_command,
+    archive_command,
+    config,
+    job_kinds,
+    replay_command,
+    submit_command,
 )
-from pyjs_spark.ranges import ReadRange
+from pyjs_spark.pipelines.kinds import Kind
+from pyjs_spark.pipelines.say import FAILED, LOST, PROGRAM, REFUSED, UNREACHABLE, fail
 
 CODES: Mapping[str, int] = {
     **dict.fromkeys(("OptionError", "SchemaError", "StreamMissing", "SparkMissing"), REFUSED),
@@ -43,8 +35,23 @@ CODES: Mapping[str, int] = {
     **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
     "ReadStalled": UNREACHABLE,
 }
-LATER = (*config.KINDS_LATER, "submit-args")
-SHOWN = 20  # files that `explain` lists; --json has all
+KINDS: Mapping[str, Kind] = {
+    "archive": archive_command.KIND,
+    "replay": replay_command.KIND,
+    "aggregate": aggregate_command.KIND,
+    **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
+}
+OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
+    "validate": "check a pipeline without asking a server",
+    "explain": "show what the next run would read and write",
+    "status": "show how far a pipeline is, and what it lacks",
+    submit_command.NAME: submit_command.TEXT,
+}
+COMMANDS: Mapping[str, str] = {
+    **{name: kind.text for name, kind in KINDS.items()},
+    "run": "run the pipeline of a file",
+    **OF_FILES,
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,13 +72,15 @@ def _act(said: argparse.Namespace) -> int:
     """Do what was asked for: once, or again and again."""
     if hasattr(said, "every"):
         said.every = _seconds(said.every)
-    verb = "explain" if getattr(said, "dry_run", False) else said.command
-    kind = _kind(said)
-    if kind is None:
-        run = partial(COMMANDS[verb][0], _pipeline(said), said)
-    else:
-        run = partial(kind.verb(verb), _of_kind(kind, said), said)
-    is_again = getattr(said, "continuous", False) and verb != "explain" and not (kind and kind.is_query)
+    if getattr(said, "app", None) is not None:
+        return submit_command.run_app(said)
+    kind, pipeline = pipeline_of(said)
+    if said.command == submit_command.NAME:
+        return submit_command.run(pipeline, said)
+    _check_watched(kind, said)
+    is_dry = getattr(said, "dry_run", False)
+    run = partial(kind.verb("explain" if is_dry else said.command), pipeline, said)
+    is_again = getattr(said, "continuous", False) and not is_dry and not kind.is_query
     while (code := run()) == 0 and is_again:
         time.sleep(said.every)
     return code
@@ -90,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 def _check_command(given: Sequence[str]) -> None:
     """Say more than argparse does about a command that is not there."""
     first = given[0] if given else ""
-    if first in LATER:
+    if first in config.KINDS_LATER:
         raise OptionError(f"{first} is not there yet; there are {', '.join(COMMANDS)}")
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
@@ -101,21 +110,23 @@ def _check_command(given: Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(PROGRAM, description="Pipelines between JetStream streams and lakes, on Spark.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (_, text) in COMMANDS.items():
+    for name, text in COMMANDS.items():
         each = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         each.add_argument("-o", "--option", action="append", default=[], metavar="NAME=VALUE")
+        each.add_argument("-s", "--server", metavar="URL", help="comma list; default nats://127.0.0.1:4222")
         each.add_argument("--json", action="store_true", help="print JSON")
-        if name in KINDS:
-            each.add_argument(
-                "-s", "--server", metavar="URL", help="comma list; default nats://127.0.0.1:4222"
-            )
-            KINDS[name].add_arguments(each)
-        elif name != "archive":
+        if name not in KINDS:
             each.add_argument("-c", "--config", metavar="FILE", help="a TOML file", required=name == "run")
-        if name not in ("run", *KINDS):
-            _add_pipeline(each, is_needed=name == "archive")
-        if name in ("archive", "run", *KINDS):
+        if name in KINDS:
+            KINDS[name].add_arguments(each)
+        elif name in OF_FILES:
+            archive_command.add_arguments(each, is_needed=False)
+        if name == submit_command.NAME:
+            submit_command.add_arguments(each)
+        if name not in OF_FILES:
             _add_running(each)
+        if name == "run" or (name in KINDS and KINDS[name].is_watched):
+            _add_watching(each)
     return parser
 
 
@@ -130,61 +141,42 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
-def _add_pipeline(parser: argparse.ArgumentParser, *, is_needed: bool) -> None:
-    """Add what makes a pipeline without a file."""
-    count = None if is_needed else "?"
-    parser.add_argument("stream", nargs=count, help="name, comma list, or pattern with *")
-    parser.add_argument("target", nargs=count, help="folder or URI of the archive")
-    parser.add_argument("-s", "--server", metavar="URL", help="comma list; default nats://127.0.0.1:4222")
-    parser.add_argument("--rows-per-file", type=int, default=config.ROWS_PER_FILE, metavar="N")
-    parser.add_argument("--master", default=config.MASTER, help="where Spark runs; default local[*]")
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    """Add what shows how far a run is."""
+    parser.add_argument(
+        "--status-file", metavar="FILE", help="JSON that says how far this is, replaced as it goes"
+    )
+    parser.add_argument("--plot", metavar="FILE.svg", help="rates and lag of this run, drawn at its end")
 
 
-def _kind(said: argparse.Namespace) -> Kind | None:
-    """Return the kind of pipeline that is asked for, None for those of archives."""
-    path = getattr(said, "config", None)
-    if path is None:
-        return KINDS.get(said.command)
-    if getattr(said, "stream", None) is not None:
-        raise OptionError(f"give a stream and a target, or -c {path}; not both")
-    return KINDS.get(config.kind_of(path))
+def _check_watched(kind: Kind, said: argparse.Namespace) -> None:
+    """Refuse what `run` takes and the kind of its file does not."""
+    given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
+    if given and not kind.is_watched:
+        flags = " and ".join("--" + name.replace("_", "-") for name in given)
+        raise OptionError(f"{flags}: only archives tell how far they are so; leave it out")
 
 
-def _of_kind(kind: Kind, said: argparse.Namespace) -> object:
-    """Return the pipeline of a kind that has modules of its own. Raises OptionError."""
+def pipeline_of(said: argparse.Namespace) -> tuple[Kind, Any]:
+    """Return what the command line asks for, and of which kind it is. Raises OptionError."""
     options = _options(said)
     path = getattr(said, "config", None)
     if path is None:
-        return kind.from_arguments(said, options)
-    return config.named(path, partial(kind.from_tables, config.tables_of(path), options))
+        kind = KINDS.get(said.command, archive_command.KIND)
+        return kind, kind.from_arguments(said, options)
+    if getattr(said, "stream", None) is not None:
+        raise OptionError(f"give a stream and a target, or -c {path}; not both")
+    kind = KINDS[config.kind_of(path)]
+    return kind, config.named(path, partial(kind.from_tables, config.tables_of(path), options))
 
 
 def _options(said: argparse.Namespace) -> dict[str, str]:
     options = dict(_split(each) for each in said.option)
-    server = getattr(said, "server", None)
-    if server is not None:
+    if said.server is not None:
         if any(name.lower() == "servers" for name in options):
             raise OptionError("--server and option servers say the same thing twice; give one")
-        options["servers"] = server
+        options["servers"] = said.server
     return options
-
-
-def _seconds(said: str) -> float:
-    try:
-        return option_values.seconds(said)
-    except ValueError as wrong:
-        raise OptionError(f"--every {said} is not allowed; allowed: {wrong}") from None
-
-
-def _pipeline(said: argparse.Namespace) -> Pipeline:
-    """Return what the command line asks for. Raises OptionError."""
-    options = _options(said)
-    path, stream = getattr(said, "config", None), getattr(said, "stream", None)
-    if path is not None:
-        return config.from_file(path, options)
-    if stream is None or said.target is None:
-        raise OptionError("name a stream and a target, or give -c FILE")
-    return config.make(stream, said.target, options, said.rows_per_file, said.master)
 
 
 def _split(option: str) -> tuple[str, str]:
@@ -194,106 +186,12 @@ def _split(option: str) -> tuple[str, str]:
     return name, value
 
 
-# -- commands -------------------------------------------------------------------------------------------------------
+def _seconds(said: str) -> float:
+    try:
+        return option_values.seconds(said)
+    except ValueError as wrong:
+        raise OptionError(f"--every {said} is not allowed; allowed: {wrong}") from None
 
-
-def _validate(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    streams = ", ".join(pipeline.options.streams)
-    if said.json:
-        return print_json(
-            {"kind": pipeline.kind, "streams": list(pipeline.options.streams), "is_valid": True}
-        )
-    print(f"valid: {pipeline.kind} of {streams} to {pipeline.target}; no server was asked")
-    return 0
-
-
-def _explain(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    holdings = archive.look(pipeline.target, pipeline.options)
-    ranges = archive.lacking(pipeline.target, pipeline.options, holdings, pipeline.rows_per_file)
-    files = planned(holdings, ranges)
-    total = {"files": len(files), "rows": sum(each.rows for each in files)}
-    total["bytes"] = sum(each.size for each in files)
-    if said.json:
-        return print_json({"ranges": [asdict(each) for each in files], **total})
-    print_table(("stream", "first", "last", "rows about", "bytes about"), _plan_lines(files[:SHOWN]))
-    if len(files) > SHOWN:
-        print(f"... and {len(files) - SHOWN} more")
-    filtered = ", before the subject filter" if pipeline.options.subjects else ""
-    print(f"{total['files']} ranges, about {total['rows']} rows and {total['bytes']} bytes{filtered}")
-    return 0
-
-
-def _plan_lines(files: Iterable[Planned]) -> list[tuple[object, ...]]:
-    return [(each.stream, each.low, each.high - 1, each.rows, each.size) for each in files]
-
-
-def _status(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    found = [progress(holding) for holding in archive.look(pipeline.target, pipeline.options)]
-    troubles = [text for each in found for text in _troubles(each)]
-    if said.json:
-        print_json({"streams": [asdict(each) for each in found]})
-    else:
-        cells = [(each.stream, each.files, each.next, each.last, each.lag) for each in found]
-        print_table(("stream", "files", "next", "last in stream", "lag"), cells)
-    is_loss = bool(troubles) and pipeline.options.fail_on_data_loss
-    if is_loss:
-        return fail("; ".join(troubles), LOST)
-    for text in () if said.json else troubles:
-        print(text)
-    return 0
-
-
-def _troubles(each: Progress) -> list[str]:
-    if each.other:
-        return [f"stream {each.stream}: the archive is of another one, which was created at {each.other}"]
-    return [
-        f"stream {each.stream}: messages {low} to {high - 1} were removed before they were archived"
-        for low, high in each.lost
-    ]
-
-
-def _archive(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    sessions.check_installed()
-    # Planned before Spark starts: what is wrong is told at once, and what is nothing to do costs no JVM.
-    ranges = archive.plan(pipeline.target, pipeline.options, pipeline.rows_per_file)
-    files = _written(pipeline, ranges) if ranges else []
-    if said.json:
-        return print_json(
-            {"files": [asdict(each) for each in files], "rows": sum(each.rows for each in files)}
-        )
-    if not files:
-        print("nothing new")
-    for name in sorted({each.stream for each in ranges}):
-        _print_result(name, ranges, files)
-    return 0
-
-
-def _print_result(stream: str, ranges: Iterable[ReadRange], files: Iterable[Written]) -> None:
-    own = [each for each in files if f"/stream={archive.quoted(stream)}/" in each.path]
-    end = max(each.high for each in ranges if each.stream == stream)
-    print(f"{stream}: {len(own)} files, {sum(each.rows for each in own)} rows, next sequence {end}")
-
-
-def _written(pipeline: Pipeline, ranges: list[ReadRange]) -> list[Written]:
-    """Run the tasks in a Spark of our own. Raises what a worker raised, as it was."""
-    with own_spark(PROGRAM, pipeline.master, pipeline.spark) as spark:
-        return archive.write(spark, pipeline.target, pipeline.options, ranges)
-
-
-Command = Callable[[Pipeline, argparse.Namespace], int]
-KINDS: dict[str, Kind] = {
-    "replay": replay_command.KIND,
-    "aggregate": aggregate_command.KIND,
-    **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
-}
-COMMANDS: dict[str, tuple[Command, str]] = {
-    "archive": (_archive, "write what is new in streams to Parquet files"),
-    **{name: (_archive, kind.text) for name, kind in KINDS.items()},  # their verbs are the kind's own
-    "run": (_archive, "run the pipeline of a file"),
-    "validate": (_validate, "check a pipeline without asking a server"),
-    "explain": (_explain, "show what the next run would read and write"),
-    "status": (_status, "show how far a pipeline is, and what it lacks"),
-}
 
 if __name__ == "__main__":
     sys.exit(main())

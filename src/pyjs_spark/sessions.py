@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 JAVA_SECONDS = 30.0  # a cold JVM on a busy machine
 PYSPARK_MIN, PYSPARK_BELOW = (4, 2), (4, 4)
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the application that it starts
 INSTALL = "pip install 'pyjs-server[spark]'"
 
 
@@ -45,16 +46,19 @@ EVERYWHERE = {
 
 
 def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session. Raises SparkMissing."""
+    """Return a session; under spark-submit the master is the one that was submitted to. Raises SparkMissing."""
     check_installed()
     from pyspark.sql import SparkSession
 
-    is_local = master.startswith("local")
+    is_submitted = SUBMITTED in os.environ
+    is_local = master.startswith("local") and not is_submitted
     if is_local:
         # Workers find pyarrow and this package only in the Python that runs here.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**(local_settings(cores_of(master)) if is_local else EVERYWHERE), **conf}
-    builder = SparkSession.builder.appName(app_name).master(master)
+    builder = SparkSession.builder.appName(app_name)
+    if not is_submitted:
+        builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, _text(value))
     return builder.getOrCreate()

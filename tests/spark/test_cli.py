@@ -9,7 +9,7 @@ import pytest
 from pyjs_spark import cli, errors
 from pyjs_spark.cli import CODES, main
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
-from pyjs_spark.pipelines import config
+from pyjs_spark.pipelines import config, tables
 from pyjs_spark.pipelines.archive import Holding
 from pyjs_spark.pipelines.config import from_file
 from pyjs_spark.pipelines.own_spark import worker_error
@@ -53,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*config.KINDS_LATER, "submit-args"])
+@pytest.mark.parametrize("name", config.KINDS_LATER)
 def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert refused(capsys, name, "--anything").startswith(
         f"{name} is not there yet; there are archive, replay"
@@ -63,7 +63,11 @@ def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "name a command: archive, replay, aggregate, compact, quality, run, validate, explain, status"),
+        (
+            [],
+            "name a command: archive, replay, aggregate, compact, quality, run, validate, explain, status, "
+            "submit-args",
+        ),
         (["archiv"], "command archiv is unknown; did you mean archive?"),
         (["xyz"], "command xyz is unknown; there are archive"),
         (["validate"], "name a stream and a target, or give -c FILE"),
@@ -82,6 +86,17 @@ def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixt
         (["validate", "A", "lake", "-o", "endingTimestamp=5"], "option endingTimestamp is not allowed in an"),
         (["validate", "A", " "], "the target is empty"),
         (["validate", "A.B", "lake"], "option stream=A.B is not allowed"),
+        (["archive", "A", "lake", "--plot", "run.png"], "--plot run.png: a plot is an SVG; give it a name"),
+        (["explain", "A", "lake", "--plot", "run.svg"], "unrecognized arguments: --plot run.svg"),
+        (["validate", "A", "lake", "--format", "detla"], "format=detla is unknown; did you mean delta?"),
+        (
+            ["validate", "A", "lake", "--format", "x"],
+            "format=x is unknown; there are parquet, delta, iceberg",
+        ),
+        (
+            ["validate", "A", "s3://lake", "--format", "iceberg"],
+            "format=iceberg: the target s3://lake is no fol",
+        ),
         (["validate", "A", "lake", "--rows-per-file", "0"], "rows_per_file=0 is not allowed"),
         (["validate", "A", "lake", "--rows-per-file", "many"], "argument --rows-per-file: invalid int value"),
     ],
@@ -104,6 +119,26 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_pipeline_that_is_right_is_called_valid(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "ORDERS", "lake", "--option", "subjects=orders.new"]) == 0
     assert capsys.readouterr().out == "valid: archive of ORDERS to lake; no server was asked\n"
+
+
+def test_a_format_is_named_with_what_is_valid(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tables.PACKAGES, "delta", ())  # whatever is installed here
+    assert main(["validate", "ORDERS", "lake", "--format", "delta"]) == 0
+    assert capsys.readouterr().out == "valid: archive of ORDERS to lake as delta; no server was asked\n"
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_library_that_is_not_installed_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    monkeypatch.setitem(tables.PACKAGES, kind, ("pyjs_no_such_package",))
+    for command in ("explain", "status", "validate"):
+        said = refused(capsys, command, "A", str(tmp_path / "lake"), "--format", kind)
+        assert said == (
+            f"format={kind}: the package pyjs_no_such_package is not installed; pip install 'pyjs-server[lake]'"
+        )
 
 
 def test_an_archive_without_spark_says_what_to_install(
@@ -130,7 +165,22 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
     assert found.options.connect.servers == ("nats://a:4222", "nats://b:4222")
     assert found.options.connect.tls_ca == "ca.pem"
     assert not found.options.fail_on_data_loss
+    assert (found.format, found.catalog) == ("parquet", {})
     assert found.options.fetch_expires_s == 3.0  # what the command line says goes before the file
+
+
+def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:
+    more = 'format = "iceberg"\nrows_per_file = 1000\n[catalog]\ntype = "rest"\nrest.signing-region = "x"'
+    file.write_text(
+        WHOLE.replace("rows_per_file = 1000", "")
+        .replace('target = "lake"', 'target = "s3://lake"')
+        .replace('master = "local[2]"', 'master = "local[2]"\n' + more)
+    )
+
+    found = from_file(str(file), {})
+
+    assert (found.lake.root, found.lake.format) == ("s3://lake", "iceberg")
+    assert found.lake.catalog == {"type": "rest", "rest.signing-region": "x"}
 
 
 @pytest.mark.parametrize(
@@ -150,6 +200,8 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
         ("= 1000", "= true", "rows_per_file=True is not allowed; allowed: a whole number"),
         ("failOnDataLoss", "failOnDataLos", "did you mean failOnDataLoss?"),
         ("= 2.5", "= [1, 2]", "fetchExpires=[1, 2] is not allowed"),
+        ('"lake"', '"lake"\nformat = "icberg"', "format=icberg is unknown; did you mean iceberg?"),
+        ("[options]", '[catalog]\ntype = "rest"\n[options]', "section catalog is for format=iceberg"),
         ('"2g"', "1979-05-27", "spark.driver.memory=1979-05-27 is not allowed"),
         ("= 2.5", "=", "this is no TOML: Invalid value (at line 12, column 15)"),
     ],
@@ -213,7 +265,7 @@ ORDERS = StreamState("ORDERS", "2026-01-31T12:00:00Z", 11, 30, 15, 1500)
 
 
 def held(*covered: tuple[int, int], created: str = ORDERS.created) -> Holding:
-    return Holding(ORDERS, covered, {"created": created} if covered else None)
+    return Holding(ORDERS, covered, {"created": created} if covered else None, len(covered))
 
 
 def test_what_was_never_archived_is_all_lag() -> None:
@@ -235,7 +287,7 @@ def test_what_left_the_stream_behind_the_archive_is_lost() -> None:
 def test_what_consumers_removed_is_not_lost() -> None:
     queue = StreamState("JOBS", ORDERS.created, 11, 30, 15, 1500, is_consumed=True)
 
-    assert progress(Holding(queue, ((3, 6),), {"created": ORDERS.created})).lost == ()
+    assert progress(Holding(queue, ((3, 6),), {"created": ORDERS.created}, 1)).lost == ()
 
 
 def test_the_archive_of_another_stream_is_told_and_not_counted() -> None:

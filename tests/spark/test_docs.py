@@ -51,7 +51,7 @@ def test_every_column_of_a_table_is_in_its_table(head: str, types: dict[str, str
 
 def test_every_command_is_in_the_table_and_those_to_come_are_named() -> None:
     assert [quoted(line[0]) for line in table(TEXT, "command")] == list(cli.COMMANDS)
-    assert all(f"`{name}`" in TEXT for name in (*KINDS_LATER, "submit-args"))
+    assert all(f"`{name}`" in TEXT for name in KINDS_LATER)
 
 
 def test_every_exit_code_is_in_the_table() -> None:
@@ -67,8 +67,7 @@ def test_the_commands_are_understood(tmp_path: Path) -> None:
     for line in COMMAND.findall(TEXT):
         argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
         said = cli._parser().parse_args(argv)
-        kind = cli._kind(said)
-        pipeline = cli._pipeline(said) if kind is None else cli._of_kind(kind, said)
+        _, pipeline = cli.pipeline_of(said)
         assert pipeline.options.streams in (("ORDERS",), ("DEAD_LETTERS",))
     found = from_file(str(tmp_path / "pipeline.toml"), {})
     assert (found.target, found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
@@ -84,8 +83,7 @@ def test_the_commands_and_files_of_pipelines_are_understood(tmp_path: Path) -> N
     for line in COMMAND.findall(text):
         argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
         said = cli._parser().parse_args(argv)
-        kind = cli._kind(said)
-        pipeline = cli._pipeline(said) if kind is None else cli._of_kind(kind, said)
+        _, pipeline = cli.pipeline_of(said)
         found.append((said.command, type(pipeline).__name__))
 
     assert found == [

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -36,12 +36,14 @@ from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import PatientApi
 from pyjs_spark.pipelines.files import file_system
 from pyjs_spark.plan import StreamState
-from pyjs_spark.ranges import ReadRange
+from pyjs_spark.ranges import ReadRange, Report
 from pyjs_spark.settings import ConnectSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from pyjs_spark.pipelines.watch import Watch
 
 COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
@@ -54,6 +56,7 @@ FILES = "whose tasks are its files"
 class Written:
     """One file of the archive."""
 
+    stream: str
     path: str
     low: int
     high: int  # exclusive
@@ -65,8 +68,11 @@ class Holding:
     """What an archive has of one stream, and what the stream has now."""
 
     state: StreamState
-    covered: tuple[tuple[int, int], ...]  # [low, high) of each file, sorted
+    covered: tuple[
+        tuple[int, int], ...
+    ]  # [low, high) of each file, sorted; a table has one for all its files
     said: Mapping[str, Any] | None  # _archive.json; None: this stream is not in the archive yet
+    files: int  # that hold its rows
 
     @property
     def next(self) -> int:
@@ -74,14 +80,20 @@ class Holding:
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
-def archive(spark: SparkSession, root: str, options: Options, rows_per_file: int = 500_000) -> list[Written]:
+def archive(
+    spark: SparkSession,
+    root: str,
+    options: Options,
+    rows_per_file: int = 500_000,
+    watch: Watch | None = None,
+) -> list[Written]:
     """Write everything that is in the streams and not in the archive; return the new files.
 
     Raises:
         OptionError: the archive was begun with other options.
         DataLoss: messages went before they were archived (with failOnDataLoss), or the stream is another one.
     """
-    return write(spark, root, options, plan(root, options, rows_per_file))
+    return write(spark, root, options, plan(root, options, rows_per_file), watch)
 
 
 def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
@@ -95,6 +107,15 @@ def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 def look(root: str, options: Options) -> list[Holding]:
     """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
+    found = []
+    for state in states(root, options):
+        covered = tuple(_covered(root, state.name))
+        found.append(Holding(state, covered, _said(root, state.name), len(covered)))
+    return found
+
+
+def states(root: str, options: Options) -> list[StreamState]:
+    """Return what each stream holds that the options name. Raises OptionError, StreamMissing."""
     check_options(options)
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
@@ -108,7 +129,7 @@ def look(root: str, options: Options) -> list[Holding]:
         state = lookup.stream_state(api, name)
         if state is None:
             raise lookup.missing(api, name)
-        found.append(Holding(state, tuple(_covered(root, name)), _said(root, name)))
+        found.append(state)
     return found
 
 
@@ -124,13 +145,16 @@ def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_f
     return ranges
 
 
-def write(spark: SparkSession, root: str, options: Options, ranges: list[ReadRange]) -> list[Written]:
+def write(
+    spark: SparkSession, root: str, options: Options, ranges: list[ReadRange], watch: Watch | None = None
+) -> list[Written]:
     """Write planned ranges, each as a task; return the new files."""
     if not ranges:
         return []
+    from pyjs_spark.pipelines.counting import run_tasks  # needs pyspark, which a plan does not
+
     task = partial(write_range, options.connect, root)
-    found = spark.sparkContext.parallelize(ranges, len(ranges)).map(task).collect()
-    return [written for files in found for written in files]
+    return [written for files in run_tasks(spark, task, ranges, watch) for written in files]
 
 
 def check_options(options: Options) -> None:
@@ -158,7 +182,7 @@ def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRan
         high=high,
         subjects=options.subjects,
         created=state.created,
-        columns=_columns(options),
+        columns=columns(options.include_headers),
         headers=options.include_headers,
         batch_rows=options.arrow_batch_rows,
         fetch_batch=options.fetch_batch,
@@ -168,8 +192,9 @@ def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRan
     )
 
 
-def _columns(options: Options) -> tuple[str, ...]:
-    return tuple(name for name in COLUMNS if name != "headers" or options.include_headers != "false")
+def columns(headers: str) -> tuple[str, ...]:
+    """Return the columns of the files; `headers` is the option includeHeaders."""
+    return tuple(name for name in COLUMNS if name != "headers" or headers != "false")
 
 
 def missing(
@@ -220,50 +245,80 @@ def _claims(state: StreamState, options: Options) -> dict[str, Any]:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def write_range(settings: ConnectSettings, root: str, what: ReadRange) -> list[Written]:
+def write_range(
+    settings: ConnectSettings, root: str, what: ReadRange, report: Report | None = None
+) -> list[Written]:
     """Read one range and write its files, one for each day; runs in a worker."""
+    fs, base = file_system(root)
+    folder = f"{_stream_dir(base, what.stream)}/_tmp"
+    files = write_days(settings, what, fs, lambda *_: f"{folder}/{uuid.uuid4().hex}", report)
+    if not files:  # all were deleted, or none has a subject of the filter
+        return [_publish_none(fs, base, what)]
+    return [_publish(fs, base, what, file) for file in files]
+
+
+def write_days(
+    settings: ConnectSettings,
+    what: ReadRange,
+    fs: Any,
+    path_of: Callable[[int, int], str],
+    report: Report | None = None,
+) -> list[DayFile]:
+    """Read one range and write a file for each day; together they cover the range. None if it has no message.
+
+    `path_of` names a file by its day since 1970 and the first sequence that it covers.
+    """
     import pyarrow.parquet as pq
 
     from pyjs_spark import pull  # needs pyarrow, which a plan does not
 
-    fs, base = file_system(root)
-    files: list[_File] = []
-    for day, rows in _by_day(pull.read_range(connected(settings), what)):
+    files: list[DayFile] = []
+    for day, rows in _by_day(pull.read_range(connected(settings), what, report)):
         if not files or files[-1].day != day:
             low = rows.column("seq")[0].as_py() if files else what.low
-            files.append(_File(day, low, f"{_stream_dir(base, what.stream)}/_tmp/{uuid.uuid4().hex}"))
-            files[-1].writer = pq.ParquetWriter(
-                files[-1].path, rows.schema, filesystem=fs, compression="zstd"
-            )
-            for done in files[:-1]:
-                done.close()
+            if files:
+                files[-1].close(low)
+            path = path_of(day, low)
+            writer = pq.ParquetWriter(path, rows.schema, filesystem=fs, compression="zstd")
+            files.append(DayFile(day, low, path, writer))
         files[-1].write(rows)
-    for file in files:
-        file.close()
-    if not files:  # all were deleted, or none has a subject of the filter
-        return [_publish_none(fs, base, what)]
-    ends = [file.low for file in files[1:]] + [what.high]
-    return [_publish(fs, base, what, file, high) for file, high in zip(files, ends, strict=True)]
+    if files:
+        files[-1].close(what.high)
+    return files
 
 
-class _File:
-    """One file that is being written; its name is known when the next one begins."""
+class DayFile:
+    """One file of rows of one day; what it covers is known when the next one begins."""
 
-    def __init__(self, day: int, low: int, path: str) -> None:
+    def __init__(self, day: int, low: int, path: str, writer: Any) -> None:
         self.day = day  # since 1970
         self.low = low
+        self.high = low  # exclusive; set when it is closed
         self.path = path
         self.rows = 0
-        self.writer: Any = None
+        self.seqs = (low, low)  # of its first and last row
+        self.times_ns: list[int] = []  # the least and the greatest of each batch
+        self._writer = writer
+
+    @property
+    def date(self) -> str:
+        """Return the day, as in the names of folders."""
+        return f"{EPOCH + timedelta(days=self.day):%Y-%m-%d}"
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows."""
-        self.writer.write_batch(rows)
+        import pyarrow.compute as pc
+
+        self._writer.write_batch(rows)
+        seqs, times = rows.column("seq"), pc.min_max(rows.column("ts_ns")).as_py()
+        self.seqs = (self.seqs[0] if self.rows else seqs[0].as_py(), seqs[-1].as_py())
+        self.times_ns += times.values()
         self.rows += rows.num_rows
 
-    def close(self) -> None:
-        """Finish the file; again is no harm."""
-        self.writer.close()
+    def close(self, high: int) -> None:
+        """Finish the file, which covers up to `high`."""
+        self._writer.close()
+        self.high = high
 
 
 def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -277,13 +332,12 @@ def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
             yield int(days[low]), batch.slice(low, high - low)
 
 
-def _publish(fs: Any, base: str, what: ReadRange, file: _File, high: int) -> Written:
-    date = f"{EPOCH + timedelta(days=file.day):%Y-%m-%d}"
-    folder = f"{_stream_dir(base, what.stream)}/date={date}"
-    path = f"{folder}/{file_name(file.low, high)}"
+def _publish(fs: Any, base: str, what: ReadRange, file: DayFile) -> Written:
+    folder = f"{_stream_dir(base, what.stream)}/date={file.date}"
+    path = f"{folder}/{file_name(file.low, file.high)}"
     fs.create_dir(folder, recursive=True)
     fs.move(file.path, path)
-    return Written(path, file.low, high, file.rows)
+    return Written(what.stream, path, file.low, file.high, file.rows)
 
 
 def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
@@ -292,7 +346,7 @@ def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
     path = f"{folder}/{file_name(what.low, what.high)}"
     fs.create_dir(folder, recursive=True)
     fs.open_output_stream(path).close()
-    return Written(path, what.low, what.high, 0)
+    return Written(what.stream, path, what.low, what.high, 0)
 
 
 def file_name(low: int, high: int) -> str:

@@ -4,6 +4,7 @@
     kind = "archive"            # the others have modules of their own
     stream = "ORDERS"           # a name, a pattern with *, or a list of both
     target = "/lake"            # a folder, or a URI that pyarrow has a file system for
+    format = "parquet"          # or delta, iceberg
     rows_per_file = 500_000
     master = "local[*]"         # where Spark runs
 
@@ -12,6 +13,10 @@
 
     [spark]                     # settings of the Spark session
     "spark.driver.memory" = "2g"
+
+    [catalog]                   # of Iceberg, in the words of pyiceberg; without it a file in the target
+    type = "rest"
+    uri = "http://catalog:8181"
 
 Unknown keys are refused with the closest one there is. Knows nothing of servers, Spark and pyarrow.
 """
@@ -27,13 +32,16 @@ from typing import TypeVar
 from pyjs_spark.errors import OptionError
 from pyjs_spark.options import BY_NAME, Options, parse_options
 from pyjs_spark.pipelines.archive import check_options
+from pyjs_spark.pipelines.iceberg import check_own_catalog
+from pyjs_spark.pipelines.tables import Lake
 
 T = TypeVar("T")
-KINDS = ("archive",)  # of this module
-KINDS_OWN = ("replay", "aggregate", "compact", "quality")  # with modules of their own
+KINDS_OWN = ("replay", "aggregate", "compact", "quality")  # with modules and keys of their own
+KINDS = ("archive", *KINDS_OWN)
 KINDS_LATER = ("dlq-report",)
+FORMATS = ("parquet", "delta", "iceberg")
 SECTIONS = ("pipeline", "options", "spark")
-KEYS = ("kind", "stream", "target", "rows_per_file", "master")
+KEYS = ("kind", "stream", "target", "format", "rows_per_file", "master")
 ROWS_PER_FILE = 500_000
 ROWS_PER_FILE_MAX = 1_000_000_000
 MASTER = "local[*]"
@@ -49,6 +57,13 @@ class Pipeline:
     rows_per_file: int = ROWS_PER_FILE
     master: str = MASTER
     spark: Mapping[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    catalog: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> Lake:
+        """Return where an archive writes."""
+        return Lake(self.target, self.format, self.catalog)
 
 
 def make(
@@ -58,6 +73,8 @@ def make(
     rows_per_file: int = ROWS_PER_FILE,
     master: str = MASTER,
     spark: Mapping[str, str] | None = None,
+    lake_format: str = "parquet",
+    catalog: Mapping[str, str] | None = None,
 ) -> Pipeline:
     """Return the pipeline. Raises OptionError."""
     named = [name for name in said if name.lower() == "stream"]
@@ -71,9 +88,23 @@ def make(
         raise OptionError(
             f"rows_per_file={rows_per_file} is not allowed; allowed: a number from 1 to {ROWS_PER_FILE_MAX}"
         )
+    _check_format(lake_format, target, catalog or {})
     options = parse_options({**said, "stream": stream})
     check_options(options)
-    return Pipeline(target, options, "archive", rows_per_file, master, dict(spark or {}))
+    return Pipeline(
+        target, options, "archive", rows_per_file, master, dict(spark or {}), lake_format, dict(catalog or {})
+    )
+
+
+def _check_format(name: str, target: str, catalog: Mapping[str, str]) -> None:
+    if name not in FORMATS:
+        near = difflib.get_close_matches(name.lower(), FORMATS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
+        raise OptionError(f"format={name} is unknown; {hint}")
+    if catalog and name != "iceberg":
+        raise OptionError(f"section catalog is for format=iceberg, and the format is {name}; leave it out")
+    if name == "iceberg" and not catalog:
+        check_own_catalog(target)
 
 
 def tables_of(path: str) -> dict[str, object]:
@@ -90,7 +121,7 @@ def tables_of(path: str) -> dict[str, object]:
 def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
     """Return the pipeline of a file; `more` are options that go before those of the file. Raises OptionError."""
     said = tables_of(path)
-    return named(path, lambda: _from_tables(said, more))
+    return named(path, lambda: from_tables(said, more))
 
 
 def named(path: str, make_it: Callable[[], T]) -> T:
@@ -102,30 +133,38 @@ def named(path: str, make_it: Callable[[], T]) -> T:
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of pipeline that a file says, "" if it says none. Raises OptionError."""
-    head = tables_of(path).get("pipeline")
-    return str(head.get("kind", "")) if isinstance(head, dict) else ""
+    """Return the kind of pipeline that a file says. Raises OptionError."""
+    said = tables_of(path)
+
+    def kind() -> str:
+        found = text(table(said, "pipeline"), "kind")
+        check_kind(found)
+        return found
+
+    return named(path, kind)
 
 
-def _from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline:
-    refuse_unknown(said, SECTIONS, "section")
-    head, options, spark = (table(said, name) for name in SECTIONS)
+def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline:
+    """Return the archive that the sections of a file tell of; `more` as in from_file. Raises OptionError."""
+    refuse_unknown(said, (*SECTIONS, "catalog"), "section")
+    head, options, spark, catalog = (table(said, name) for name in (*SECTIONS, "catalog"))
     refuse_unknown(head, KEYS, "key")
     check_kind(text(head, "kind"))
     rows = head.get("rows_per_file", ROWS_PER_FILE)
     if type(rows) is not int:
         raise OptionError(f"rows_per_file={rows} is not allowed; allowed: a whole number")
     master = text(head, "master") if "master" in head else MASTER
+    kind = text(head, "format") if "format" in head else "parquet"
     given = options_of(options, more)
-    return make(text(head, "stream"), text(head, "target"), given, rows, master, dict(flat(spark)))
+    stream, target = text(head, "stream"), text(head, "target")
+    return make(stream, target, given, rows, master, dict(flat(spark)), kind, dict(flat(catalog)))
 
 
 def check_kind(kind: str) -> None:
     """Refuse a kind of pipeline that is not there. Raises OptionError."""
-    known = (*KINDS, *KINDS_OWN)
     if kind in KINDS_LATER:
-        raise OptionError(f"kind={kind}: this pipeline is not there yet; there are {', '.join(known)}")
-    refuse_unknown([kind], known, "kind")
+        raise OptionError(f"kind={kind}: this pipeline is not there yet; there are {', '.join(KINDS)}")
+    refuse_unknown([kind], KINDS, "kind")
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:

@@ -49,7 +49,7 @@ def progress(holding: Holding) -> Progress:
         stream=state.name,
         first=state.first_seq,
         last=state.last_seq,
-        files=len(covered),
+        files=holding.files,
         next=holding.next,
         lag=sum(high - low for low, high in left),
         lost=() if is_other or state.is_consumed else tuple(gone),

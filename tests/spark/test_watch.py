@@ -1,0 +1,203 @@
+"""What a run tells of itself: the status file, the bar and the plot, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pyjs_spark.errors import DataLoss, OptionError
+from pyjs_spark.pipelines.plot import POINTS_MAX, Sample, rate, svg, thinned
+from pyjs_spark.pipelines.watch import Done, Watch
+from pyjs_spark.ranges import ReadRange
+
+BEGAN = datetime(2026, 11, 20, 12, 0, 0, 500_000, UTC)
+RANGES = [ReadRange("A", 1, 101), ReadRange("A", 101, 151), ReadRange("B", 7, 57)]
+
+
+class Clock:
+    """Time that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.at_s = 100.0
+
+    def seconds(self) -> float:
+        return self.at_s
+
+    def now(self) -> datetime:
+        return BEGAN + timedelta(seconds=self.at_s - 100)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "status.json"
+
+
+@pytest.fixture
+def watch(clock: Clock, file: Path) -> Watch:
+    return Watch("archive", file=str(file), clock=clock.seconds, now=clock.now)
+
+
+def test_the_file_follows_a_run(watch: Watch, clock: Clock, file: Path) -> None:
+    with watch:
+        watch.plan(RANGES)
+        clock.at_s += 2
+        watch.done(Done("A", 1, 101, 90, 0))
+        running = json.loads(file.read_text())
+        clock.at_s += 6
+        watch.done(Done("B", 7, 57, 50, 0))
+        watch.done(Done("A", 101, 151, 40, 3))
+    done = json.loads(file.read_text())
+
+    assert running == {
+        "pipeline": "archive",
+        "state": "running",
+        "started": "2026-11-20T12:00:00.500Z",
+        "updated": "2026-11-20T12:00:02.500Z",
+        "seconds": 2.0,
+        "rows": 90,
+        "rows_per_s": 45,
+        "batches": {"done": 1, "planned": 3},
+        "lag": {"A": 50, "B": 50},
+        "losses": [],
+        "error": "",
+    }
+    assert (done["state"], done["rows"], done["rows_per_s"], done["seconds"]) == ("done", 180, 22, 8.0)
+    assert (done["batches"], done["lag"]) == ({"done": 3, "planned": 3}, {"A": 0, "B": 0})
+    assert done["losses"] == ["stream A: up to 3 messages of 101 to 150 went before they were read"]
+    assert [path.name for path in file.parent.iterdir()] == ["status.json"]
+
+
+def test_a_task_that_was_made_twice_counts_once(watch: Watch, file: Path) -> None:
+    with watch:
+        watch.plan(RANGES)
+        for _ in range(2):
+            watch.done(Done("A", 1, 101, 90, 0))
+
+    assert json.loads(file.read_text())["rows"] == 90
+
+
+def test_the_rate_while_it_runs_is_that_of_the_last_ten_seconds(
+    watch: Watch, clock: Clock, file: Path
+) -> None:
+    with watch:
+        watch.plan(RANGES)
+        clock.at_s += 100
+        watch.done(Done("A", 1, 101, 100, 0))
+        clock.at_s += 5
+        watch.done(Done("A", 101, 151, 50, 0))
+        assert json.loads(file.read_text())["rows_per_s"] == round(150 / 105)
+        clock.at_s += 10
+        watch.done(Done("B", 7, 57, 50, 0))
+        assert json.loads(file.read_text())["rows_per_s"] == round(100 / 15)
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "said"),
+    [(DataLoss("gone\n  for good"), "failed", "gone for good"), (KeyboardInterrupt(), "interrupted", "")],
+)
+def test_a_run_that_does_not_end_well_says_so(
+    watch: Watch, file: Path, error: BaseException, state: str, said: str
+) -> None:
+    def run() -> None:
+        with watch:
+            watch.lost("stream A: messages 1 to 5 were removed before they were archived")
+            raise error
+
+    with pytest.raises(type(error)):
+        run()
+
+    found = json.loads(file.read_text())
+    assert (found["state"], found["error"]) == (state, said)
+    assert found["losses"] == ["stream A: messages 1 to 5 were removed before they were archived"]
+
+
+def test_a_file_that_cannot_be_written_fails_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), Watch("archive", file=str(tmp_path / "none" / "status.json")):
+        raise AssertionError("the run began")
+
+
+def test_a_file_that_cannot_be_written_later_is_told_at_the_end(watch: Watch, file: Path) -> None:
+    def run() -> None:
+        with watch:
+            watch.plan(RANGES)
+            file.unlink()
+            file.mkdir()
+            watch.done(Done("A", 1, 101, 90, 0))
+            watch.done(Done("A", 101, 151, 50, 0))
+
+    with pytest.raises(IsADirectoryError):
+        run()
+
+
+def test_the_bar_is_redrawn_and_removed(clock: Clock) -> None:
+    shown = io.StringIO()
+    with Watch("archive", bar=shown, clock=clock.seconds, now=clock.now) as watch:
+        watch.plan(RANGES)
+        clock.at_s += 1
+        watch.done(Done("A", 1, 101, 12_345, 0))
+
+    lines = shown.getvalue().split("\r\x1b[K")
+    assert "archive [############............]  50%  12,345 rows, 12,345/s" in lines
+    assert "archive [........................]   0%  0 rows, 0/s" in lines
+    assert lines[-1] == ""
+
+
+# -- the plot -------------------------------------------------------------------------------------------------------
+
+
+def test_the_plot_has_a_curve_of_rates_and_one_of_lag(watch: Watch, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "run.svg"
+    with Watch("archive", plot=str(path), clock=clock.seconds, now=clock.now) as drawn:
+        drawn.plan(RANGES)
+        for each in RANGES:
+            clock.at_s += 2
+            drawn.done(Done(each.stream, each.low, each.high, each.high - each.low, 0))
+
+    root = ET.fromstring(path.read_text())
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
+    assert {"archive: rows for each second", "archive: lag in sequences", "6.0 s", "50", "200"} <= {*texts}
+
+
+@pytest.mark.parametrize("samples", [[], [Sample(0.0, 0, 0)], [Sample(0.0, 0, 5), Sample(0.0, 5, 0)]])
+def test_a_run_without_time_has_a_plot_too(samples: list[Sample]) -> None:
+    assert ET.fromstring(svg(samples, "<a>")) is not None
+
+
+def test_many_samples_are_thinned_and_keep_both_ends() -> None:
+    samples = [Sample(float(at), at, 0) for at in range(10_000)]
+
+    kept = thinned(samples)
+
+    assert (len(kept), kept[0], kept[-1]) == (POINTS_MAX, samples[0], samples[-1])
+    assert rate(kept[0], kept[-1]) == 1.0
+
+
+def test_a_plot_that_is_no_svg_is_refused() -> None:
+    with pytest.raises(OptionError, match="a plot is an SVG"):
+        Watch("archive", plot="run.png")
+
+
+def test_what_tells_of_tasks_goes_to_the_workers_without_its_listener() -> None:
+    pytest.importorskip("pyspark")
+    from pyjs_spark.pipelines.counting import _Telling
+
+    heard: list[Done] = []
+    here = _Telling(heard.append)
+    there = pickle.loads(pickle.dumps(here))
+    what = Done("A", 1, 2, 1, 0)
+
+    assert here.addInPlace([], [what]) == []
+    assert there.addInPlace(there.zero([]), [what]) == [what]
+    assert heard == [what]
