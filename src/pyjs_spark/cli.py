@@ -3,7 +3,7 @@
 What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
 reached, 5 `quality` found something. What each kind of pipeline is told and prints is in a module of its own
-(pipelines/*_command.py, pipelines/job_kinds.py). Only what writes with Spark starts it, if there is something to write.
+(pipelines/*_command.py, pipelines/job_kinds.py). Spark is started only when there is something to write with it.
 """
 
 from __future__ import annotations
