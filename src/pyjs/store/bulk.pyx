@@ -147,6 +147,8 @@ cdef class BulkReader:
     def read(self, size_t size_max, size_t chunk_size) -> list:
         """Return the next chunks, at least one: `size_max` bytes of them at most, but for one message.
 
+        With a `size_max` of 0 that is a chunk without messages.
+
         Raises:
             NotNow: not even the first message can be read at present.
         """
@@ -191,6 +193,8 @@ cdef class BulkReader:
         cdef Stop stop
         cdef size_t at
         cdef Segment* s
+        if limit == 0 and self.next_seq < self.end:
+            return STOP_WORK
         while self.next_seq < self.end:
             at = index_at(&self.store.index, self.next_seq)
             if at == self.store.index.n or self.store.index.segments[at].base >= self.end:

@@ -108,6 +108,16 @@ def test_a_client_with_little_room_gets_less_and_stays(js: JetStreamFixture) -> 
     assert not js.user.link.closed
 
 
+def test_a_client_without_room_gets_an_empty_chunk(js: JetStreamFixture) -> None:
+    # given
+    js.publish("s.a", b"x" * 5000)
+    js.user.link.unsent = js.node.settings.max_pending - 8000
+    # when
+    (chunk,) = chunks(js)
+    # then
+    assert (chunk.entries, chunk.flags, chunk.first, chunk.next) == ((), 1, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [

@@ -64,7 +64,7 @@ def read(call: ApiCall) -> None:
     size = _size(given, "max_bytes", SIZE_DEFAULT, 1, SIZE_MAX)
     chunk_size = _size(given, "chunk_bytes", CHUNK_DEFAULT, CHUNK_MIN, CHUNK_MAX)
     if isinstance(call.request.session, ClientSession):
-        size = min(size, call.request.session.room() // 2)  # more would end a client that reads slowly
+        size = _fitting(size, call.request.session.room())
     wanted = stream.store.make_filter(_subjects(given.get("subjects", [])))
     reader = BulkReader(
         stream.store, wanted, seq, end_seq, given.get("entries_only", False), stream.created_ns
@@ -105,6 +105,11 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
     if value < 0:
         raise _wrong(f"{name} is {value}: it is a number of bytes, or 0 for {default}")
     return min(max(value or default, low), high)
+
+
+def _fitting(size: int, room: int) -> int:
+    """Return how much to send to a client that may have `room` bytes more waiting for it: too much would end it."""
+    return min(size, room // 2) if room // 2 >= CHUNK_MIN else 0
 
 
 def _subjects(texts: list[str]) -> list[bytes]:
