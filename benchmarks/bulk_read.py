@@ -68,7 +68,9 @@ def main() -> None:
     for name in ways:
         costs = [cost(each[name]) for each in rounds]
         rate = median(each[name]["rate"] for each in rounds)
-        print(f"{name:<30}{median(costs):8.3f} CPU s/M  [{min(costs):.3f}, {max(costs):.3f}] {rate / 1e6:7.2f} M/s")
+        print(
+            f"{name:<30}{median(costs):8.3f} CPU s/M  [{min(costs):.3f}, {max(costs):.3f}] {rate / 1e6:7.2f} M/s"
+        )
     if len(ways) == len(WAYS):
         first, *_, last = WAYS
         ratios = [cost(each[last]) / cost(each[first]) for each in rounds]

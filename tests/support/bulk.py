@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 HEADER = struct.Struct("<4sHHQQQQIIIIQ")
 ENTRY = struct.Struct("<QqIIIHHII")
@@ -76,7 +77,7 @@ def decode(payload: bytes) -> Chunk:
     entries = tuple(
         Entry(*fields) for fields in ENTRY.iter_unpack(payload[HEADER.size : HEADER.size + n * ENTRY.size])
     )
-    assert all(a.seq < b.seq for a, b in zip(entries, entries[1:], strict=False))
+    assert all(a.seq < b.seq for a, b in pairwise(entries))
     assert all(first <= entry.seq < next_seq for entry in entries)
     assert all(entry.flags & 1 and entry.prev == 0 for entry in entries)
     data = payload[data_at:]

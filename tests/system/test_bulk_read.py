@@ -59,7 +59,9 @@ async def publish(client: Client, first: int, count: int) -> None:
     js = client.jetstream()
     for at in range(first, first + count, 200):
         numbers = range(at, min(at + 200, first + count))
-        await asyncio.gather(*(js.publish(f"s.{n % 7}", b"%d " % n * 40, headers={"N": str(n)}) for n in numbers))
+        await asyncio.gather(
+            *(js.publish(f"s.{n % 7}", b"%d " % n * 40, headers={"N": str(n)}) for n in numbers)
+        )
 
 
 @pytest.mark.parametrize("storage", [StorageType.FILE, StorageType.MEMORY])

@@ -359,6 +359,8 @@ BULK_NOT_ALLOWED = _code(
     20001, 503, "stream {stream} does not allow bulk reads: set allow_direct in its configuration"
 )
 BULK_OTHER_STREAM = _code(
-    20002, 404, "stream {stream} was created {created}, not {wanted}: it was made anew, read it from its first message"
+    20002,
+    404,
+    "stream {stream} was created {created}, not {wanted}: it was made anew, read it from its first message",
 )
 BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")

@@ -130,7 +130,7 @@ class _Scanner:
             char = self._here()
             if char == '"':
                 self._at += 1
-                return "".join(out)
+                return _paired("".join(out))
             if char < " ":
                 raise self._bad("in string")
             out.append(self._escape() if char == "\\" else char)
@@ -188,6 +188,11 @@ class _Scanner:
         return JsonFault(
             f"invalid character {_quoted(self._text[self._at])} {where} at offset {self._offset()}"
         )
+
+
+def _paired(text: str) -> str:
+    """Return the text that halves of pairs make, as escapes name them; a half alone is U+FFFD, as in the peer."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _quoted(char: str) -> str:

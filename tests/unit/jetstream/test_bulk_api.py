@@ -137,14 +137,19 @@ def test_a_client_without_room_gets_an_empty_chunk(js: JetStreamFixture) -> None
         ({"created": "2020-01-01T00:00:00Z"}, (404, 20002, "stream S was created ")),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(js: JetStreamFixture, body: Any, told: tuple[int, int, str]) -> None:
+def test_a_wrong_request_is_told_what_is_wrong(
+    js: JetStreamFixture, body: Any, told: tuple[int, int, str]
+) -> None:
     code, number, text = error(js, READ, body)
     assert (code, number, text[: len(told[2])]) == told
 
 
 @pytest.mark.parametrize(
     ("body", "text"),
-    [({"offset": -1}, "bad bulk read: offset is -1: "), ({"seq": 1}, 'invalid JSON: json: unknown field "seq"')],
+    [
+        ({"offset": -1}, "bad bulk read: offset is -1: "),
+        ({"seq": 1}, 'invalid JSON: json: unknown field "seq"'),
+    ],
 )
 def test_a_wrong_list_request_is_told_what_is_wrong(js: JetStreamFixture, body: Any, text: str) -> None:
     assert error(js, LIST, body)[2].startswith(text)
@@ -200,9 +205,9 @@ def test_a_list_names_segments_and_the_directory(js: JetStreamFixture) -> None:
         "limit": bulk.LIST_PAGE,
         "total": 1,
     }
-    assert [(row["number"], row["base_seq"], row["messages"], row["sealed"], row["form"]) for row in rows] == [
-        (1, 1, 5, False, 0)
-    ]
+    assert [
+        (row["number"], row["base_seq"], row["messages"], row["sealed"], row["form"]) for row in rows
+    ] == [(1, 1, 5, False, 0)]
     assert rows[0]["first_ts"] <= rows[0]["last_ts"]
 
 

@@ -139,6 +139,14 @@ def test_objects_in_a_row_are_merged() -> None:
     assert decode(b'{"name":"A"} {"sealed":true}', REQUEST) == {"name": "A", "sealed": True}
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [(r"\ud800", "\ufffd"), (r"a\ude00b", "a\ufffdb"), (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600")],
+)
+def test_half_of_a_pair_is_a_replacement_character(text: str, meant: str) -> None:
+    assert decode(b'{"name":"%b"}' % text.encode(), REQUEST) == {"name": meant}
+
+
 def test_values_that_only_the_slow_scanner_reads_survive() -> None:
     assert decode(b'{"name":"\\u0041\\n\\/"}{"ratio":1.5e1}{"sealed":false,"sources":[]}', REQUEST) == {
         "name": "A\n/",

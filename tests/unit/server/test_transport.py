@@ -115,6 +115,42 @@ def test_what_the_kernel_does_not_take_is_sent_later_in_order(site: Site) -> Non
     assert site.transport.pending_size() == 0
 
 
+def test_pieces_leave_in_order_however_many_there_are(site: Site) -> None:
+    pieces = [bytes([at % 251]) * (at * 40) for at in range(200)]
+    for _ in range(3):
+        site.transport.write_all(pieces)
+        site.transport.write(b"between")
+    assert site.transport.pending_size() > 0
+
+    received = b""
+    wanted = (b"".join(pieces) + b"between") * 3
+    while len(received) < len(wanted):
+        received += site.peer.recv(1 << 20)
+        site.iterate()
+
+    assert received == wanted
+    assert site.transport.pending_size() == 0
+    assert site.transport.told == ["filled", "drained"]
+
+
+def test_pieces_that_the_kernel_takes_are_not_kept(site: Site) -> None:
+    site.transport.write_all([b"hel", b"lo"])
+
+    assert site.peer.recv(10) == b"hello"
+    assert site.transport.pending_size() == 0
+
+
+def test_pieces_for_a_peer_that_is_gone_close_the_connection(site: Site) -> None:
+    site.peer.close()
+    while not site.transport.closing:
+        site.transport.write_all([b"hel", b"lo"])
+    site.transport.write_all([b"too late"])
+
+    site.iterate()
+
+    assert site.transport.told == ["lost"]
+
+
 def test_a_slow_peer_is_told_once_and_so_is_its_recovery(site: Site) -> None:
     size = site.fill()
     site.transport.write(b"more")

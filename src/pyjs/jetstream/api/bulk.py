@@ -114,7 +114,9 @@ def _fitting(size: int, room: int) -> int:
 
 def _subjects(texts: list[str]) -> list[bytes]:
     if len(texts) > FILTERS_MAX:
-        raise _wrong(f"{len(texts)} subjects: {FILTERS_MAX} are the most, read without them and choose yourself")
+        raise _wrong(
+            f"{len(texts)} subjects: {FILTERS_MAX} are the most, read without them and choose yourself"
+        )
     subjects = [text.encode() for text in texts]
     for subject, text in zip(subjects, texts, strict=True):
         if not is_valid_subject(subject):
