@@ -25,7 +25,8 @@ from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.publish import Publisher
 from pyjs_spark.ranges import stream_info
 from pyjs_spark.recovery import ADVICE, Found, Recovery, Replay
-from pyjs_spark.rows import MADE, RowPlan, RowReader
+from pyjs_spark.rows import MADE, RowReader
+from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import EXACTLY_ONCE, SinkOptions
 
 try:

@@ -23,8 +23,8 @@ from pyjs_spark.client import Client
 from pyjs_spark.delivery import Delivery, Place
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.marker import Progress, new_attempt
-from pyjs_spark.rows import RowPlan, plan_rows
 from pyjs_spark.schema import SparkField
+from pyjs_spark.sink_columns import RowPlan, plan_rows
 from pyjs_spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 
 if TYPE_CHECKING:

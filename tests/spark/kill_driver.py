@@ -1,16 +1,18 @@
-"""The query that kills.py kills, in a process of its own: `python -m tests.spark.kill_driver <what> <JSON>`.
+"""The queries that kills.py kills, in a process of their own: `python -m tests.spark.kill_driver <what> <JSON>`.
 
     files     stream to Parquet by Spark's own file sink
     archive   stream to Parquet by the archive, again and again
     stream    stream to stream
+    all       these three at once
 
-With "once" it does what there is and ends; else it goes on until it is killed.
+With "once" they do what there is and end; else they go on until they are killed.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +22,14 @@ from pyjs_spark.pipelines.archive import archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 BATCH_ROWS = 4000
 PARTITION_ROWS = 1500
 
 
 def main() -> None:
-    """Run the query."""
+    """Run the queries."""
     what, said = sys.argv[1], json.loads(sys.argv[2])
     folder = Path(said["folder"])
     settings = {
@@ -36,9 +39,19 @@ def main() -> None:
         "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
     }
     spark = pyjs_spark.session("kills", "local[2]", **settings)
-    if what == "archive":
+    started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
+    if what in ("archive", "all"):
         archives(spark, said, folder)
-        return
+    for each in started:
+        each.awaitTermination()
+    if said["once"] and what in ("files", "all"):
+        found = spark.read.parquet(str(folder / "files")).select("seq").collect()
+        (folder / "found.json").write_text(json.dumps(sorted(row.seq for row in found)))
+
+
+def query(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuery:
+    """Start one query."""
+    folder = Path(said["folder"])
     source = spark.readStream.format("jetstream").options(
         servers=said["servers"],
         stream="SOURCE",
@@ -51,23 +64,23 @@ def main() -> None:
         rows = rows.selectExpr("'target.x' AS subject", "headers", "data")
         writer = rows.writeStream.format("jetstream").options(servers=said["servers"], stream="TARGET")
     else:
-        writer = rows.select("seq", "data").writeStream.format("parquet").option("path", str(folder / "out"))
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        writer = (
+            rows.select("seq", "data").writeStream.format("parquet").option("path", str(folder / "files"))
+        )
+    writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{what}"))
     if said["once"]:
         writer = writer.trigger(availableNow=True)
-    writer.start().awaitTermination()
-    if said["once"] and what == "files":
-        found = spark.read.parquet(str(folder / "out")).select("seq").collect()
-        (folder / "found.json").write_text(json.dumps(sorted(row.seq for row in found)))
+    return writer.start()
 
 
 def archives(spark: SparkSession, said: dict[str, Any], folder: Path) -> None:
     """Archive what there is; without "once", again and again."""
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
     while True:
-        archive(spark, str(folder / "out"), options, rows_per_file=PARTITION_ROWS)
+        archive(spark, str(folder / "archive"), options, rows_per_file=PARTITION_ROWS)
         if said["once"]:
             return
+        time.sleep(0.5)  # a timer of its user
 
 
 if __name__ == "__main__":

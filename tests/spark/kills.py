@@ -1,10 +1,11 @@
-"""Whether anything is lost or there twice after Spark was killed: `python -m tests.spark.kills stream --kills 20`.
+"""Whether anything is lost or there twice after Spark was killed: `python -m tests.spark.kills all --kills 20`.
 
 A query copies a stream (kill_driver.py): to Parquet by Spark's file sink (files) or by the archive (archive), or to
-another stream (stream). Once it gets on, all its processes are killed with -9 after a random time; then it is started
-again from its checkpoint. The target stream remembers message ids for a tenth of a second, so that its duplicate
-window hides nothing. At the end the query runs until all is read, the last commit of its checkpoint is taken back and
-the batch comes again, and every message must be in the target exactly once. The seed decides the times.
+another stream (stream); or all three do at once. Once it gets on, all its processes are killed with -9 after a random
+time; then it is started again from its checkpoint. The target stream remembers message ids for a tenth of a second,
+so that its duplicate window hides nothing. At the end the query runs until all is read, the last commit of its
+checkpoint is taken back and the batch comes again, and every message must be in the target exactly once. The seed
+decides the times.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 BACKLOG = 20_000  # messages that wait when the query starts
 LONGEST_S = 6.0  # from the first progress of a run to its kill
 START_S = 240.0  # a run that does not get on for so long fails the test
+TARGETS = ("stream", "files", "archive")
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
@@ -50,6 +52,7 @@ class Trial:
 
     def __init__(self, what: str, port: int, folder: Path, seed: int) -> None:
         self.what = what
+        self.targets = TARGETS if what == "all" else (what,)
         self.folder = folder
         self.port = port
         self.filled = 0  # messages 1 to this one are in the source
@@ -60,8 +63,7 @@ class Trial:
 
     def fill(self) -> None:
         """Publish the next numbers to the source, so that enough of them wait."""
-        files = self.what != "stream"
-        copied = self.progress() * (PARTITION_ROWS if files else 1)
+        copied = self.progress() * (PARTITION_ROWS if self.what in ("files", "archive") else 1)
         count = max(0, BACKLOG - (self.filled - copied)) // 1000 * 1000
         for low in range(self.filled, self.filled + count, 1000):
             lines = [
@@ -91,9 +93,9 @@ class Trial:
 
     def progress(self) -> int:
         """Return a number that grows while the query gets on: batches, files, or messages of the target."""
-        if self.what == "stream":
+        if "stream" in self.targets:
             return int(self._raw.api("STREAM.INFO.TARGET")["state"]["last_seq"])
-        return sum(1 for _ in (self.folder / "out").rglob("*.parquet"))
+        return sum(1 for _ in (self.folder / self.what).rglob("*.parquet"))
 
     def kill_once(self) -> dict[str, float]:
         """Start the query, wait until it gets on, kill it at a random time; return when that was."""
@@ -130,14 +132,14 @@ class Trial:
 
     def take_back_last_commit(self) -> None:
         """Make Spark run its last batch again."""
-        commits = self.folder / "checkpoint" / "commits"
-        numbers = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
-        for path in (commits / str(max(numbers)), commits / f".{max(numbers)}.crc") if numbers else ():
-            path.unlink(missing_ok=True)
+        for commits in self.folder.glob("checkpoint-*/commits"):
+            last = max(int(path.name) for path in commits.glob("*") if path.name.isdigit())
+            for path in (commits / str(last), commits / f".{last}.crc"):
+                path.unlink(missing_ok=True)
 
-    def check(self) -> dict[str, int]:
+    def check(self, target: str) -> dict[str, int]:
         """Return how many messages are lost, and how many are there more than once."""
-        found = Counter(self._found())
+        found = Counter(self._found(target))
         return {
             "messages": self.filled,
             "lost": sum(1 for number in range(1, self.filled + 1) if number not in found),
@@ -149,11 +151,11 @@ class Trial:
         """Return the end of what the query said."""
         return (self.folder / "log").read_text("utf-8", "replace")[-3000:]
 
-    def _found(self) -> Iterator[int]:
-        if self.what == "files":
+    def _found(self, target: str) -> Iterator[int]:
+        if target == "files":
             yield from json.loads((self.folder / "found.json").read_text())
-        elif self.what == "archive":
-            for path in (self.folder / "out").rglob("seq=*.parquet"):
+        elif target == "archive":
+            for path in (self.folder / target).rglob("seq=*.parquet"):
                 yield from pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()
         else:
             client = Client(ConnectSettings((f"nats://127.0.0.1:{self.port}",)))
@@ -163,23 +165,34 @@ class Trial:
             client.close()
 
 
-def run(what: str, server: str, kills: int, folder: Path, seed: int, tell: bool = True) -> dict[str, Any]:
-    """Return the figures of one trial."""
+def run(
+    what: str,
+    server: str,
+    kills: int,
+    folder: Path,
+    *,
+    seed: int = 1,
+    minutes: float = 1e9,
+    tell: bool = False,
+) -> dict[str, Any]:
+    """Return the figures of one trial; no kill begins when `minutes` are over."""
+    end_s = time.monotonic() + 60 * minutes
     command = our_command_from_anywhere() if server == "ours" else peer_or_skip()
     process = ServerProcess(command, CONFIG, folder, with_http=False)
     process.start()
     try:
         trial = Trial(what, process.port, folder, seed)
         done = []
-        for number in range(kills):
+        while len(done) < kills and time.monotonic() < end_s:
             trial.fill()
             done.append(trial.kill_once())
             if tell:
-                print(f"{what} on {server}: kill {number + 1} {done[-1]}", flush=True)
+                print(f"{what} on {server}: kill {len(done)} {done[-1]}", flush=True)
         for _ in range(2):
             trial.finish()
             trial.take_back_last_commit()
-        return {"what": what, "server": server, "kills": kills, "seed": seed, **trial.check()}
+        checks = {target: trial.check(target) for target in trial.targets}
+        return {"what": what, "server": server, "kills": len(done), "seed": seed, "found": checks}
     finally:
         process.kill()
 
@@ -187,17 +200,22 @@ def run(what: str, server: str, kills: int, folder: Path, seed: int, tell: bool 
 def main() -> int:
     """Run what the command line names; the exit code is 1 if anything is lost or there twice."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
-    parser.add_argument("what", choices=("files", "archive", "stream"))
+    parser.add_argument("what", choices=(*TARGETS, "all"))
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=1e9, help="no kill begins after so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     args = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=args.dir) as scratch:
-        figures = run(args.what, args.server, args.kills, Path(scratch), args.seed)
+        folder = Path(scratch)
+        figures = run(
+            args.what, args.server, args.kills, folder, seed=args.seed, minutes=args.minutes, tell=True
+        )
     print(json.dumps({**figures, "seconds": round(time.monotonic() - started)}))
-    return int(bool(figures["lost"] or figures["more_than_once"] or figures["strange"]))
+    wrong = ("lost", "more_than_once", "strange")
+    return int(any(found[name] for found in figures["found"].values() for name in wrong))
 
 
 if __name__ == "__main__":

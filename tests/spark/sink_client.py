@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyjs_spark.client import Client
 from pyjs_spark.delivery import Delivery, Place
 from pyjs_spark.marker import new_attempt
-from pyjs_spark.rows import RowPlan
+from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import parse_sink_options
 
 PARTITIONS = 3

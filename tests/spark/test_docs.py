@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from pyjs_spark.pipelines import config, say
 from pyjs_spark.pipelines.config import KINDS_LATER, from_file
 from pyjs_spark.schema import COLUMNS, SPARK_TYPES
 from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.sink_columns import TYPES
+from pyjs_spark.sink_options import SINK_TABLE, SinkOptions
 
 TEXT = SPARK.read_text()
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)} | {
@@ -36,6 +39,28 @@ def test_the_defaults_of_options_are_the_codes() -> None:
         else:
             unset = (None, "", (), dataclasses.MISSING)
             assert default in unset or option.name == "jsDomain", option.name
+
+
+def test_every_option_of_writing_is_in_its_table_with_its_default() -> None:
+    own = [option for option in SINK_TABLE if not option.target.startswith("connect.")]
+    said = {quoted(line[0]): quoted(line[1]) for line in table(TEXT, "option of writing")}
+    defaults = {field.name: field.default for field in dataclasses.fields(SinkOptions)}
+
+    assert sorted(said) == sorted(option.name for option in own)
+    for option in own:
+        default = defaults[option.target]
+        if said[option.name]:
+            assert option.parse(said[option.name]) == default, option.name
+        else:
+            assert default in ("", dataclasses.MISSING), option.name
+
+
+def test_every_written_column_is_in_the_table_with_its_types() -> None:
+    found = {
+        quoted(line[0]): tuple(re.findall(r"`([^`]+)`", line[1])) for line in table(TEXT, "written column")
+    }
+
+    assert found == TYPES
 
 
 def test_every_column_is_in_the_table_with_its_type() -> None:

@@ -25,8 +25,10 @@ def orders(server: ServerProcess) -> Iterator[Filler]:
     found.create(subjects=["orders.>"])
     found.fill(6)
     assert b'"seq"' in found.raw.request(b"orders.new", b"one loaf of bread")
+    found.raw.api("STREAM.CREATE.REPORTS", name="REPORTS", subjects=["reports.>"], storage="memory")
     yield found
     found.api("STREAM.DELETE.ORDERS")
+    found.api("STREAM.DELETE.REPORTS")
     found.raw.close()
 
 
@@ -77,6 +79,17 @@ def test_the_examples_of_the_spark_document_run(
     assert spark.read.parquet(f"{tmp_path}/settings").collect() == [("shop.name", "PUT", "corner shop", 1)]
     assert [row.name for row in names["files"].collect()] == ["list.txt"]  # type: ignore[attr-defined]
     assert "orders" in names
+    reports = orders.raw.api("STREAM.INFO.REPORTS", subjects_filter="reports.>")["state"]
+    assert reports["subjects"] == {
+        "reports.orders.0": 1,
+        "reports.orders.1": 1,
+        "reports.orders.2": 1,
+        "reports.orders.new": 1,
+        "reports.copy.orders.0": 2,
+        "reports.copy.orders.1": 2,
+        "reports.copy.orders.2": 2,
+        "reports.copy.orders.new": 1,
+    }
 
 
 def test_the_example_of_the_readme_runs(
