@@ -9,8 +9,11 @@ Knows nothing of Spark: batches of Arrow go in, what was written comes out.
 
 from __future__ import annotations
 
+import time
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +22,7 @@ from pyjs_spark import lookup
 from pyjs_spark.client import Client
 from pyjs_spark.direct import is_match
 from pyjs_spark.errors import OptionError, ReplayDiffers
-from pyjs_spark.frames import Columns, Frames, Framing
+from pyjs_spark.frames import DIGITS_MAX, HEAD, ID, PLACE, Cells, Columns, Frames, Framing
 from pyjs_spark.marker import BEGUN, DONE, Marker, Progress, new_attempt
 from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.publish import Publisher
@@ -113,6 +116,51 @@ def _takes(subjects: Iterable[str], subject: str) -> bool:
     return any(is_match(tokens, wanted.encode().split(b".")) for wanted in subjects)
 
 
+class Digest:
+    """Tells whether the rows of a partition are those of before.
+
+    Without ids of their own rows have their places, so order counts; with such ids it does not.
+    """
+
+    def __init__(self) -> None:
+        self._data = 1
+        self._subjects = 1
+        self._ids = 0
+
+    @property
+    def text(self) -> str:
+        """All rows so far."""
+        if self._ids:
+            return f"ids-{self._ids:x}"
+        return f"{self._subjects:08x}{self._data:08x}"
+
+    def add(self, columns: Columns) -> None:
+        """Add rows; in how many batches they come does not matter."""
+        if columns.ids is not None:
+            offsets, values = columns.ids
+            text = bytes(values)
+            self._ids += sum(zlib.crc32(text[low:high]) for low, high in pairwise(offsets.tolist()))
+            return
+        self._data = _checksum(columns.data, self._data)
+        if columns.subject is not None:
+            self._subjects = _checksum(columns.subject, self._subjects)
+
+
+def _checksum(cells: Cells, before: int) -> int:
+    offsets, values = cells
+    return zlib.adler32(values[offsets[0] : offsets[-1]], before)
+
+
+def _own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
+    """Return how many bytes of headers a message has at most besides those of its row."""
+    lines = len(framing.fixed)
+    if framing.mark:
+        lines += len(PLACE) + len(framing.mark) + DIGITS_MAX + 2
+    if framing.mark or plan.msg_id >= 0:
+        lines += len(ID) + 2
+    return lines + len(HEAD) + 2 if lines or plan.headers >= 0 else 0
+
+
 class Delivery:
     """One attempt at one partition."""
 
@@ -121,13 +169,6 @@ class Delivery:
         self._options = options
         self._place = place
         self._target = look_at_target(client, options)
-        self._reader = RowReader(
-            plan,
-            options,
-            part=place.part,
-            stream_subjects=self._target.subjects,
-            size_max=int(client.info.get("max_payload") or 1 << 20),
-        )
         self._publisher = Publisher(
             client,
             options.stream,
@@ -146,9 +187,18 @@ class Delivery:
             mark=f"{batch_mark}{place.part}:".encode() if self._is_exact else b"",
             fixed=fixed.encode(),
         )
+        self._reader = RowReader(
+            plan,
+            options,
+            part=place.part,
+            stream_subjects=self._target.subjects,
+            size_max=int(client.info.get("max_payload") or 1 << 20),
+            own_size=_own_size(options, self._framing, plan),
+        )
         self._rows = 0
-        self._size = 0
+        self._digest = Digest()
         self._sent = 0
+        self._sent_at_s = 0.0  # the last piece
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write all rows; return when the stream has them.
@@ -171,7 +221,8 @@ class Delivery:
                 continue
             columns, first = self._reader.columns(batch, self._rows), self._rows
             self._rows += batch.num_rows
-            self._size += columns.data[0][-1] - columns.data[0][0]
+            if self._is_exact:
+                self._digest.add(columns)
             yield columns, first
 
     def _write_exactly_once(self, batches: Iterator[tuple[Columns, int]]) -> None:
@@ -197,7 +248,7 @@ class Delivery:
         for columns, first in batches:
             self._send(columns, first, replay)
         self._publisher.flush()
-        progress.write(place.part, replace(marker, state=DONE, rows=self._rows, size=self._size))
+        progress.write(place.part, replace(marker, state=DONE, rows=self._rows, digest=self._digest.text))
 
     def _check(self, markers: dict[int, Marker]) -> None:
         """Refuse to write where the markers say that these rows belong to another history."""
@@ -221,10 +272,11 @@ class Delivery:
         """Send nothing: all of this was stored."""
         for _ in batches:
             pass
-        if (self._rows, self._size) != (done.rows, done.size):
+        if self._rows != done.rows or self._digest.text != done.digest:
+            now = f"{self._rows} rows" if self._rows != done.rows else "others"
             raise ReplayDiffers(
-                f"{self._what}: it was written with {done.rows} rows and {done.size} bytes, and now has "
-                f"{self._rows} and {self._size}. {ADVICE}"
+                f"{self._what}: {done.rows} rows were written, and now it has {now}. {ADVICE}. If these are other "
+                "data: use another sinkId"
             )
 
     def _check_empty(self, mine: Marker | None) -> None:
@@ -266,13 +318,13 @@ class Delivery:
         after = min(each.after for each in (*before, marker))
         found = self._recovery(head).find(after)
         begun_ns = min(each.ts_ns for each in before)
-        if found.missing and self._target.now_ns - begun_ns > self._target.window_ns - WINDOW_MARGIN_NS:
+        if found.missing and not self._is_in_window(self._target.now_ns - begun_ns):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {found.missing} messages left the "
                 "stream since (limits, consumers, deletes), so nobody knows which. Write this batch once with "
                 "delivery=atLeastOnce, or make the stream keep its messages"
             )
-        return Replay(found, self._place.part, self._what)
+        return Replay(found, self._what)
 
     def _recovery(self, head: tuple[Columns, int] | None) -> Recovery:
         if head is not None:
@@ -282,15 +334,26 @@ class Delivery:
             self._client,
             self._target.name,
             self._target.created,
-            self._subject,
-            self._batch_mark,
-            self._options.retries,
+            subject=self._subject,
+            batch_mark=self._batch_mark,
+            part=self._place.part,
+            retries=self._options.retries,
         )
 
     def _stored_of_mine(self, after: int) -> list[int]:
         """Return the rows of this partition that the stream has, after a connection was lost."""
         found: Found = self._recovery(None).find(max(after, self._publisher.last_seq))
-        return [row for part, row in found.places if part == self._place.part]
+        away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
+        if found.missing and not self._is_in_window(away_ns):
+            raise ReplayDiffers(
+                f"{self._what}: the connection was lost, and {found.missing} messages left the stream since, so "
+                "nobody knows what is stored; make the stream keep its messages, or its duplicate window longer"
+            )
+        return list(found.mine)
+
+    def _is_in_window(self, age_ns: int) -> bool:
+        """Say whether the server still knows the ids of messages of this age."""
+        return age_ns < self._target.window_ns - WINDOW_MARGIN_NS
 
     def _send(self, columns: Columns, first: int, replay: Replay | None) -> None:
         """Publish the rows of one batch that are not in the stream."""
@@ -302,6 +365,7 @@ class Delivery:
             frames: Frames = frame_rows(columns, low, high, self._framing, first, skip)
             self._publisher.publish(frames)
             self._sent += len(frames.numbers)
+            self._sent_at_s = time.monotonic()
 
     def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows that are sent at once: a part of the window, and not too many bytes."""

@@ -209,7 +209,7 @@ class Publisher:
                 f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
                 f"{self._retries} retries (option retries): {why}"
             )
-        time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 3 ** (self._failures - 1)))
+        time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 4 ** (self._failures - 1)))
 
     def _send_waiting(self) -> None:
         for frames in self._under_way:
@@ -241,7 +241,7 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
         except LOST as lost:
             error = lost
         if failures < retries:
-            time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 3**failures))
+            time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 4**failures))
             _reconnect(client, error)
     raise PublishFailed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
 

@@ -29,22 +29,29 @@ LEFT_OUT = re.compile(r"(?i)nats-(?:expected|batch)-.*|pyjs-sink")
 SUBJECTS_KEPT = 100_000
 SHOWN = 60
 HEADERS_MAX = (1 << 16) - 1  # bytes of headers that a stream stores
-LINE_SIZE = 500  # more than the sink's own header lines take
 
 
 class RowReader:
     """Makes checked columns of one partition's batches."""
 
     def __init__(
-        self, plan: RowPlan, options: SinkOptions, *, part: int, stream_subjects: Sequence[str], size_max: int
+        self,
+        plan: RowPlan,
+        options: SinkOptions,
+        *,
+        part: int,
+        stream_subjects: Sequence[str],
+        size_max: int,
+        own_size: int,
     ) -> None:
-        """`size_max` is what the server takes as headers and payload of one message."""
+        """`size_max` is what the server takes of one message; `own_size` of it are the sink's own headers."""
         self._plan = plan
         self._options = options
         self._part = part
         self._taken = [subject.encode().split(b".") for subject in stream_subjects]
         self._stream_subjects = ", ".join(stream_subjects)
         self._size_max = size_max
+        self._own_size = own_size
         self._good: set[str] = set()  # subjects that were checked
         self._good_names: set[str] = set()
 
@@ -210,24 +217,24 @@ class RowReader:
     ) -> None:
         """Refuse what a server would close the connection for."""
         sizes = pc.binary_length(data).cast(pa.int64())
-        least = self._size_max - LINE_SIZE
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:
             id_sizes = pc.binary_length(ids).cast(pa.int64())
             total = id_sizes if total is None else pc.add(total, id_sizes)
         if total is not None and len(total):
-            if pc.max(total).as_py() > HEADERS_MAX - LINE_SIZE:
-                at = pc.index(pc.greater(total, HEADERS_MAX - LINE_SIZE), True).as_py()
+            if pc.max(total).as_py() > HEADERS_MAX - self._own_size:
+                at = pc.index(pc.greater(total, HEADERS_MAX - self._own_size), True).as_py()
                 raise self._refuse(
                     first + at, f"its headers have {total[at].as_py()} bytes; a stream takes {HEADERS_MAX}"
                 )
             sizes = pc.add(sizes, total)
-        if len(sizes) and pc.max(sizes).as_py() > least:
-            at = pc.index(pc.greater(sizes, least), True).as_py()
+        most = self._size_max - self._own_size
+        if len(sizes) and pc.max(sizes).as_py() > most:
+            at = pc.index(pc.greater(sizes, most), True).as_py()
             raise self._refuse(
                 first + at,
                 f"it has {sizes[at].as_py()} bytes with its headers; the server takes {self._size_max} "
-                f"(max_payload) with up to {LINE_SIZE} bytes of the sink",
+                f"(max_payload), of which the headers of the sink take up to {self._own_size}",
             )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 BATCH_ROWS = 4000
-PARTITION_ROWS = 1500
+PARTITION_ROWS = 2000
 
 
 def main() -> None:
@@ -36,6 +36,7 @@ def main() -> None:
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
+        "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
         "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
     }
     spark = pyjs_spark.session("kills", "local[2]", **settings)

@@ -36,7 +36,7 @@ from pyjs_spark.pull import ReadRange, read_range
 from pyjs_spark.settings import ConnectSettings
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-BACKLOG = 20_000  # messages that wait when the query starts
+BACKLOG = 12_000  # messages that wait when the query starts
 LONGEST_S = 6.0  # from the first progress of a run to its kill
 START_S = 240.0  # a run that does not get on for so long fails the test
 TARGETS = ("stream", "files", "archive")

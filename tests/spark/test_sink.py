@@ -540,7 +540,7 @@ def test_a_replay_in_other_partitions_is_told_before_anything_is_sent(forgetful:
     before = out.payloads()
 
     out.task.part = 1
-    with pytest.raises(ReplayDiffers, match="were stored as other rows of the batch"):
+    with pytest.raises(ReplayDiffers, match="were stored by other partitions"):
         out.stream_writer().write(iter([out.batch(out.rows(50, 100))]))
 
     assert out.payloads() == before
@@ -555,7 +555,7 @@ def test_a_replay_in_fewer_partitions_is_told_before_anything_is_sent(forgetful:
     before = out.payloads()
 
     out.task.part = 0
-    with pytest.raises(ReplayDiffers, match="with 50 rows and 90 bytes, and now has 100 and 190"):
+    with pytest.raises(ReplayDiffers, match="50 rows were written, and now it has 100 rows"):
         out.stream_writer().write(iter([out.batch(out.rows(0, 100))]))
     out.task.part = 1
     with pytest.raises(ReplayDiffers, match="was begun, and now has no rows"):
@@ -674,7 +674,7 @@ def test_progress_is_a_bucket_that_anybody_can_read_and_forget(out: Out) -> None
     out.stream_writer(sinkId="mine", progressBucket="here").write(iter([out.batch(out.rows(0, 10))]))
 
     value = out.markers("mine", "here")["0"]
-    assert (value["batch"], value["state"], value["rows"], value["size"]) == (4, "done", 10, 10)
+    assert (value["batch"], value["state"], value["rows"]) == (4, "done", 10)
     out.filler.raw.send(b"HPUB $KV.here.mine.0 31 31\r\nNATS/1.0\r\nKV-Operation: DEL\r\n\r\n\r\n")
     out.filler.raw.fence()
     out.stream_writer(sinkId="mine", progressBucket="here").write(iter([out.batch(out.rows(10, 12))]))
