@@ -199,6 +199,9 @@ class Delivery:
         self._digest = Digest()
         self._sent = 0
         self._sent_at_s = 0.0  # the last piece
+        self._subject = ""  # of the first row: one that the stream takes
+        self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
+        self._markers = self._progress.read() if self._is_exact else {}
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write all rows; return when the stream has them.
@@ -214,6 +217,10 @@ class Delivery:
             self._publisher.flush()
         return Written(self._place.part, self._rows, self._sent, self._publisher.duplicates)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
     def _columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Columns, int]]:
         """Yield checked columns with the row that each begins with."""
         for batch in batches:
@@ -226,9 +233,7 @@ class Delivery:
             yield columns, first
 
     def _write_exactly_once(self, batches: Iterator[tuple[Columns, int]]) -> None:
-        options, place = self._options, self._place
-        progress = Progress(self._client, options.progress_bucket, place.sink_id, options.retries)
-        markers = progress.read()
+        place, progress, markers = self._place, self._progress, self._markers
         self._check(markers)
         mine = markers.get(place.part)
         if mine is not None and mine.batch == place.batch and mine.state == DONE:
@@ -238,11 +243,13 @@ class Delivery:
         if head is None:
             self._check_empty(mine)
             return
+        frame = frame_rows(head[0], 0, 1, self._framing, head[1])
+        self._subject = bytes(frame.data).split(b" ", 2)[1].decode()
         if not markers:
             progress.make_bucket(self._target.replicas)
         marker = progress.write(place.part, self._begun(markers))
         before = [each for each in markers.values() if each.batch == place.batch]
-        replay = self._replay(head, marker, before, mine)
+        replay = self._replay(marker, before, mine)
         self._publisher.stored = lambda: self._stored_of_mine(marker.after)
         self._send(*head, replay)
         for columns, first in batches:
@@ -301,9 +308,7 @@ class Delivery:
             revision=mine.revision if mine is not None else 0,
         )
 
-    def _replay(
-        self, head: tuple[Columns, int], marker: Marker, before: list[Marker], mine: Marker | None
-    ) -> Replay | None:
+    def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> Replay | None:
         """Return what earlier attempts at the batch left; None if there was none that matters here."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
@@ -316,7 +321,7 @@ class Delivery:
                     f"now was made at {self._target.created}. Begin anew with another sinkId or checkpoint"
                 )
         after = min(each.after for each in (*before, marker))
-        found = self._recovery(head).find(after)
+        found = self._recovery().find(after)
         begun_ns = min(each.ts_ns for each in before)
         if found.missing and not self._is_in_window(self._target.now_ns - begun_ns):
             raise ReplayDiffers(
@@ -326,10 +331,7 @@ class Delivery:
             )
         return Replay(found, self._what)
 
-    def _recovery(self, head: tuple[Columns, int] | None) -> Recovery:
-        if head is not None:
-            first = frame_rows(head[0], 0, 1, self._framing, head[1])
-            self._subject = bytes(first.data).split(b" ", 2)[1].decode()
+    def _recovery(self) -> Recovery:
         return Recovery(
             self._client,
             self._target.name,
@@ -342,7 +344,7 @@ class Delivery:
 
     def _stored_of_mine(self, after: int) -> list[int]:
         """Return the rows of this partition that the stream has, after a connection was lost."""
-        found: Found = self._recovery(None).find(max(after, self._publisher.last_seq))
+        found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
             raise ReplayDiffers(
@@ -377,3 +379,13 @@ class Delivery:
                 high = low + (high - low) // 2
             yield low, high
             low = high
+
+
+def begin(options: SinkOptions, plan: RowPlan, place: Place) -> Delivery:
+    """Connect, and look at the stream and at what is known of the sink; nothing is written yet."""
+    client = Client(options.connect)
+    try:
+        return Delivery(client, options, plan, place)
+    except BaseException:
+        client.close()
+        raise

@@ -27,7 +27,7 @@ from pyjs_spark import pull
 from pyjs_spark.client import Client
 from pyjs_spark.direct import NOT_FOUND, Stored, stored
 from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
-from pyjs_spark.publish import publish_one
+from pyjs_spark.publish import patiently, publish_one
 from pyjs_spark.ranges import ReadRange, stream_info
 
 VERSION = 1
@@ -115,6 +115,9 @@ class Progress:
 
     def make_bucket(self, replicas: int) -> None:
         """Make the bucket if it is not there."""
+        patiently(self._retries, lambda: self._make_bucket(replicas), self._client)
+
+    def _make_bucket(self, replicas: int) -> None:
         if stream_info(self._client, self._stream) is not None:
             return
         config = {
@@ -139,7 +142,7 @@ class Progress:
 
     def _written_before(self, part: int, marker: Marker) -> Marker:
         """Our own write may have been repeated because its answer was lost."""
-        last = self.read().get(part)
+        last = patiently(self._retries, self.read, self._client).get(part)
         if last is not None and last.attempt == marker.attempt and last.state == marker.state:
             return last
         raise WriterReplaced(
@@ -171,9 +174,13 @@ class Progress:
             return {}
         if status != TOO_MANY and info["config"].get("allow_direct"):
             raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
-        last = int(info["state"]["last_seq"])
         what = ReadRange(
-            self._stream, 1, last + 1, (f"{self._prefix}*",), columns=("seq", "ts_ns", "subject", "data")
+            self._stream,
+            max(1, int(info["state"]["first_seq"])),
+            int(info["state"]["last_seq"]) + 1,
+            (f"{self._prefix}*",),
+            columns=("seq", "ts_ns", "subject", "data"),
+            fail_on_data_loss=False,  # a key that is written anew meanwhile leaves its place
         )
         messages = [
             Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])

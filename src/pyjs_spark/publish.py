@@ -14,6 +14,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from pyjs_spark.client import NOBODY, Client, Reply
 from pyjs_spark.errors import (
@@ -209,7 +210,7 @@ class Publisher:
                 f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
                 f"{self._retries} retries (option retries): {why}"
             )
-        time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 4 ** (self._failures - 1)))
+        time.sleep(pause_s(self._failures - 1))
 
     def _send_waiting(self) -> None:
         for frames in self._under_way:
@@ -221,6 +222,30 @@ class Publisher:
                 start = end
             if parts:
                 self._client.send(b"".join(parts))
+
+
+T = TypeVar("T")
+
+
+def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
+    """Return what `act` returns; if it fails for want of a server, `client` connects again and it is called again."""
+    failures = 0
+    while True:
+        try:
+            return act()
+        except LOST as lost:
+            if failures == retries:
+                raise
+            error = lost
+        time.sleep(pause_s(failures))
+        failures += 1
+        if client is not None:
+            _reconnect(client, error)
+
+
+def pause_s(failures: int) -> float:
+    """Return how long to wait after so many failures and one more: about 12 s in the first five."""
+    return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(4**failures))
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
@@ -241,7 +266,7 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
         except LOST as lost:
             error = lost
         if failures < retries:
-            time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 4**failures))
+            time.sleep(pause_s(failures))
             _reconnect(client, error)
     raise PublishFailed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
 

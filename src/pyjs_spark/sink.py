@@ -20,9 +20,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyjs_spark.client import Client
-from pyjs_spark.delivery import Delivery, Place
+from pyjs_spark.delivery import Place, begin
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.marker import Progress, new_attempt
+from pyjs_spark.publish import patiently
 from pyjs_spark.schema import SparkField
 from pyjs_spark.sink_columns import RowPlan, plan_rows
 from pyjs_spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
@@ -81,12 +82,12 @@ class PartitionWriter:
 
     def write(self, batches: Iterator[pa.RecordBatch], sink_id: str, batch: int, part: int) -> Committed:
         """Write one partition on a connection of its own."""
-        client = Client(self.options.connect)
+        place = Place(sink_id, batch, part, self.run)
+        delivery = patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
         try:
-            place = Place(sink_id, batch, part, self.run)
-            done = Delivery(client, self.options, self.plan, place).write(batches)
+            done = delivery.write(batches)
         finally:
-            client.close()
+            delivery.close()
         return Committed(done.part, done.rows, done.sent, done.duplicates)
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:

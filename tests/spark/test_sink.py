@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
+from tests.spark.proxy import CuttingProxy
 
 from pyjs_spark.errors import (
     OptionError,
@@ -19,6 +20,7 @@ from pyjs_spark.errors import (
     ReplayDiffers,
     RowRefused,
     SchemaError,
+    ServerUnreachable,
     SparkError,
     StreamMissing,
     WriterReplaced,
@@ -36,7 +38,7 @@ from pyspark.sql.types import (  # noqa: E402  # only where pyspark is
     StructType,
 )
 
-from pyjs_spark import sink  # noqa: E402
+from pyjs_spark import publish, sink  # noqa: E402
 from pyjs_spark.client import Client  # noqa: E402
 from pyjs_spark.pull import ReadRange, read_range  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
@@ -564,6 +566,88 @@ def test_a_replay_in_fewer_partitions_is_told_before_anything_is_sent(forgetful:
     assert out.payloads() == before
 
 
+def test_other_rows_under_the_same_id_are_told(out: Out) -> None:
+    out.task.properties.clear()
+    sink_id = f"d{out.subject}"
+    out.writer(sinkId=sink_id).write(iter([out.batch(out.rows(10, 20))]))
+
+    with pytest.raises(
+        ReplayDiffers, match=r"10 rows were written, and now it has others.*use another sinkId"
+    ):
+        out.writer(sinkId=sink_id).write(iter([out.batch(out.rows(20, 30))]))
+    other_subjects = [{**row, "subject": f"{out.subject}.z"} for row in out.rows(10, 20)]
+    with pytest.raises(ReplayDiffers, match="now it has others"):
+        out.writer(sinkId=sink_id).write(iter([out.batch(other_subjects)]))
+
+
+def test_done_rows_with_ids_of_their_own_may_come_again_in_another_order(out: Out) -> None:
+    out.task.properties.clear()
+    rows = [{"subject": f"{out.subject}.a", "data": b"%d" % n, "msg_id": f"id{n}"} for n in range(10)]
+    write = out.writer("subject data msg_id", sinkId=f"o{out.subject}").write
+    write(iter([out.batch(rows)]))
+
+    assert write(iter([out.batch(rows[::-1])])).sent == 0
+    with pytest.raises(ReplayDiffers, match="now it has others"):
+        write(iter([out.batch([*rows[:9], {**rows[9], "msg_id": "new"}])]))
+
+
+def test_the_batches_of_rows_that_spark_makes_do_not_matter(out: Out) -> None:
+    out.stream_writer().write(iter([out.batch(out.rows(0, 10)), out.batch(out.rows(10, 20))]))
+
+    assert out.stream_writer().write(iter([out.batch(out.rows(0, 3)), out.batch(out.rows(3, 20))])).sent == 0
+
+
+@pytest.mark.parametrize("cut", [2500, 3500, 4500, 5500, 6500, 8000, 12000])
+def test_rows_are_stored_once_over_connections_that_are_lost(
+    forgetful: Out, server: ServerProcess, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    out = forgetful
+    for count in (1, 2):
+        proxy = CuttingProxy(server.port, [cut] * 3)
+        servers = f"nats://127.0.0.1:{proxy.port}"
+        out.task.properties[sink.BATCH_ID] = str(count)
+        out.stream_writer(servers=servers, maxInFlight="50").write(iter([out.batch(out.rows(0, 150))]))
+        assert sorted(map(int, out.payloads())) == sorted([*range(150)] * count)
+        assert proxy.connections > 1
+        proxy.close()
+
+
+def test_a_server_that_is_not_there_is_told_after_all_retries(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+
+    with pytest.raises(ServerUnreachable):
+        out.stream_writer(servers="nats://127.0.0.1:1").write(iter([]))
+
+
+def test_messages_that_left_the_stream_while_the_connection_was_lost_are_told(forgetful: Out) -> None:
+    out = forgetful
+
+    def lossy() -> Iterator[Any]:
+        yield out.batch(out.rows(0, 10))
+        yield out.batch(out.rows(10, 20))
+        while len(out.payloads()) < 20:
+            pass
+        out.filler.delete(2)
+        clients[0]._stream.close()
+        yield out.batch(out.rows(20, 30))
+
+    writer = out.stream_writer(maxInFlight="100")
+    clients: list[Client] = []
+    made = Client.__init__
+
+    def remember(self: Client, settings: ConnectSettings) -> None:
+        made(self, settings)
+        clients.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "__init__", remember)
+        with pytest.raises(ReplayDiffers, match="the connection was lost, and 1 messages left the stream"):
+            writer.write(lossy())
+
+
 def test_other_partitions_of_a_batch_that_was_begun_are_written(forgetful: Out) -> None:
     out = forgetful
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
@@ -680,3 +764,62 @@ def test_progress_is_a_bucket_that_anybody_can_read_and_forget(out: Out) -> None
     out.stream_writer(sinkId="mine", progressBucket="here").write(iter([out.batch(out.rows(10, 12))]))
     assert out.markers("mine", "here")["0"]["rows"] == 2
     out.filler.raw.api("STREAM.DELETE.KV_here")
+
+
+def test_a_sink_may_have_more_partitions_than_a_server_tells_at_once(out: Out) -> None:
+    out.stream_writer().write(iter([out.batch(out.rows(0, 3))]))
+    marker = json.dumps(out.markers()["0"]).encode()
+    raw, prefix = out.filler.raw, f"$KV.pyjs-sinks.{out.filler.name.lower()}."
+    for part in range(1, 1100):
+        raw.request(prefix.encode() + b"%d" % part, marker)
+
+    out.task.part = 1099
+    assert out.stream_writer().write(iter([out.batch(out.rows(0, 3))])).sent == 0
+    raw.api("STREAM.PURGE.KV_pyjs-sinks", filter=prefix + ">")
+
+
+def test_a_bucket_without_direct_gets_is_read_too(out: Out) -> None:
+    config = {"name": "KV_slow", "subjects": ["$KV.slow.>"], "max_msgs_per_subject": 1, "storage": "memory"}
+    out.filler.raw.api("STREAM.CREATE.KV_slow", **config)
+    for expected in (3, 0):
+        writer = out.stream_writer(progressBucket="slow")
+        assert writer.write(iter([out.batch(out.rows(0, 3))])).sent == expected
+    out.filler.raw.api("STREAM.DELETE.KV_slow")
+
+
+def test_a_bucket_that_cannot_be_made_is_told(out: Out) -> None:
+    config = {"name": f"X{out.filler.name}", "subjects": ["$KV.taken.a.>"], "storage": "memory"}
+    out.filler.raw.api(f"STREAM.CREATE.X{out.filler.name}", **config)
+
+    with pytest.raises(PublishFailed, match=r"cannot be made.*nats kv add taken.*delivery=atLeastOnce"):
+        out.stream_writer(progressBucket="taken").write(iter([out.batch(out.rows(0, 3))]))
+    out.filler.raw.api(f"STREAM.DELETE.X{out.filler.name}")
+
+
+def test_progress_of_another_version_is_told(out: Out) -> None:
+    out.stream_writer().write(iter([out.batch(out.rows(0, 3))]))
+    key = f"$KV.pyjs-sinks.{out.filler.name.lower()}.0".encode()
+    out.filler.raw.send(b'PUB %b 7\r\n{"v":9}\r\n' % key)
+    out.filler.raw.fence()
+
+    with pytest.raises(ReplayDiffers, match="was written by another version"):
+        out.stream_writer().write(iter([out.batch(out.rows(0, 3))]))
+
+
+def test_a_payload_as_large_as_the_server_takes_is_written(out: Out) -> None:
+    rows = [{"data": b"x" * (4 << 20)}]
+    out.writer("data", subject=f"{out.subject}.x", delivery="atLeastOnce").write(iter([out.batch(rows)]))
+
+    assert [len(payload) for payload in out.payloads()] == [4 << 20]
+
+
+@pytest.mark.parametrize("size", range(4_194_304 - 140, 4_194_304 - 60, 4))
+def test_the_largest_payload_of_a_row_with_an_id_is_either_written_or_refused(out: Out, size: int) -> None:
+    out.task.properties.clear()
+    try:
+        out.writer("data", subject=f"{out.subject}.x", sinkId="p").write(
+            iter([out.batch([{"data": b"x" * size}])])
+        )
+    except RowRefused:
+        assert size > 4_194_304 - 100
+    out.filler.raw.api("STREAM.PURGE.KV_pyjs-sinks", filter="$KV.pyjs-sinks.p.>")
