@@ -99,8 +99,6 @@ class _Parser(argparse.ArgumentParser):
 def _check_command(given: Sequence[str]) -> None:
     """Say more than argparse does about a command that is not there."""
     first = given[0] if given else ""
-    if first in config.KINDS_LATER:
-        raise OptionError(f"{first} is not there yet; there are {', '.join(COMMANDS)}")
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
     if not first.startswith("-"):

@@ -31,7 +31,7 @@ NUMBERS = [
     None,
 ]
 TEXTS = ["", ">", "s.*", "s.1", "a..b", ".", "*", "s.>.a", "\u00e9", "\ud800", "x" * 300, "a b", 7, None]
-FIELDS = {
+FIELDS: dict[str, list[object]] = {
     "seq": NUMBERS,
     "end_seq": NUMBERS,
     "max_bytes": NUMBERS,

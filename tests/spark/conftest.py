@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -127,6 +128,27 @@ class Filler:
     def consumers(self) -> list[str]:
         """Return the names of the stream's consumers."""
         return json.loads(json.dumps(self.api(f"CONSUMER.NAMES.{self.name}")["consumers"]))
+
+
+def wait_for(raw: RawClient, stream: str, count: int, wait_s: float = 15.0) -> int:
+    """Wait until so many messages of a stream can be read, or for `wait_s`; return how many there were."""
+    made = raw.api(f"CONSUMER.CREATE.{stream}", stream_name=stream, config={"ack_policy": "none"})
+    inbox, body = (
+        b"_WAIT.%d" % time.monotonic_ns(),
+        json.dumps({"batch": count, "expires": int(wait_s * 1e9)}),
+    )
+    raw.send(b"SUB %b %b\r\n" % (inbox, inbox[6:]))
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made['name']}".encode()
+    raw.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(body), body.encode()))
+    found = 0
+    for _, reply, headers, _ in raw.frames():
+        if reply.startswith(b"$JS.ACK.%b." % stream.encode()):
+            found += 1
+        if found == count or headers.startswith(b"NATS/1.0 408"):
+            break
+    raw.send(b"UNSUB %b\r\n" % inbox[6:])
+    raw.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
+    return found
 
 
 @pytest.fixture

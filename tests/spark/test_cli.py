@@ -9,7 +9,7 @@ import pytest
 from pyjs_spark import cli, errors
 from pyjs_spark.cli import CODES, main
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
-from pyjs_spark.pipelines import config, tables
+from pyjs_spark.pipelines import tables
 from pyjs_spark.pipelines.archive import Holding
 from pyjs_spark.pipelines.config import from_file
 from pyjs_spark.pipelines.own_spark import worker_error
@@ -53,20 +53,13 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", config.KINDS_LATER)
-def test_a_command_that_is_to_come_is_refused_by_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert refused(capsys, name, "--anything").startswith(
-        f"{name} is not there yet; there are archive, replay"
-    )
-
-
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (
             [],
-            "name a command: archive, replay, aggregate, compact, quality, run, validate, explain, status, "
-            "submit-args",
+            "name a command: archive, replay, aggregate, compact, quality, dlq-report, run, validate, "
+            "explain, status, submit-args",
         ),
         (["archiv"], "command archiv is unknown; did you mean archive?"),
         (["xyz"], "command xyz is unknown; there are archive"),
@@ -190,11 +183,6 @@ def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:
         ("target", "taget", "key taget is unknown; did you mean target?"),
         ('target = "lake"', "", "key target is missing in [pipeline]"),
         ('kind = "archive"', "", "key kind is missing in [pipeline]"),
-        (
-            '"archive"',
-            '"dlq-report"',
-            "kind=dlq-report: this pipeline is not there yet; there are archive, replay",
-        ),
         ('"archive"', '"archve"', "kind archve is unknown; did you mean archive?"),
         ("= 1000", "= 1000.5", "rows_per_file=1000.5 is not allowed; allowed: a whole number"),
         ("= 1000", "= true", "rows_per_file=True is not allowed; allowed: a whole number"),

@@ -13,7 +13,7 @@ from tests.spark.documents import COMMAND, NOTEBOOKS, SPARK, examples, quoted, t
 from pyjs_spark import cli, kv, objects
 from pyjs_spark.options import TABLE, Options
 from pyjs_spark.pipelines import config, say
-from pyjs_spark.pipelines.config import KINDS_LATER, from_file
+from pyjs_spark.pipelines.config import from_file
 from pyjs_spark.schema import COLUMNS, SPARK_TYPES
 from pyjs_spark.settings import ConnectSettings
 from pyjs_spark.sink_columns import TYPES
@@ -74,9 +74,8 @@ def test_every_column_of_a_table_is_in_its_table(head: str, types: dict[str, str
     assert {quoted(line[0]): quoted(line[1]) for line in table(TEXT, head)} == types
 
 
-def test_every_command_is_in_the_table_and_those_to_come_are_named() -> None:
+def test_every_command_is_in_the_table() -> None:
     assert [quoted(line[0]) for line in table(TEXT, "command")] == list(cli.COMMANDS)
-    assert all(f"`{name}`" in TEXT for name in KINDS_LATER)
 
 
 def test_every_exit_code_is_in_the_table() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.harness.process import ServerProcess
-from tests.spark.conftest import Filler
+from tests.spark.conftest import Filler, wait_for
 
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
@@ -231,8 +231,7 @@ def test_a_mirror_has_the_keys_of_its_origin(read: Read, bucket: Bucket, filler:
     bucket.put_all([("a", b"1"), ("b", b"2"), ("a", b"3")])
     mirror = Bucket(filler, f"{bucket.name}_M")
     mirror.create(mirror={"name": bucket.stream}, mirror_direct=True)
-    while filler.api(f"STREAM.INFO.{mirror.stream}")["state"]["messages"] < 3:  # type: ignore[index]
-        pass
+    assert wait_for(filler.raw, mirror.stream, 3) == 3
 
     rows = read("bucket", "key", "value", bucket=mirror.name)
     chosen = read("value", bucket=mirror.name, keys="a")
@@ -246,8 +245,7 @@ def test_a_key_whose_time_is_over_leaves_a_marker(read: Read, bucket: Bucket, fi
     bucket.create(allow_msg_ttl=True, subject_delete_marker_ttl=60 * 10**9, max_msgs_per_subject=1)
     bucket.put("kept", b"1")
     bucket.put("short", b"1", b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n")
-    while filler.api(f"STREAM.INFO.{bucket.stream}")["state"]["last_seq"] < 3:  # type: ignore[index]
-        pass
+    assert wait_for(filler.raw, bucket.stream, 3) == 3
 
     assert [row["key"] for row in read("key")] == ["kept"]
     assert read("key", "operation", "value", keys="short", includeDeletes="true") == [

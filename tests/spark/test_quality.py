@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.harness.process import ServerProcess
-from tests.spark.conftest import Filler, arrow_or_skip
+from tests.spark.conftest import Filler, arrow_or_skip, wait_for
 
 arrow_or_skip()
 
@@ -96,7 +96,7 @@ def test_message_ids_that_are_repeated_are_found(say: Say, filler: Filler) -> No
     filler.create(duplicate_window=100_000_000)
     for name in ("a", "b", "a", "c", "a"):
         filler.fill(1, headers=with_id(name))
-        wait_out_the_window(filler)
+        wait_for(filler.raw, filler.name, 100, wait_s=0.3)  # until the server has forgotten the id
     filler.fill(1)
 
     code, said, err = say()
@@ -104,16 +104,6 @@ def test_message_ids_that_are_repeated_are_found(say: Say, filler: Filler) -> No
     assert (code, "2 messages repeat the id of another" in err) == (5, True)
     assert said["duplicates"] == {"ids": 5, "messages": 2, "samples": [[1, 3, 5]]}
     assert "duplicates" not in say("-o", "includeHeaders=false")[1]
-
-
-def wait_out_the_window(filler: Filler) -> None:
-    """Wait until the server forgets message ids, by asking it for its time."""
-    last = filler.api(f"STREAM.INFO.{filler.name}")
-    state, now = last["state"], str(last["ts"])
-    assert isinstance(state, dict)
-    end = checks.parse_rfc3339(str(state["last_ts"])) + 300_000_000
-    while checks.parse_rfc3339(now) < end:
-        now = str(filler.api(f"STREAM.INFO.{filler.name}")["ts"])
 
 
 def test_only_what_the_options_choose_is_checked(say: Say, filler: Filler) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.pipelines import compact, config, quality
+from pyjs_spark.pipelines import compact, config, dead_letters, quality
 from pyjs_spark.pipelines.jobs import Job, JobKind, Outcome
 from pyjs_spark.pipelines.kinds import Kind
 from pyjs_spark.pipelines.say import fail, print_json
 
-KINDS: Mapping[str, JobKind] = {kind.name: kind for kind in (compact.KIND, quality.KIND)}
+KINDS: Mapping[str, JobKind] = {kind.name: kind for kind in (compact.KIND, quality.KIND, dead_letters.KIND)}
 
 
 def as_kind(job_kind: JobKind) -> Kind:
