@@ -134,31 +134,31 @@ def _nothing_new() -> int:
 
 def follow(query: StreamingQuery, *, show: bool) -> dict[str, int]:
     """Wait for the end of a query; return what it did. Raises what ended it."""
-    seen: dict[int, Mapping[str, Any]] = {}
+    totals = dict.fromkeys(TOTALS, 0)
+    seen = ""  # when the last batch began that is counted; Spark keeps a hundred
     while True:
         is_over = query.awaitTermination(1)
-        fresh = [each for each in query.recentProgress if each["batchId"] not in seen or is_over]
-        seen.update((each["batchId"], each) for each in fresh)
+        fresh = [each for each in query.recentProgress if each["timestamp"] > seen]
+        for each in fresh:
+            _add(totals, each)
+            seen = each["timestamp"]
         if show and fresh:
-            last = fresh[-1]
-            rate = last["processedRowsPerSecond"] or 0
-            print(
-                f"\rbatch {last['batchId']}: {last['numInputRows']} rows, {rate:.0f}/s ",
-                end="",
-                file=sys.stderr,
-            )
+            _show(fresh[-1])
         if is_over:
-            return _totals(list(seen.values()))
+            return totals
 
 
-def _totals(progress: list[Mapping[str, Any]]) -> dict[str, int]:
-    states = [each["stateOperators"][0] for each in progress if each["stateOperators"]]
-    found = (
-        sum(each["numInputRows"] for each in progress),
-        sum(state["numRowsDroppedByWatermark"] for state in states),
-        states[-1]["numRowsTotal"] if states else 0,
-    )
-    return dict(zip(TOTALS, found, strict=True))
+def _add(totals: dict[str, int], batch: Mapping[str, Any]) -> None:
+    totals["messages"] += batch["numInputRows"]
+    for state in batch["stateOperators"]:
+        totals["late"] += state["numRowsDroppedByWatermark"]
+        totals["open"] = state["numRowsTotal"]
+
+
+def _show(batch: Mapping[str, Any]) -> None:
+    rate = batch["processedRowsPerSecond"] or 0
+    line = f"batch {batch['batchId']}: {batch['numInputRows']} rows, {rate:.0f}/s"
+    print(f"\r{line:<50}", end="", file=sys.stderr)
 
 
 KIND = Kind(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from tests.spark.conftest import required
 from tests.style.tree import ROOT
 
 import pyjs_spark
+from pyjs_spark import cli
 from pyjs_spark.errors import SparkMissing
+from pyjs_spark.pipelines import aggregate_command, replay_command
 from pyjs_spark.sessions import check_installed
 
 if TYPE_CHECKING:
@@ -56,3 +59,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield made
     made.stop()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def command(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run `pyjs-pipeline` in this process and in the Spark of all tests; test_pipeline.py has one of its own."""
+
+    @contextmanager
+    def shared(*settings: object) -> Iterator[SparkSession]:
+        yield spark
+
+    for module in (replay_command, aggregate_command):
+        monkeypatch.setattr(module, "own_spark", shared)
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = cli.main(list(argv))
+        said = capsys.readouterr()
+        return code, said.out, "".join(line for line in said.err.splitlines(True) if "pyjs-pipeline" in line)
+
+    return run

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
-from tests.spark.jvm.test_pipeline import pipeline
 
 from pyjs_spark.errors import OptionError, StreamMissing
 from pyjs_spark.pipelines import aggregate, aggregate_command, aggregate_run
@@ -205,29 +204,30 @@ def test_a_bucket_that_is_not_there_is_told_before_anything(
 
 
 def test_the_command_from_an_empty_folder_to_checked_results(
-    server: ServerProcess, filler: Filler, orders: Callable[..., None], results: Results, head: dict[str, str],
-    tmp_path: Path,
+    command: Callable[..., tuple[int, str, str]], server: ServerProcess, filler: Filler, orders: Callable[..., None],
+    results: Results, head: dict[str, str], tmp_path: Path,
 ) -> None:  # fmt: skip
     orders(*((second, "new", {"amount": second}) for second in range(12)))
     file, keys = tmp_path / "rates.toml", "\n".join(f'{key} = "{said}"' for key, said in head.items())
     file.write_text(
-        f'[pipeline]\nkind = "aggregate"\nmaster = "local[1]"\n{keys}\n[values]\norders = "count"\n'
+        f'[pipeline]\nkind = "aggregate"\n{keys}\n[values]\norders = "count"\n'
         f'revenue = "sum(amount)"\n[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
-        '[spark]\n"spark.driver.memory" = "512m"\n'
     )
 
-    before = pipeline("run", "-c", str(file), "--dry-run")
-    first = pipeline("run", "-c", str(file))
-    after = pipeline("status", "-c", str(file), "--json")
-    second = pipeline("run", "-c", str(file))
+    before = command("run", "-c", str(file), "--dry-run")
+    first = command("run", "-c", str(file))
+    after = command("status", "-c", str(file), "--json")
+    second = command("run", "-c", str(file))
+    filler.api(f"STREAM.DELETE.{filler.name}")
+    filler.create()
+    lost = command("status", "-c", str(file))
 
-    assert (before.returncode, before.stdout.splitlines()[1].split()) == (0, [filler.name, "1", "12", "12"])
-    assert (first.returncode, first.stdout) == (
-        0,
-        f"12 messages, 1 windows open, to kv:{filler.name}\n",
-    ), first.stderr
-    said = json.loads(after.stdout)
+    assert (before[0], before[1].splitlines()[1].split()) == (0, [filler.name, "1", "12", "12"])
+    assert first == (0, f"12 messages, 1 windows open, to kv:{filler.name}\n", "")
+    said = json.loads(after[1])
     assert said["streams"] == [{"stream": filler.name, "next": 13, "last": 12, "lag": 0}]
     assert said["watermark"] == "2026-01-31T11:50:11Z"
-    assert (second.returncode, second.stdout, second.stderr) == (0, "nothing new\n", "")
+    assert second == (0, "nothing new\n", "")
     assert [(each["orders"], each["revenue"]) for each in results().values()] == [(12, 66)]
+    assert lost[0] == 3
+    assert "the checkpoint is of the stream created at" in lost[2]

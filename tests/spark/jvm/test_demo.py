@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MESSAGES = 20_000
 
 
+@pytest.mark.parametrize("server", ["ours"], indirect=True)  # the parts run on both in their own tests
 def test_a_short_demo_is_reconciled(
     spark: SparkSession,
     server: ServerProcess,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
-from tests.spark.jvm.test_pipeline import pipeline
 
 from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.options import parse_options
@@ -255,28 +254,35 @@ def test_an_archive_with_a_hole_is_not_passed_over(
 
 
 def test_the_command_from_an_archive_to_a_checked_stream(
-    server: ServerProcess, filler: Filler, lake: Callable[[], str], again: str, tmp_path: Path
-) -> None:
+    command: Callable[..., tuple[int, str, str]], server: ServerProcess, filler: Filler, lake: Callable[[], str],
+    again: str, tmp_path: Path,
+) -> None:  # fmt: skip
     filler.create()
     filler.fill(12)
     folder, file = lake(), tmp_path / "replay.toml"
     file.write_text(
         f'[pipeline]\nkind = "replay"\nsource = "{folder}"\nstream = "{filler.name}"\ntarget = "{again}"\n'
         f'id = "{filler.name}"\nmap = ["{filler.name.lower()}.> -> again.>"]\nrows_per_batch = 5\n'
-        f'master = "local[1]"\n'
-        f'[options]\nservers = "nats://127.0.0.1:{server.port}"\n[spark]\n"spark.driver.memory" = "512m"\n'
+        f'[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
     )
+    argv = ("replay", folder, filler.name, again, "--id", "another", "-s", f"nats://127.0.0.1:{server.port}")
 
-    before = pipeline("run", "-c", str(file), "--dry-run", "--json")
-    first = pipeline("run", "-c", str(file))
-    after = pipeline("status", "-c", str(file), "--json")
-    second = pipeline("run", "-c", str(file))
+    before = command("run", "-c", str(file), "--dry-run")
+    planned = command("explain", "-c", str(file), "--json")
+    first = command("run", "-c", str(file))
+    after = command("status", "-c", str(file), "--json")
+    second = command("run", "-c", str(file))
+    refused = command(*argv)
+    next((tmp_path / "lake").rglob("seq=*0006-*.parquet")).unlink()
+    lost = command(*argv, "--map", f"{filler.name.lower()}.> -> again.>")
 
-    assert json.loads(before.stdout)["rows"] == 12
-    assert (first.returncode, first.stdout) == (
-        0,
-        f"{again}: 12 messages in 3 batches, next sequence 13\n",
-    ), first.stderr
-    assert json.loads(after.stdout) == {"id": filler.name, "next": 13, "end": 13, "lag": 0, "is_open": False}
-    assert (second.returncode, second.stdout, second.stderr) == (0, "nothing new\n", "")
+    assert (before[0], before[1].splitlines()[-2]) == (0, "3 batches, about 12 rows")
+    assert json.loads(planned[1])["rows"] == 12
+    assert first == (0, f"{again}: 12 messages in 3 batches, next sequence 13\n", "")
+    assert json.loads(after[1]) == {"id": filler.name, "next": 13, "end": 13, "lag": 0, "is_open": False}
+    assert second == (0, "nothing new\n", "")
     assert [int(each["data"]) for each in stored(filler, again)] == list(range(1, 13))
+    assert refused[0] == 2
+    assert f"stream {again} takes again.>; map it" in refused[2]
+    assert lost[0] == 3
+    assert "lacks messages 6 to 10" in lost[2]
