@@ -1,8 +1,8 @@
 """From the bytes of a pull's deliveries to columns, compiled; wire.py is the same in plain Python and has the theory.
 
 No Python object is made for a message: the line is scanned in place and each column grows in one block of memory,
-which the Arrow array then owns. Compiled because it decodes several times as much per second of processor as
-wire.py (benchmarks/spark_client.py).
+which the Arrow array then owns. The columns themselves are those of _entries.pyx too. Compiled because it decodes
+several times as much per second of processor as wire.py (benchmarks/spark_client.py).
 """
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -30,11 +30,6 @@ cdef enum State:
     GAP = 5
     TOO_LARGE = 6
 
-cdef enum Kind:
-    NO_HEADERS = 0
-    RAW = 1
-    MAP = 2
-
 cdef enum:
     LINES_MAX = 64  # headers with more lines are grouped by a dict of Python
     SEQ_DIGITS_MAX = 19
@@ -55,10 +50,6 @@ cdef struct Frame:
     Py_ssize_t size  # of headers and payload
     Py_ssize_t line_size  # with its CRLF
 
-cdef struct Span:
-    const char* start
-    Py_ssize_t size
-
 cdef struct Line:
     Span name
     Span value
@@ -66,10 +57,6 @@ cdef struct Line:
 
 cdef class Block:
     """Memory of one column. It lives as long as anything that was given it as a buffer."""
-    cdef char* data
-    cdef Py_ssize_t size
-    cdef Py_ssize_t room
-
     def __cinit__(self, Py_ssize_t room):
         self.data = <char*>malloc(max(room, 64))
         if self.data == NULL:
@@ -158,30 +145,8 @@ cdef tuple text(Block offsets, Block values):
     return wire.repaired(memoryview(offsets), bytes(values))
 
 
-cdef class Decoder:
-    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
-    cdef readonly int64_t sid
-    cdef readonly int state
-    cdef readonly Py_ssize_t need
-    cdef readonly Py_ssize_t rows
-    cdef readonly Py_ssize_t size
-    cdef readonly int64_t last_seq
-    cdef readonly int64_t delivered
-    cdef readonly int64_t pending
-    cdef tuple _columns
-    cdef int _kind
-    cdef bint _wants_seq, _wants_ts, _wants_subject, _wants_data, _wants_size
-    cdef int64_t _rows_max, _size_max, _high, _enough
-    cdef bytes _sid_text  # with a space behind it
-    cdef bytes _prefix  # of the reply subjects, up to its dot; b"" until a delivery came
-    cdef const char* _sid_chars  # of _sid_text, and alive as long as that is
-    cdef const char* _prefix_chars  # of _prefix
-    cdef Py_ssize_t _sid_size, _prefix_size
-    cdef Py_ssize_t _headed  # rows with headers
-    cdef Block _seqs, _times, _sizes, _subject_at, _subjects, _data_at, _data
-    cdef Block _head_at, _heads, _entry_at, _name_at, _names, _list_at, _value_at, _values
-    cdef Block _valid
-
+cdef class Columns:
+    """The rows of one batch after another."""
     def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
         assert headers in wire.HEADERS
         assert set(columns) <= set(wire.COLUMNS)
@@ -196,42 +161,7 @@ cdef class Decoder:
         self._wants_size = "size" in self._columns
         self._rows_max = rows_max
         self._size_max = size_max
-        self._sid_text = b""
-        self._prefix = b""
-        self.need = 1
         self._begin()
-
-    def listen(self, int64_t sid, int64_t high, int64_t next_seq):
-        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
-        self.sid = sid
-        self.delivered = 0
-        self.last_seq = next_seq - 1
-        self._high = high
-        self._enough = 0
-        self._sid_text = b"%d " % sid
-        self._sid_chars = self._sid_text
-        self._sid_size = len(self._sid_text)
-        self._prefix = b""
-
-    def expect(self, int64_t count):
-        """Stop with ENOUGH after `count` more deliveries."""
-        self._enough = self.delivered + count
-
-    def decode(self, data, Py_ssize_t start, Py_ssize_t end):
-        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
-        cdef const uint8_t[::1] view = data
-        cdef const char* base
-        cdef Py_ssize_t used
-        assert 0 <= start <= end <= view.shape[0]
-        if start == end:
-            self._stop(NEED_MORE, 1)
-            return start
-        base = <const char*>&view[0]
-        if not self._prefix and not self._learn(base + start, end - start):
-            return start
-        with nogil:
-            used = self._decode(base + start, end - start)
-        return start + used
 
     def take(self):
         """Return the rows as columns and begin a new batch."""
@@ -278,6 +208,117 @@ cdef class Decoder:
         self._list_at = offsets_begun(self._list_at)
         self._value_at = offsets_begun(self._value_at)
         self._values = begun(self._values)
+
+    cdef int _headers(self, const char* block, Py_ssize_t size) except -1 nogil:
+        """Add the headers of row `rows`, null without any."""
+        if self.rows % 8 == 0:
+            self._valid.need(1)
+            self._valid.data[self._valid.size] = 0
+            self._valid.size += 1
+        if size:
+            self._valid.set_bit(self.rows)
+            self._headed += 1
+        if self._kind == RAW:
+            self._heads.add(block, size)
+            self._head_at.add_int32(<int32_t>self._heads.size)
+            return 0
+        if size:
+            self._map(block, size)
+        self._entry_at.add_int32(self._list_at.count())
+        return 0
+
+    cdef int _map(self, const char* block, Py_ssize_t size) except -1 nogil:
+        """Add the names of a block in order, each with its values in order."""
+        cdef Line lines[LINES_MAX]
+        cdef int count = header_lines(block, size, lines), one, other
+        if count < 0:
+            with gil:
+                self._many(block[:size])
+            return 0
+        for one in range(count):
+            if lines[one].name.size == 0:
+                continue  # its values went to an earlier line of that name
+            self._names.add(lines[one].name.start, lines[one].name.size)
+            self._name_at.add_int32(<int32_t>self._names.size)
+            self._value(&lines[one].value)
+            for other in range(one + 1, count):
+                if is_same(&lines[one].name, &lines[other].name):
+                    self._value(&lines[other].value)
+                    lines[other].name.size = 0
+            self._list_at.add_int32(self._value_at.count())
+        return 0
+
+    cdef inline int _value(self, Span* value) except -1 nogil:
+        self._values.add(value.start, value.size)
+        self._value_at.add_int32(<int32_t>self._values.size)
+        return 0
+
+    cdef int _many(self, bytes block) except -1:
+        """Add a block of very many lines."""
+        cdef Span span
+        cdef bytes name, value
+        for name, values in wire.header_pairs(block).items():
+            self._names.add(name, len(name))
+            self._name_at.add_int32(<int32_t>self._names.size)
+            for value in values:
+                span.start = value
+                span.size = len(value)
+                self._value(&span)
+            self._list_at.add_int32(self._value_at.count())
+        return 0
+
+
+cdef class Decoder(Columns):
+    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
+    cdef readonly int64_t sid
+    cdef readonly int state
+    cdef readonly Py_ssize_t need
+    cdef readonly int64_t last_seq
+    cdef readonly int64_t delivered
+    cdef readonly int64_t pending
+    cdef int64_t _high, _enough
+    cdef bytes _sid_text  # with a space behind it
+    cdef bytes _prefix  # of the reply subjects, up to its dot; b"" until a delivery came
+    cdef const char* _sid_chars  # of _sid_text, and alive as long as that is
+    cdef const char* _prefix_chars  # of _prefix
+    cdef Py_ssize_t _sid_size, _prefix_size
+
+    def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
+        self._sid_text = b""
+        self._prefix = b""
+        self.need = 1
+
+    def listen(self, int64_t sid, int64_t high, int64_t next_seq):
+        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        self.sid = sid
+        self.delivered = 0
+        self.last_seq = next_seq - 1
+        self._high = high
+        self._enough = 0
+        self._sid_text = b"%d " % sid
+        self._sid_chars = self._sid_text
+        self._sid_size = len(self._sid_text)
+        self._prefix = b""
+
+    def expect(self, int64_t count):
+        """Stop with ENOUGH after `count` more deliveries."""
+        self._enough = self.delivered + count
+
+    def decode(self, data, Py_ssize_t start, Py_ssize_t end):
+        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        cdef const uint8_t[::1] view = data
+        cdef const char* base
+        cdef Py_ssize_t used
+        assert 0 <= start <= end <= view.shape[0]
+        if start == end:
+            self._stop(NEED_MORE, 1)
+            return start
+        base = <const char*>&view[0]
+        if not self._prefix and not self._learn(base + start, end - start):
+            return start
+        with nogil:
+            used = self._decode(base + start, end - start)
+        return start + used
 
     cdef bint _learn(self, const char* at, Py_ssize_t size):
         """Learn the constant part of the consumer's reply subjects from its first delivery; False: stopped."""
@@ -416,64 +457,6 @@ cdef class Decoder:
             self._data_at.add_int32(<int32_t>self._data.size)
         self.size += frame.size + frame.subject_size
         self.rows += 1
-        return 0
-
-    cdef int _headers(self, const char* block, Py_ssize_t size) except -1 nogil:
-        """Add the headers of row `rows`, null without any."""
-        if self.rows % 8 == 0:
-            self._valid.need(1)
-            self._valid.data[self._valid.size] = 0
-            self._valid.size += 1
-        if size:
-            self._valid.set_bit(self.rows)
-            self._headed += 1
-        if self._kind == RAW:
-            self._heads.add(block, size)
-            self._head_at.add_int32(<int32_t>self._heads.size)
-            return 0
-        if size:
-            self._map(block, size)
-        self._entry_at.add_int32(self._list_at.count())
-        return 0
-
-    cdef int _map(self, const char* block, Py_ssize_t size) except -1 nogil:
-        """Add the names of a block in order, each with its values in order."""
-        cdef Line lines[LINES_MAX]
-        cdef int count = header_lines(block, size, lines), one, other
-        if count < 0:
-            with gil:
-                self._many(block[:size])
-            return 0
-        for one in range(count):
-            if lines[one].name.size == 0:
-                continue  # its values went to an earlier line of that name
-            self._names.add(lines[one].name.start, lines[one].name.size)
-            self._name_at.add_int32(<int32_t>self._names.size)
-            self._value(&lines[one].value)
-            for other in range(one + 1, count):
-                if is_same(&lines[one].name, &lines[other].name):
-                    self._value(&lines[other].value)
-                    lines[other].name.size = 0
-            self._list_at.add_int32(self._value_at.count())
-        return 0
-
-    cdef inline int _value(self, Span* value) except -1 nogil:
-        self._values.add(value.start, value.size)
-        self._value_at.add_int32(<int32_t>self._values.size)
-        return 0
-
-    cdef int _many(self, bytes block) except -1:
-        """Add a block of very many lines."""
-        cdef Span span
-        cdef bytes name, value
-        for name, values in wire.header_pairs(block).items():
-            self._names.add(name, len(name))
-            self._name_at.add_int32(<int32_t>self._names.size)
-            for value in values:
-                span.start = value
-                span.size = len(value)
-                self._value(&span)
-            self._list_at.add_int32(self._value_at.count())
         return 0
 
 

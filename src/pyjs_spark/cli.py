@@ -31,6 +31,7 @@ from pyjs_spark.pipelines.say import FAILED, LOST, PROGRAM, REFUSED, UNREACHABLE
 CODES: Mapping[str, int] = {
     **dict.fromkeys(("OptionError", "SchemaError", "StreamMissing", "SparkMissing"), REFUSED),
     **dict.fromkeys(("AccessDenied", "BadCredentials"), REFUSED),
+    **dict.fromkeys(("BadStore", "StoreKeyNeeded", "BulkRefused"), REFUSED),
     "DataLoss": LOST,
     **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
     "ReadStalled": UNREACHABLE,

@@ -243,6 +243,38 @@ class Client:
                 return message
         return None
 
+    def next_view(self, sid: int, deadline_s: float) -> tuple[bytes, memoryview] | None:
+        """Return subject and payload of the next message of a subscription, or None at the deadline.
+
+        The payload is not copied: it is gone with whatever is received next. Frames of others are taken apart or
+        dropped, as everywhere here.
+
+        Raises:
+            NoResponders: the message is a status that says so.
+        """
+        stream, mark = self._stream, b"%d" % sid
+        while self._has_line(deadline_s):
+            end = stream.data.find(b"\r\n", stream.start, stream.end)
+            words = bytes(stream.data[stream.start : end]).split()
+            if len(words) in (4, 5) and words[0].upper() == b"MSG" and words[2] == mark:
+                return words[1], self._view(words, end + 2 - stream.start, deadline_s)
+            message = self._frame(deadline_s)
+            if message is not None and message.sid == sid and message.status == NOBODY:
+                raise NoResponders(f"{self.address}: nobody answers on {message.subject.decode()}")
+        return None
+
+    def _view(self, words: list[bytes], head_size: int, deadline_s: float) -> memoryview:
+        """Take a message without headers whose line is there."""
+        stream = self._stream
+        if not words[-1].isdigit():
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+        size = int(words[-1])
+        if not stream.fill(head_size + size + 2, max(deadline_s, time.monotonic() + self.settings.timeout_s)):
+            raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
+        at = stream.start + head_size
+        stream.start = at + size + 2
+        return memoryview(stream.data)[at : at + size]
+
     def _ask(self, subject: str, payload: bytes, headers: bytes) -> bytes:
         self._asked += 1
         inbox = b"%b.%d" % (self._inbox, self._asked)

@@ -8,26 +8,23 @@ that another stream has the name. A limits stream can be read so as well; there 
 A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
 lags behind. So what a mirror says is thrown away, and where a replica has nothing more its leader is asked.
 
-What a batched answer adds to the headers stands at their end, in this order: Nats-Stream, Nats-Subject,
-Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. It is taken off again.
-
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in tests/spark/test_direct.py.
 """
 
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from pyjs_spark.batches import BatchMaker, decoded_columns
-from pyjs_spark.client import Client, Reply
-from pyjs_spark.errors import ApiError, ProtocolError, SparkError
+from pyjs_spark.client import Client
+from pyjs_spark.errors import ApiError, SparkError
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report, check_range, stream_info
+from pyjs_spark.stored import Stored, ns_of, stored
 from pyjs_spark.wire import Rows
 
 NO_MESSAGE = 10037
@@ -36,16 +33,6 @@ ANSWER_COUNT = 1000
 TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message
 END_OF_BATCH = 204
 NOT_FOUND = 404
-
-
-class Stored(NamedTuple):
-    """One message of a stream."""
-
-    seq: int
-    ts_ns: int
-    subject: bytes
-    headers: bytes
-    payload: bytes
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -162,28 +149,6 @@ class _Read:
 
     def _is_chosen(self, subject: bytes) -> bool:
         return not self._chosen or any(is_match(subject.split(b"."), wanted) for wanted in self._chosen)
-
-
-def stored(answer: Reply) -> Stored:
-    """Return the message in one part of a batched answer. Raises ProtocolError."""
-    own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
-    named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
-    try:
-        seq, ts = int(named[b"Nats-Sequence"]), ns_of(named[b"Nats-Time-Stamp"].decode())
-        subject = named[b"Nats-Subject"]
-    except (KeyError, ValueError):
-        raise ProtocolError(f"a direct get was answered with the headers {answer.headers[:200]!r}") from None
-    headers = own + b"\r\n\r\n" if own != b"NATS/1.0" else b""
-    return Stored(seq, ts, subject, headers, answer.payload)
-
-
-def ns_of(text: str) -> int:
-    """Return the nanoseconds since 1970 of an RFC 3339 time, exactly. Raises ValueError."""
-    whole, _, rest = text.partition(".")
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    zone = rest[len(digits) :] if rest else ""
-    at = datetime.datetime.fromisoformat(whole + zone)
-    return int(at.timestamp()) * 10**9 + int(digits.ljust(9, "0")[:9] or 0)
 
 
 def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:

@@ -94,3 +94,15 @@ class WriterReplaced(SparkError):
 
 class SparkMissing(SparkError):
     """What Spark needs on this machine is not installed."""
+
+
+class BadStore(SparkError):
+    """A directory that is no store of a server, or one that this version cannot read."""
+
+
+class StoreKeyNeeded(SparkError):
+    """Files of a store directory are encrypted, and the key for them was not given."""
+
+
+class BulkRefused(SparkError):
+    """The server offers no bulk reads, or the stream does not allow them."""

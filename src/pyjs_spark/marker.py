@@ -25,10 +25,11 @@ from typing import Any
 
 from pyjs_spark import pull
 from pyjs_spark.client import Client
-from pyjs_spark.direct import NOT_FOUND, Stored, stored
+from pyjs_spark.direct import NOT_FOUND
 from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
 from pyjs_spark.publish import patiently, publish_one
 from pyjs_spark.ranges import ReadRange, stream_info
+from pyjs_spark.stored import Stored, stored
 
 VERSION = 1
 BEGUN = "begun"

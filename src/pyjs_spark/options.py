@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from pyjs_spark import option_values as values
 from pyjs_spark import table_options
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.option_values import Parser, Position
 from pyjs_spark.settings import ConnectSettings, parse_address
+from pyjs_spark.store.place import Place
 
 EARLIEST = Position("earliest")
 LATEST = Position("latest")
@@ -40,11 +42,14 @@ class Options:
     min_rows_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
     read_mode: str = "auto"
+    path: str | None = None  # of a store directory, read without a server
+    account: str = "$G"  # in the store directory
+    key_file: str = ""  # for an encrypted one
     include_headers: str = "map"
     fetch_batch: int = 10_000
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
-    arrow_batch_rows: int = 10_000
+    arrow_batch_rows: int | None = None  # None: 65,536 in bulk and from a path, else 10,000
     pushdown: bool = False
     buckets: tuple[str, ...] = ()  # names, or patterns with *: a read of key-value buckets
     keys: tuple[str, ...] = ()  # server-side filter; (): all
@@ -58,6 +63,16 @@ class Options:
     def is_table(self) -> bool:
         """Return whether the rows are entries of buckets or objects, not messages."""
         return bool(self.buckets or self.object_store)
+
+    @property
+    def place(self) -> Place | None:
+        """The store directory to be read, None: a server."""
+        return Place(self.path, self.account, self.key_file) if self.path is not None else None
+
+    def batch_rows(self) -> dict[str, Any]:
+        """Return the limits of rows in a batch that a range is given."""
+        rows = self.arrow_batch_rows
+        return {} if rows is None else {"batch_rows": rows, "bulk_batch_rows": rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +110,10 @@ TABLE: tuple[Option, ...] = (
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", values.byte_size),
     Option("minRowsPerTrigger", "min_rows_per_trigger", values.count()),
     Option("maxTriggerDelay", "max_trigger_delay_s", values.seconds),
-    Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct")),
+    Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct", "bulk")),
+    Option("path", "path", values.text),
+    Option("account", "account", values.text),
+    Option("keyFile", "key_file", values.text),
     Option("includeHeaders", "include_headers", values.one_of("map", "raw", "false")),
     Option("fetchBatch", "fetch_batch", values.count(high=1_000_000)),
     Option("fetchExpires", "fetch_expires_s", values.seconds),
@@ -124,14 +142,8 @@ TABLE: tuple[Option, ...] = (
     Option("apiPrefix", "connect.api_prefix", values.api_prefix),
     Option("requestTimeout", "connect.timeout_s", values.seconds),
 )
-# What a later version will take; named, so that nobody searches for a spelling mistake.
-LATER: dict[str, str] = {
-    "path": "reading a store directory without a server is not there yet; name the server with `servers`",
-}
 # fmt: on
-LATER_MODES = {"bulk": "reading whole segments", "path": "reading a store directory"}
 BY_NAME = {option.name.lower(): option for option in TABLE}
-LATER_BY_NAME = {name.lower(): (name, why) for name, why in LATER.items()}
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -141,7 +153,6 @@ def parse_options(given: Mapping[str, str]) -> Options:
         OptionError: one line with the option, its value and what is allowed.
     """
     known = _known(given)
-    _refuse_later_modes(known)
     parsed = {option.target: value_of(option, said) for option, said in known}
     said_names = {option.name for option, _ in known}
     table_options.check(said_names)
@@ -163,9 +174,6 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
     found: dict[str, tuple[Option, str]] = {}
     for name, said in given.items():
         lower = name.lower()
-        if lower in LATER_BY_NAME:
-            proper, why = LATER_BY_NAME[lower]
-            raise OptionError(f"option {proper}: {why}")
         if lower not in BY_NAME:
             raise OptionError(_unknown(name))
         found[lower] = (BY_NAME[lower], str(said))
@@ -177,15 +185,6 @@ def _unknown(name: str) -> str:
     if near:
         return f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?"
     return f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
-
-
-def _refuse_later_modes(known: list[tuple[Option, str]]) -> None:
-    for option, said in known:
-        mode = said.strip().lower().partition("=")[0]
-        if option.name == "readMode" and mode in LATER_MODES:
-            raise OptionError(
-                f"option readMode={said}: {LATER_MODES[mode]} is not there yet; allowed: auto, consumer or direct"
-            )
 
 
 def value_of(option: Option, said: str) -> object:
@@ -200,6 +199,7 @@ def value_of(option: Option, said: str) -> object:
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse values that are fine alone but not beside each other."""
     check_connect(said)
+    _check_place(said, parsed)
     least, most = parsed.get("min_rows_per_trigger"), parsed.get("max_rows_per_trigger")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         raise OptionError(f"option minRowsPerTrigger={least} is above maxRowsPerTrigger={most}")
@@ -217,6 +217,27 @@ def check_connect(said: set[str]) -> None:
         raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
 
 
+def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
+    """Refuse options of a server beside a store directory, and the other way round."""
+    if "path" not in said:
+        for name in sorted({"account", "keyFile"} & said):
+            raise OptionError(
+                f"option {name} is for reading a store directory; give path too, or leave it out"
+            )
+        return
+    for name in sorted({"bucket", "objectStore"} & said):
+        raise OptionError(
+            f"option {name} asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
+        )
+    of_server = {option.name for option in TABLE if option.target.startswith("connect.")}
+    for name in sorted((of_server | {"fetchBatch", "fetchExpires", "idleTimeout"}) & said):
+        raise OptionError(f"option {name} is of a server, and path reads files without one; give one of them")
+    if parsed.get("read_mode", "auto") != "auto":
+        raise OptionError(
+            f"option readMode={parsed['read_mode']} asks a server, and path reads files; leave it out"
+        )
+
+
 def check_batch(options: Options) -> None:
     """Refuse what makes no sense in a batch read. Raises OptionError."""
     if options.buckets and not options.include_history:
@@ -230,6 +251,11 @@ def check_batch(options: Options) -> None:
 def check_stream(options: Options) -> None:
     """Refuse what makes no sense in a streaming read. Raises OptionError."""
     table_options.check_stream(options)
+    if options.path is not None:
+        raise OptionError(
+            "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
+            "as a batch, or name the server with servers"
+        )
     if options.ending_offsets != LATEST:
         raise OptionError(
             "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"

@@ -20,6 +20,8 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     SparkError,
 )
+from pyjs_spark.lookup import Api
+from pyjs_spark.options import Options
 from pyjs_spark.settings import ConnectSettings
 
 FIRST_PAUSE_S = 0.05
@@ -49,6 +51,15 @@ class PatientApi:
                     raise
             time.sleep(pause_s)
             pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+
+
+def api_of(options: Options) -> Api:
+    """Return what answers the questions of a plan: the server, or the files of a store directory."""
+    if options.place is None:
+        return PatientApi(options.connect, options.idle_timeout_s)
+    from pyjs_spark.store.api import StoreApi  # needs numpy and pyarrow, which other plans do not
+
+    return StoreApi(options.place)
 
 
 def is_passing(error: SparkError) -> bool:

@@ -7,6 +7,7 @@ name. `created`, the stream's time of creation, tells them apart.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,10 @@ from pyjs_spark.errors import (
     StreamMissing,
 )
 from pyjs_spark.schema import DEFAULT_COLUMNS
+from pyjs_spark.store.place import Place
 from pyjs_spark.wire import SEQ_MAX
 
+LOG = logging.getLogger("pyjs_spark")
 STREAM_NOT_FOUND = 10059
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
 FAILURES_MAX = 10  # in a row, without a message between them: about 13 s
@@ -44,7 +47,10 @@ class ReadRange:
     created: str = ""  # as the plan found it; "": not checked
     columns: tuple[str, ...] = DEFAULT_COLUMNS  # which are filled, and their order
     headers: str = "map"  # map, raw or false
-    batch_rows: int = 10_000
+    mode: str = "auto"  # the option readMode
+    place: Place | None = None  # a store directory, read without a server
+    batch_rows: int = 10_000  # by a consumer or direct get
+    bulk_batch_rows: int = 65_536  # where rows are decoded from whole ranges
     fetch_batch: int = 10_000
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
@@ -99,6 +105,22 @@ class Losses:
             return self.of_stream(info, high)
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), missing)
         return True
+
+    def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
+        """Look at the stream as it was when it gave `rows` messages of [low, high), all that there were.
+
+        `info` has what STREAM.INFO said at that moment; it is the stream that was planned.
+        """
+        self._trimmed(low, min(int(info["state"]["first_seq"]), high), high - low - rows)
+        if high < self._what.high and int(info["state"]["last_seq"]) < high:
+            self.of_stream(info, high)
+
+    def damaged(self, low: int, high: int, why: str) -> None:
+        """Lose what of [low, high) lies in the range: its messages are there and cannot be read."""
+        low, high = max(low, self._what.low), min(high, self._what.high)
+        self._lose(low, high, why)
+        if low < high:
+            LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
         """Messages below `first_seq` are gone, of which up to `missing` from `low` on were not read."""

@@ -35,14 +35,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyjs_spark import direct, offsets, pull, sink
-from pyjs_spark.client import connected
+from pyjs_spark import offsets, reading, sink
 from pyjs_spark.options import Options, check_batch, check_stream, parse_options
-from pyjs_spark.patient import PatientApi
+from pyjs_spark.patient import api_of
 from pyjs_spark.plan import Span
 from pyjs_spark.planner import Planner
-from pyjs_spark.pull import ReadRange
 from pyjs_spark.pushdown import Bounds, push
+from pyjs_spark.ranges import ReadRange
 from pyjs_spark.schema import Projection, pa_schema, project, spark_ddl
 from pyjs_spark.sink_options import SinkOptions, is_of_writing, parse_sink_options
 
@@ -142,8 +141,7 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range as the options say, with the columns and names of messages."""
-        read_range = direct.read_range if self.options.read_mode == "direct" else pull.read_range
-        return read_range(connected(self.options.connect), what)
+        return reading.read_range(self.options.connect, what)
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""
@@ -165,11 +163,13 @@ class RangeReader:
             created=span.created,
             columns=self.projection.columns,
             headers=options.include_headers,
-            batch_rows=options.arrow_batch_rows,
+            mode=options.read_mode,
+            place=options.place,
             fetch_batch=options.fetch_batch,
             fetch_expires_s=options.fetch_expires_s,
             idle_timeout_s=options.idle_timeout_s,
             fail_on_data_loss=options.fail_on_data_loss,
+            **options.batch_rows(),
         )
 
 
@@ -268,6 +268,5 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def planner_of(options: Options, kind: type[Kind]) -> Kind:
-    """Return a planner that asks over this process's connection."""
-    api = PatientApi(options.connect, options.idle_timeout_s)
-    return kind(options, api, len(os.sched_getaffinity(0)))
+    """Return a planner that asks over this process's connection, or the files of a store directory."""
+    return kind(options, api_of(options), len(os.sched_getaffinity(0)))

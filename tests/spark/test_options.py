@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pyjs_spark import option_values as values
 from pyjs_spark.errors import OptionError
 from pyjs_spark.option_values import Position
-from pyjs_spark.options import LATER, TABLE, check_batch, check_stream, parse_options
+from pyjs_spark.options import TABLE, check_batch, check_stream, parse_options
+from pyjs_spark.store.place import Place
 from pyjs_spark.table_options import OWN
 
 
@@ -50,7 +51,7 @@ def test_an_unknown_option_names_the_closest(name: str, meant: str) -> None:
 
 
 def test_an_option_like_no_other_gets_the_whole_list() -> None:
-    assert "there are apiPrefix, arrowBatchRows" in refused(zzzzzz="x")
+    assert "there are account, apiPrefix, arrowBatchRows" in refused(zzzzzz="x")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_an_option_like_no_other_gets_the_whole_list() -> None:
         ("maxBytesPerTrigger", "5x", "a number of bytes"),
         ("maxTriggerDelay", "soon", "a duration"),
         ("fetchExpires", "0s", "a duration above zero"),
-        ("readMode", "fast", "auto, consumer or direct"),
+        ("readMode", "fast", "auto, consumer, direct or bulk"),
         ("includeHeaders", "yes", "map, raw or false"),
         ("stream", "a.b", "names of streams"),
         ("stream", "A,,B", "without empty parts"),
@@ -103,16 +104,6 @@ def test_a_bad_address_is_refused_without_its_password() -> None:
     assert "pw" not in said
 
 
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_what_comes_later_is_refused_by_name(name: str) -> None:
-    assert "is not there yet" in refused(**{name.lower(): "x"})
-
-
-@pytest.mark.parametrize("mode", ["bulk", "path=/data"])
-def test_modes_that_come_later_are_refused_by_name(mode: str) -> None:
-    assert "is not there yet; allowed: auto, consumer or direct" in refused(readMode=mode)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -122,6 +113,12 @@ def test_modes_that_come_later_are_refused_by_name(mode: str) -> None:
         ({"jsDomain": "hub", "apiPrefix": "$JS.hub.API"}, "say the same thing twice"),
         ({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"}, "minRowsPerTrigger=9 is above"),
         ({"startingTimestamp": "2", "endingTimestamp": "1"}, "is after endingTimestamp"),
+        ({"keyFile": "k"}, "keyFile is for reading a store directory; give path too"),
+        ({"account": "A"}, "account is for reading a store directory; give path too"),
+        ({"path": "/d", "servers": "a:4222"}, "servers is of a server, and path reads files without one"),
+        ({"path": "/d", "requestTimeout": "1s"}, "requestTimeout is of a server"),
+        ({"path": "/d", "fetchBatch": "1"}, "fetchBatch is of a server"),
+        ({"path": "/d", "readMode": "bulk"}, "readMode=bulk asks a server"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(options: dict[str, str], said: str) -> None:
@@ -178,8 +175,8 @@ def test_every_option_has_a_value_that_is_taken() -> None:
         "requestTimeout": "3",
     }
     of_tables = {"bucket", "objectStore"} | {name for name, what in OWN.items() if "stream" not in what}
-    assert {option.name for option in TABLE} - set(given) == {"apiPrefix"} | of_tables
-
+    of_paths = {"path", "account", "keyFile"}
+    assert {option.name for option in TABLE} - set(given) == {"apiPrefix"} | of_tables | of_paths
     options = parse_options(given)
 
     assert options.streams == ("ORDERS", "KV_*")
@@ -192,6 +189,28 @@ def test_every_option_has_a_value_that_is_taken() -> None:
     assert (options.connect.api_prefix, options.connect.password) == ("$JS.hub.API", "env:SECRET")
     assert (options.connect.tls_first, options.connect.timeout_s) == (True, 3.0)
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_a_path_is_a_place_in_the_default_account() -> None:
+    plain = parse_options({"stream": "S", "path": "/data"})
+    told = parse_options(
+        {"stream": "S", "path": "/data", "account": "A B", "keyFile": "/key", "readMode": "auto"}
+    )
+
+    assert plain.place == Place("/data", "$G", "")
+    assert told.place == Place("/data", "A B", "/key")
+    assert parse_options({"stream": "S"}).place is None
+
+
+def test_a_streaming_read_of_a_path_is_refused() -> None:
+    with pytest.raises(OptionError, match="path is not allowed in a streaming read"):
+        check_stream(parse_options({"stream": "S", "path": "/data"}))
+
+
+def test_rows_of_a_batch_are_those_of_the_way_unless_told() -> None:
+    assert parse_options({"stream": "S"}).batch_rows() == {}
+    told = parse_options({"stream": "S", "arrowBatchRows": "5"})
+    assert told.batch_rows() == {"batch_rows": 5, "bulk_batch_rows": 5}
 
 
 def test_an_api_prefix_loses_the_dot_at_its_end() -> None:

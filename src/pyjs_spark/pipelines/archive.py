@@ -29,11 +29,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pyjs_spark import lookup
-from pyjs_spark.client import connected
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
-from pyjs_spark.patient import PatientApi
+from pyjs_spark.patient import api_of
 from pyjs_spark.pipelines.files import file_system
 from pyjs_spark.plan import StreamState
 from pyjs_spark.ranges import ReadRange, Report
@@ -120,7 +119,7 @@ def states(root: str, options: Options) -> list[StreamState]:
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
-    api = PatientApi(options.connect, options.idle_timeout_s)
+    api = api_of(options)
     names = lookup.stream_names(api, options.streams)
     if not names:
         raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
@@ -184,11 +183,12 @@ def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRan
         created=state.created,
         columns=columns(options.include_headers),
         headers=options.include_headers,
-        batch_rows=options.arrow_batch_rows,
+        place=options.place,
         fetch_batch=options.fetch_batch,
         fetch_expires_s=options.fetch_expires_s,
         idle_timeout_s=options.idle_timeout_s,
         fail_on_data_loss=options.fail_on_data_loss,
+        **options.batch_rows(),
     )
 
 
@@ -270,10 +270,10 @@ def write_days(
     """
     import pyarrow.parquet as pq
 
-    from pyjs_spark import pull  # needs pyarrow, which a plan does not
+    from pyjs_spark import reading  # needs pyarrow, which a plan does not
 
     files: list[DayFile] = []
-    for day, rows in _by_day(pull.read_range(connected(settings), what, report)):
+    for day, rows in _by_day(reading.read_range(settings, what, report)):
         if not files or files[-1].day != day:
             low = rows.column("seq")[0].as_py() if files else what.low
             if files:

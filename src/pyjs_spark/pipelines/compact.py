@@ -37,7 +37,7 @@ from pyjs_spark.options import Options
 from pyjs_spark.patient import PatientApi
 from pyjs_spark.pipelines.archive import FILE, file_name, quoted
 from pyjs_spark.pipelines.files import file_system
-from pyjs_spark.pipelines.jobs import STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.pipelines.jobs import NO_PATH, STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.ranges import ReadRange
 from pyjs_spark.schema import DEFAULT_COLUMNS
 
@@ -331,7 +331,7 @@ def _snapshot(root: str, name: str, options: Options) -> Snapshot:
         options.subjects or (">",),
         columns=columns,
         headers=options.include_headers,
-        batch_rows=options.arrow_batch_rows,
+        **options.batch_rows(),
         fetch_batch=options.fetch_batch,
         fetch_expires_s=options.fetch_expires_s,
         idle_timeout_s=options.idle_timeout_s,
@@ -412,4 +412,5 @@ KIND = JobKind(
     ),
     _run,
     _explain,
+    refused=NO_PATH,
 )

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark import option_values
 from pyjs_spark.client import Client, Reply
-from pyjs_spark.direct import Stored, ns_of, stored
 from pyjs_spark.errors import ApiError, OptionError, SparkError
 from pyjs_spark.option_values import format_rfc3339
 from pyjs_spark.pipelines.files import file_system
-from pyjs_spark.pipelines.jobs import STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.pipelines.jobs import NO_PATH, STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.pipelines.quality import read, spans_of
 from pyjs_spark.ranges import Patience, Report, stream_info
+from pyjs_spark.stored import Stored, ns_of, stored
 from pyjs_spark.wire import header_pairs
 
 if TYPE_CHECKING:
@@ -400,5 +400,5 @@ KIND = JobKind(
         ("pushdown", "readMode", "minPartitions", "maxRecordsPerPartition", "maxRowsPerTrigger",
          "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay", "includeHeaders"),
         "it has no effect here; leave it out",
-    ),
+    ) | NO_PATH,
 )  # fmt: skip

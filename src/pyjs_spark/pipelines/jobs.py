@@ -105,4 +105,7 @@ class JobKind:
             raise OptionError(f"{shown}={said[key.name]} is not allowed; allowed: {wrong}") from None
 
 
+NO_PATH = dict.fromkeys(
+    ("path", "account", "keyFile"), "it asks the server, and files of a store do not answer; leave it out"
+)
 STREAM = Key("stream", "name, comma list, or pattern with *", is_positional=True, is_needed=True)

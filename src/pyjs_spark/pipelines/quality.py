@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from pyjs_spark import lookup, option_values
-from pyjs_spark.client import connected
 from pyjs_spark.errors import OptionError
 from pyjs_spark.options import Options, check_batch
-from pyjs_spark.patient import PatientApi
+from pyjs_spark.patient import api_of
 from pyjs_spark.pipelines.checks import Check, Duplicates, Gaps, Lateness, Payloads, Times
 from pyjs_spark.pipelines.jobs import STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.pipelines.say import FOUND, LOST
@@ -41,7 +40,7 @@ def spans_of(job: Job) -> list[Span]:
     """Return one range for each stream, empty if nothing is to be read; raises what a batch read raises."""
     check_batch(job.options)
     options = replace(job.options, min_partitions=1)
-    api = PatientApi(options.connect, options.idle_timeout_s)
+    api = api_of(options)
     found: dict[str, Span] = {}
     for span in Planner(options, api, 1).batch(Bounds()):
         first = found.setdefault(span.stream, span)
@@ -80,7 +79,7 @@ def _check_job(job: Job) -> None:
 
 def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any]:
     """Yield the batches of a span with some columns."""
-    from pyjs_spark import pull
+    from pyjs_spark import reading
 
     what = ReadRange(
         span.stream,
@@ -90,14 +89,15 @@ def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any
         created=span.created,
         columns=columns,
         headers="map",
-        batch_rows=options.arrow_batch_rows,
+        **options.batch_rows(),
         fetch_batch=options.fetch_batch,
         fetch_expires_s=options.fetch_expires_s,
         idle_timeout_s=options.idle_timeout_s,
         fail_on_data_loss=options.fail_on_data_loss,
         has_bodies="data" in columns,
+        place=options.place,
     )
-    return pull.read_range(connected(options.connect), what)
+    return reading.read_range(options.connect, what)
 
 
 def _run(job: Job) -> Outcome:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyjs_spark import pull
-from pyjs_spark.client import connected
+from pyjs_spark import reading
 from pyjs_spark.errors import OptionError
 from pyjs_spark.option_values import Position
 from pyjs_spark.options import Options
@@ -194,14 +193,15 @@ def _seqs(holding: Holding, low: int, high: int, options: Options) -> Any:
         created=holding.state.created,
         columns=("seq",),
         headers="false",
-        batch_rows=options.arrow_batch_rows,
+        **options.batch_rows(),
         fetch_batch=options.fetch_batch,
         fetch_expires_s=options.fetch_expires_s,
         idle_timeout_s=options.idle_timeout_s,
         keeps_all=False,  # what leaves the stream now is in the archive already
         has_bodies=False,
+        place=options.place,
     )
-    parts = [batch.column("seq").to_numpy() for batch in pull.read_range(connected(options.connect), what)]
+    parts = [batch.column("seq").to_numpy() for batch in reading.read_range(options.connect, what)]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 

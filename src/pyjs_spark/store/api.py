@@ -1,0 +1,104 @@
+"""Answers to the questions of a plan from a store directory, as a server would give them.
+
+A plan asks three things (lookup.py): names of streams, what a stream holds, which message came first after a time.
+So the same planner works with and without a server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pyjs_spark.errors import ApiError
+from pyjs_spark.option_values import format_rfc3339, parse_rfc3339
+from pyjs_spark.store import directory, snapshot
+from pyjs_spark.store.image import Unusable
+from pyjs_spark.store.place import Place
+from pyjs_spark.store.snapshot import Snapshot
+
+LOG = logging.getLogger("pyjs_spark")
+STREAM_NOT_FOUND = 10059
+NO_MESSAGE = 10037
+
+
+class StoreApi:
+    """The JetStream requests of a plan, answered by files. Plain values, so it can be pickled."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._told: set[str] = set()
+
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Answer one request. Raises ApiError, BadStore, StoreKeyNeeded, DataLoss."""
+        verb, _, stream = name.rpartition(".")
+        if name == "STREAM.NAMES":
+            names = [each.name for each in directory.streams(self._place)]
+            return {"streams": names[(body or {}).get("offset", 0) :], "total": len(names)}
+        if verb == "STREAM.INFO":
+            return info_of(self._snapshot(stream))
+        assert verb == "STREAM.MSG.GET"
+        assert body is not None
+        return {"message": {"seq": self._seq_at(stream, parse_rfc3339(body["start_time"]))}}
+
+    def _snapshot(self, name: str) -> Snapshot:
+        found = snapshot_of(self._place, name)
+        if found is None:
+            raise ApiError(404, STREAM_NOT_FOUND, f"{self._place.path} has no stream {name}")
+        for problem in found.problems:
+            self._tell(f"stream {name}: {problem}")
+        return found
+
+    def _tell(self, text: str) -> None:
+        """Tell of damage once; what it cost is told, or fails the read, where its messages are read."""
+        if text not in self._told:
+            self._told.add(text)
+            LOG.warning("%s", text)
+
+    def _seq_at(self, name: str, at_ns: int) -> int:
+        """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError."""
+        for _ in range(snapshot.TRIES):
+            try:
+                return first_since(self._snapshot(name), at_ns)
+            except (FileNotFoundError, Unusable):  # changed since it was listed
+                continue
+        return first_since(self._snapshot(name), at_ns)
+
+
+def first_since(found: Snapshot, at_ns: int) -> int:
+    """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError, FileNotFoundError."""
+    for segment in found.segments:
+        if segment.messages and segment.last_ts >= at_ns:
+            rows = found.live(snapshot.load(found.stream, segment.number, segment.base_seq).entries)
+            late = np.flatnonzero(rows["ts"] >= at_ns)
+            if len(late):
+                return int(rows["seq"][late[0]])
+    raise ApiError(404, NO_MESSAGE, "no message found")
+
+
+def snapshot_of(place: Place, name: str) -> Snapshot | None:
+    """Return what a stream of a store holds now, None if it is not there."""
+    found = directory.stream(place, name)
+    return snapshot.take(found) if found is not None else None
+
+
+def info_of(found: Snapshot) -> dict[str, Any]:
+    """Return what STREAM.INFO would say, as far as a plan asks for it."""
+    metadata = found.stream.metadata
+    state = {
+        "first_seq": found.first_seq,
+        "last_seq": found.last_seq,
+        "messages": found.messages,
+        "bytes": found.size,
+    }
+    config = {"retention": "limits", **metadata.config, "name": found.stream.name}
+    return {"config": config, "created": created_text(metadata.created_ns), "state": state}
+
+
+def created_text(at_ns: int) -> str:
+    """Return a time as the server writes it: no zeros at the end of a fraction."""
+    whole, _, fraction = format_rfc3339(at_ns).removesuffix("Z").partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"

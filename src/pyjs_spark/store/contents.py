@@ -1,0 +1,46 @@
+"""What one segment holds, by its index file or by its records: entries of messages, removals, and what is damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pyjs_spark.entries import ENTRY
+
+Lost = tuple[int, int]  # first and last sequence of which some may have been messages
+
+
+@dataclass(slots=True)
+class Contents:
+    """One segment. What was removed from it elsewhere is still in its entries."""
+
+    number: int
+    incarnation: int
+    base_seq: int
+    next_seq: int  # behind its last sequence
+    end: int  # of the header and records in the image
+    chain: int  # checksum of the last record
+    is_sealed: bool
+    floor: int  # messages below are gone, in whichever segment; 0: none are
+    first_ts: int
+    last_ts: int
+    messages: int
+    message_bytes: int
+    entries: Any  # of its messages, ascending, as ENTRY
+    removals: Any  # sequences that its DELETES records name, as uint64
+    names: list[bytes] | None = None  # of the entries' subject_id; None: these are not set
+    problems: list[str] = field(default_factory=list)  # what is damaged, and where
+    lost: list[Lost] = field(default_factory=list)
+    is_end_lost: bool = False  # the last record is damaged: it takes one sequence
+    is_from_index: bool = False
+
+    def summary(self) -> Contents:
+        """Return it without the entries, which take the most room."""
+        return replace(self, entries=no_entries(), names=None)
+
+
+def no_entries() -> Any:
+    """Return an empty array of entries."""
+    return np.zeros(0, ENTRY)

@@ -1,0 +1,346 @@
+"""Segment files in all their forms, and the plain image that each of them holds: what everything else reads.
+
+    file = header (64)  [META record]  body        with flags in the header; else the file is the image
+    body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
+
+Bytes that the disk cannot read count as zeros, and a compressed chunk that does not check out as bytes of 255: the
+records in both are found damaged by whoever reads them. Knows nothing of records.
+
+Source: docs/storage-format.md, "Other forms of a segment".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from dataclasses import dataclass
+from itertools import accumulate
+
+from pyjs_spark.errors import BadStore, StoreKeyNeeded
+from pyjs_spark.hashing import xxh64
+from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
+from pyjs_spark.store.packages import needed
+
+HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
+HEADER_SIZE = HEADER.size
+CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
+MAGIC = b"PYJSSEG\n"
+VERSION = 3
+CIPHERS = 0xFF  # of the flags
+CODECS = 0xFF00
+ZSTD = 0x100
+MARK = b"\xff"
+DAMAGED = b"\xff"
+CHUNK_SIZE = 65536
+IMAGE_SIZE_MAX = 1 << 30
+TABLE = struct.Struct("<QII")
+ROW = struct.Struct("<IQ")
+PAGE_SIZE = 4096
+SECTOR_SIZE = 512
+ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
+
+
+class Unusable(Exception):
+    """A file whose form cannot be told, or whose table is damaged; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header of a segment file says."""
+
+    version: int
+    needs: str  # first version of the server that reads it
+    flags: int
+    base_seq: int
+    number: int
+    body_at: int
+    incarnation: int
+    nonce: bytes
+    checksum: int
+
+    @property
+    def cipher(self) -> int:
+        """The algorithm that the body is encrypted with, 0: none."""
+        return self.flags & CIPHERS
+
+    @property
+    def codec(self) -> int:
+        """How the image is compressed, 0: it is not."""
+        return self.flags & CODECS
+
+
+def header_in(data: bytes) -> Header | None:
+    """Return the header that `data` begins with; None: there is none, or it is damaged."""
+    if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
+        return None
+    _, version, major, minor, flags, base, first, number, at, incarnation, second, checksum = HEADER.unpack(
+        data[:HEADER_SIZE]
+    )
+    if xxh64(data[:CHECKED], 0) != checksum:
+        return None
+    return Header(version, f"{major}.{minor}", flags, base, number, at, incarnation, first + second, checksum)
+
+
+def made_header(version: int, base_seq: int, number: int, incarnation: int) -> bytes:
+    """Return the header of a plain image."""
+    needs = (0, 1) if version > 1 else (0, 0)
+    fields = (MAGIC, version, *needs, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8), 0)
+    data = HEADER.pack(*fields)[:CHECKED]
+    return data + xxh64(data, 0).to_bytes(8, "little")
+
+
+def repaired(head: bytes) -> bytes | None:
+    """Return a header of which one byte is damaged as it was; None: it cannot be told."""
+    if len(head) < HEADER_SIZE:
+        return None
+    data, stored = bytearray(head[:CHECKED]), head[CHECKED:HEADER_SIZE]
+    right = xxh64(data, 0).to_bytes(8, "little")
+    if sum(a != b for a, b in zip(right, stored, strict=True)) <= 1 and head.startswith(MAGIC):
+        return bytes(data) + right
+    wanted = int.from_bytes(stored, "little")
+    for at in range(CHECKED):
+        was = data[at]
+        for byte in range(256):
+            data[at] = byte
+            if xxh64(data, 0) == wanted:
+                return bytes(data) + stored
+        data[at] = was
+    return None
+
+
+class Image:
+    """The image of a plain file; the others read as this one does. It owns the descriptor."""
+
+    header: Header | None = None  # the outer one, of a file that is not plain
+    shift = 0  # where the image begins in the file, if it is not compressed
+    marked = False  # the mark behind the last byte that was written is there
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
+        return read_around(self._fd, at, max(0, min(size, self.size - at)))
+
+    def refresh(self) -> None:
+        """Take note of how long the file is now."""
+        self.size = os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+class VeiledImage(Image):
+    """The image of an encrypted file."""
+
+    def __init__(self, fd: int, header: Header, key: StreamKey) -> None:
+        self._fd = fd
+        self._key = key
+        self.header = header
+        self.shift = header.body_at
+        self.size = self._find_end() - self.shift
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to `size` bytes of the image from `at`, decrypted."""
+        assert self.header is not None
+        data = read_around(self._fd, self.shift + at, max(0, min(size, self.size - at)))
+        return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
+
+    def _find_end(self) -> int:
+        """Return where the mark is; without one what was written last is cut off or damaged."""
+        size = end = max(os.fstat(self._fd).st_size, self.shift)
+        while end > self.shift:
+            begin = max(end - CHUNK_SIZE, self.shift)
+            piece = read_around(self._fd, begin, end - begin).rstrip(b"\0")
+            end = begin + len(piece)
+            if piece:
+                break
+        self.marked = end > self.shift and read_around(self._fd, end - 1, 1) == MARK
+        if self.marked:
+            return end - 1
+        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
+        return sector if sector - end < ZEROS_KEPT else end
+
+
+class PackedImage(Image):
+    """The image of a compressed file, which may be encrypted as well."""
+
+    marked = True
+
+    def __init__(self, fd: int, header: Header, key: StreamKey | None) -> None:
+        """Read the table. Raises Unusable: both of its copies are damaged."""
+        self._fd = fd
+        self._key = key
+        self.header = header
+        self.damaged: set[int] = set()  # numbers of chunks that do not check out
+        self._last = (-1, b"")  # the chunk that was read last, which the next read often begins in
+        body_size = os.fstat(fd).st_size - header.body_at
+        found = self._table_at(body_size, 0) or self._table_at(body_size, None)
+        if found is None:
+            raise Unusable("its table of chunks is damaged, twice")
+        self.size, rows = found
+        begins = accumulate(
+            (size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8
+        )  # behind the table
+        self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to `size` bytes of the image from `at`, unpacked."""
+        end = max(at, min(at + size, self.size))
+        first = at // CHUNK_SIZE
+        chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
+        return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
+
+    def _body(self, at: int, size: int) -> bytes:
+        header = self.header
+        assert header is not None
+        data = read_around(self._fd, header.body_at + at, size)
+        return self._key.decrypted(header.cipher, header.nonce, data, at) if self._key else data
+
+    def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
+        """Return image size and rows of a copy of the table, the one at the end for None."""
+        if at is None:
+            at = int.from_bytes(self._body(body_size - 8, 8), "little") if body_size > 8 else body_size
+        if not 0 <= at <= body_size - TABLE.size:
+            return None
+        head = self._body(at, TABLE.size)
+        image_size, count, chunk_size = TABLE.unpack(head)
+        rows_size = count * ROW.size
+        is_possible = chunk_size == CHUNK_SIZE and HEADER_SIZE <= image_size <= IMAGE_SIZE_MAX
+        if (
+            not is_possible
+            or count != -(-image_size // CHUNK_SIZE)
+            or at + rows_size + TABLE.size + 8 > body_size
+        ):
+            return None
+        rows = self._body(at + TABLE.size, rows_size + 8)
+        if xxh64(head + rows[:rows_size], 0).to_bytes(8, "little") != rows[rows_size:]:
+            return None
+        return image_size, list(ROW.iter_unpack(rows[:rows_size]))
+
+    def _chunk(self, number: int) -> bytes:
+        if self._last[0] != number:
+            self._last = (number, self._unpacked(number))
+        return self._last[1]
+
+    def _unpacked(self, number: int) -> bytes:
+        """Return one chunk of the image; of a damaged first one the header is known from the outer one."""
+        size = min(CHUNK_SIZE, self.size - number * CHUNK_SIZE)
+        at, packed_size, checksum = self._places[number]
+        packed = self._body(at, packed_size) if packed_size <= size else b""
+        if packed_size <= size and xxh64(packed, 0) == checksum:
+            plain = packed if packed_size == size else unzipped(packed, size)
+            if plain is not None:
+                return plain
+        self.damaged.add(number)
+        header = self.header
+        assert header is not None
+        head = (
+            made_header(header.version, header.base_seq, header.number, header.incarnation)
+            if number == 0
+            else b""
+        )
+        return head + DAMAGED * (size - len(head))
+
+
+class HeldImage(Image):
+    """The bytes of another image as they were at one moment, which a server at work does not change any more."""
+
+    def __init__(self, image: Image) -> None:
+        self._data = image.read(0, image.size)
+        self.size = len(self._data)
+        self.header = image.header
+        self.shift = image.shift
+        self.marked = image.marked
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
+        return self._data[at : at + max(0, size)]
+
+    def close(self) -> None:
+        """Do nothing: the other image has the file."""
+
+
+def unzipped(packed: bytes, size: int) -> bytes | None:
+    """Return a chunk of `size` bytes; None: it is damaged."""
+    cramjam = needed("cramjam", "compressed segments")
+    out = bytearray(size)
+    try:
+        found = cramjam.zstd.decompress_into(packed, out)
+    except (cramjam.DecompressionError, OSError, ValueError):
+        return None
+    return bytes(out) if found == size else None
+
+
+def open_image(path: str, key: StreamKey | None) -> Image:
+    """Open a segment file and return its image, which is to be closed.
+
+    Raises:
+        BadStore: a newer version wrote it.
+        StoreKeyNeeded: it is encrypted, and not with `key`.
+        Unusable: what tells its form is damaged.
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _image(fd, path, key)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _image(fd: int, path: str, key: StreamKey | None) -> Image:
+    head = read_around(fd, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
+    header = header_in(head)
+    if header is None:
+        mended = repaired(head)
+        header = header_in(mended) if mended is not None else None
+    if header is None or not header.flags:
+        return Image(fd)
+    if header.version > VERSION or not _is_known(header):
+        raise BadStore(f"{path} was written by a newer server: it needs version {header.needs} to read")
+    stream_key = _key_for(header, path, key)
+    if header.codec:
+        return PackedImage(fd, header, stream_key)
+    assert stream_key is not None
+    return VeiledImage(fd, header, stream_key)
+
+
+def _is_known(header: Header) -> bool:
+    is_known = header.codec in (0, ZSTD) and (header.cipher == 0 or header.cipher in BLOCK_SIZES)
+    return is_known and not header.flags & ~(CIPHERS | CODECS)
+
+
+def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | None:
+    if not header.cipher:
+        return None
+    if key is None or not key.fits(header.nonce):
+        raise StoreKeyNeeded(f"{path} is encrypted with a key that is not the one of its stream")
+    return key
+
+
+def read_around(fd: int, at: int, size: int) -> bytes:
+    """Return bytes of a file, zeros where the disk cannot read them or the file has ended meanwhile."""
+    try:
+        data = os.pread(fd, size, at)
+        while 0 < len(data) < size:  # a signal, or more than one call may give
+            more = os.pread(fd, size - len(data), at + len(data))
+            if not more:
+                break
+            data += more
+        return data if len(data) == size else data + bytes(size - len(data))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    step = PAGE_SIZE - at % PAGE_SIZE
+    if size <= step:
+        return bytes(size)
+    pages = [read_around(fd, at, step)]
+    pages += [
+        read_around(fd, page, min(PAGE_SIZE, at + size - page))
+        for page in range(at + step, at + size, PAGE_SIZE)
+    ]
+    return b"".join(pages)

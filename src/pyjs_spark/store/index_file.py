@@ -1,0 +1,156 @@
+"""Index files: what a segment holds without its payloads; a cache that is believed where it is whole and fits.
+
+    index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
+
+Source: docs/storage-format.md, "Index files".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyjs_spark.entries import ENTRY, ENTRY_SIZE, MESSAGE, RECORD, RECORD_SIZE_MIN, is_whole
+from pyjs_spark.hashing import xxh64
+from pyjs_spark.store.contents import Contents
+from pyjs_spark.store.image import HEADER_SIZE, Image, header_in
+from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
+
+HEADER = struct.Struct("<8sIIQIIQQQQqqQIIIIIIIIQ")
+MAGIC = b"PYJSIDX\n"
+VERSION = 1
+OUTER_SIZE = 32  # of the header of an encrypted file
+SUBJECT = np.dtype(
+    [
+        ("count", "<u4"),
+        ("first", "<u4"),
+        ("last", "<u4"),
+        ("name_at", "<u4"),
+        ("name_size", "<u4"),
+        ("spare", "<u4"),
+    ]
+)
+SUBJECT_SIZE = 24
+KIND_FOOTER = 4
+FOOTER_SIZE = RECORD_SIZE_MIN + 48
+REMOVED_SEQ = (1 << 63) - 1  # without the bit that says whether the message was overwritten
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Numbers of the header that tell where everything is."""
+
+    entries: int
+    subjects: int
+    removals: int
+    names_size: int
+
+    @property
+    def size(self) -> int:
+        return (
+            HEADER.size
+            + self.entries * ENTRY_SIZE
+            + self.subjects * SUBJECT_SIZE
+            + self.removals * 8
+            + -(-self.names_size // 8) * 8
+            + 8
+        )
+
+
+def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
+    """Return what an index file says; None: it is damaged, of another version, or encrypted with another key."""
+    plain = _decrypted(data, key)
+    if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
+        return None
+    if xxh64(memoryview(plain)[:-8], 0) != int.from_bytes(plain[-8:], "little"):
+        return None
+    _, version, flags, base_seq, number, sealed, incarnation, end, chain, floor, *rest = HEADER.unpack_from(
+        plain
+    )
+    first_ts, last_ts, size, entry_size, entries, _, _, subject_size, subjects, names_size, removals, _ = rest
+    parts = _Parts(entries, subjects, removals, names_size)
+    if version != VERSION or flags or (entry_size, subject_size) != (ENTRY_SIZE, SUBJECT_SIZE):
+        return None
+    if len(plain) != parts.size:
+        return None
+    rows, names, removed = _parts_in(plain, parts)
+    if len(rows) and int(rows["subject_id"].max()) >= len(names):
+        return None
+    return Contents(
+        number=number,
+        incarnation=incarnation,
+        base_seq=base_seq,
+        next_seq=base_seq + entries,
+        end=end,
+        chain=chain,
+        is_sealed=bool(sealed),
+        floor=floor,
+        first_ts=first_ts,
+        last_ts=last_ts,
+        messages=len(rows),
+        message_bytes=size,
+        entries=rows,
+        removals=removed,
+        names=names,
+        is_from_index=True,
+    )
+
+
+def fits(index: Contents, image: Image) -> bool:
+    """Return whether the index file is of the segment as it is now."""
+    header = header_in(image.read(0, HEADER_SIZE))
+    if header is None or not HEADER_SIZE <= index.end <= image.size:
+        return False
+    if (header.base_seq, header.number, header.incarnation) != (
+        index.base_seq,
+        index.number,
+        index.incarnation,
+    ):
+        return False
+    at = max(index.end - FOOTER_SIZE - 8, 0)
+    tail = image.read(at, index.end - at)
+    if int.from_bytes(tail[-8:], "little") != index.chain:
+        return False
+    if not index.is_sealed:
+        return image.size == index.end
+    return len(tail) == FOOTER_SIZE + 8 and _is_footer(tail, index.next_seq - index.base_seq)
+
+
+def _is_footer(tail: bytes, entries: int) -> bool:
+    length, kind, *_ = RECORD.unpack_from(tail, 8)
+    if length != FOOTER_SIZE or kind != KIND_FOOTER or not is_whole(memoryview(tail), 8, length):
+        return False
+    return int.from_bytes(tail[8 + RECORD.size + 16 : 8 + RECORD.size + 24], "little") == entries
+
+
+def _parts_in(plain: bytes, parts: _Parts) -> tuple[Any, list[bytes], Any]:
+    """Return entries of messages, subjects and removals."""
+    at = HEADER.size
+    rows: Any = np.frombuffer(plain, ENTRY, parts.entries, at)
+    at += parts.entries * ENTRY_SIZE
+    subjects: Any = np.frombuffer(plain, SUBJECT, parts.subjects, at)
+    at += parts.subjects * SUBJECT_SIZE
+    removals: Any = np.frombuffer(plain, "<u8", parts.removals, at)
+    at += parts.removals * 8
+    places = zip(subjects["name_at"].tolist(), subjects["name_size"].tolist(), strict=True)
+    names = [plain[at + begin : at + begin + size] for begin, size in places]
+    is_message = rows["flags"] & MESSAGE != 0
+    return (
+        rows if is_message.all() else rows[is_message],
+        names,
+        removals & np.uint64(REMOVED_SEQ),
+    )
+
+
+def _decrypted(data: bytes, key: StreamKey | None) -> bytes:
+    """Return the index in a file; a plain one as it is, b"" for one that cannot be decrypted."""
+    algorithm = int.from_bytes(data[12:16], "little")
+    if len(data) < OUTER_SIZE or algorithm == 0:
+        return data
+    nonce = data[16:OUTER_SIZE]
+    if key is None or algorithm not in BLOCK_SIZES or not key.fits(nonce):
+        return b""
+    return key.decrypted(algorithm, nonce, data[OUTER_SIZE:], 0)

@@ -1,0 +1,37 @@
+"""Pieces of a segment that are read at once: records that are wanted and stand near each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyjs_spark.entries import CHECKSUM_SIZE, EXTENDED, RECORD_SIZE_MIN
+
+PIECE_SIZE = 1 << 20  # bytes
+HOLE_SIZE = 1 << 16  # bytes that nobody wants are left out where they are so many
+
+
+class Piece(NamedTuple):
+    """Entries [first, behind) have their records in `size` bytes from `base` on, each behind 8 bytes."""
+
+    first: int
+    behind: int
+    base: int
+    size: int
+
+
+def pieces(rows: Any) -> Iterator[Piece]:
+    """Yield the pieces that hold the records of these entries, in order."""
+    begins = rows["offset"].astype(np.int64)
+    ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
+    ends += np.where(rows["flags"] & EXTENDED, 16, 0)
+    at = 0
+    while at < len(rows):
+        behind = max(at + 1, int(np.searchsorted(ends, begins[at] + PIECE_SIZE, side="right")))
+        holes = np.flatnonzero(begins[at + 1 : behind] - ends[at : behind - 1] > HOLE_SIZE)
+        behind = at + 1 + int(holes[0]) if len(holes) else behind
+        base = int(begins[at]) - CHECKSUM_SIZE
+        yield Piece(at, behind, base, int(ends[behind - 1]) - base)
+        at = behind

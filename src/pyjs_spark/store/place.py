@@ -1,0 +1,14 @@
+"""Where a store directory is: plain values, so that Spark can send them to its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One account of a store directory."""
+
+    path: str
+    account: str = "$G"
+    key_file: str = ""  # has the key of the server's configuration; read where the files are

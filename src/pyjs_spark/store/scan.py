@@ -1,0 +1,448 @@
+"""Contents of a segment by its records alone, and what of it is damaged; the rules are those of the server.
+
+Every record is checked. Where one does not check out there are three cases. Its checksum alone is damaged, since the
+next record fits the one computed: nothing is lost. Valid records follow somewhere: the bytes between are damage, and
+what follows is kept. Nothing valid follows: the last write was cut short and was never acknowledged, unless a whole
+record stands there: then it is damage as well.
+
+Runs of usual messages are taken by `walk`, compiled where it was built; what is unusual is looked at here.
+
+Source: docs/storage-format.md, "Reading back".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyjs_spark.entries import (
+    CHECK_AT,
+    CHECKSUM_SIZE,
+    ENTRY,
+    ERASED,
+    EXTENDED,
+    HEAD_SIZE,
+    KIND_MESSAGE,
+    MESSAGE,
+    RECORD,
+    RECORD_SIZE_MIN,
+    check_of,
+    hash_of,
+    is_whole,
+)
+from pyjs_spark.errors import BadStore
+from pyjs_spark.hashing import xxh64
+from pyjs_spark.store.contents import Contents, no_entries
+from pyjs_spark.store.image import (
+    CHECKED,
+    HEADER_SIZE,
+    SECTOR_SIZE,
+    VERSION,
+    Header,
+    Image,
+    header_in,
+    made_header,
+)
+
+try:
+    from pyjs_spark._entries import walk
+except ImportError:  # a worker may have the Python files alone
+
+    def walk(  # type: ignore[misc]
+        data: bytes, at: int, chain: int, next_seq: int, gaps_max: int
+    ) -> tuple[int, int, bytes]:
+        """Take message after message from `at` on, as long as nothing is unusual; see _entries.pyx."""
+        return walked(data, at, chain, next_seq, gaps_max)
+
+
+STATE = 2
+DELETES = 3
+FOOTER = 4
+META = 5
+IS_EXTENDED = 1  # flags of a record
+IS_ERASED = 2
+RECORD_SIZE_MAX = 134_217_728
+GAP_MAX = 10_000_000  # sequences of one segment that hold no message; more are damage
+EFFORT = 64  # times the size of the file: bytes that are hashed to find records behind damage
+EFFORT_EACH = 512  # when that is used up: longer records are not looked for any more
+STEP = 65536  # places that are looked at together
+ROW = struct.Struct("<QqIIIHHII")
+NO_SUBJECT = 0xFFFFFFFF
+
+
+class Head(NamedTuple):
+    """The first 32 bytes of a record."""
+
+    length: int
+    kind: int
+    flags: int
+    subject_len: int
+    seq: int
+    ts: int
+    header_len: int
+    check: int
+
+
+def scanned(
+    image: Image, number: int, incarnation: int, next_seq: int, known_base: int = 0
+) -> Contents | None:
+    """Return what a segment holds by its bytes; None: its header is damaged, and its records do not tell it.
+
+    `next_seq` is behind the segment before; `known_base` what an index file says that the segment begins with, 0
+    without one.
+
+    Raises:
+        BadStore: a newer version wrote it.
+    """
+    data = image.read(0, image.size)
+    header = header_in(data)
+    problems: list[str] = []
+    if header is not None and (header.version > VERSION or header.flags):
+        raise BadStore(
+            f"segment {number} was written by a newer server: it needs version {header.needs} to read"
+        )
+    if header is None:
+        header = _mended(data, number, incarnation, known_base or next_seq, bool(known_base))
+        problems.append("at 0: the header is damaged; the records behind it tell what it was")
+    if header is None:
+        return None
+    scan = _Scan(data, header, image.shift)
+    scan.problems = problems
+    scan.run()
+    return scan.contents()
+
+
+def last_metadata(image: Image) -> bytes:
+    """Return the body of the last META record of a segment, b"" without one. Its header may be damaged."""
+    data = image.read(0, image.size)
+    if len(data) < HEADER_SIZE + RECORD_SIZE_MIN:
+        return b""
+    base_seq = RECORD.unpack_from(data, HEADER_SIZE)[4]
+    stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
+    scan = _Scan(data, Header(VERSION, "", 0, base_seq, 0, 0, 0, b"", stored), image.shift)
+    scan.run()
+    return scan.meta
+
+
+class _Scan:
+    """One reading of a segment's bytes."""
+
+    def __init__(self, data: bytes, header: Header, shift: int) -> None:
+        self._data = data
+        self._view = memoryview(data)
+        self._header = header
+        self._shift = shift
+        self._chain = header.checksum
+        self._effort = len(data) * EFFORT
+        self._is_adrift = False  # the checksum in front of the next record is not known to be right
+        self._after_damage = 0  # messages that the damage in front of here may have been, at most
+        self._next_seq = header.base_seq
+        self._messages = 0
+        self._rows: list[bytes] = []
+        self._removals: list[bytes] = []
+        self._end = HEADER_SIZE
+        self._is_sealed = False
+        self._floor = 0
+        self._last_ts = 0
+        self._is_end_lost = False
+        self._lost: list[tuple[int, int]] = []
+        self.problems: list[str] = []
+        self.meta = b""
+
+    def run(self) -> None:
+        """Take record after record."""
+        at, size = HEADER_SIZE, len(self._data)
+        while at < size and not self._is_sealed:
+            if not self._is_adrift and not self._after_damage:
+                at = self._walk(at)
+            head = self._accepted(at)
+            if head is not None:
+                self._take(at, head)
+                at += head.length
+                continue
+            used = max(at, len(self._data.rstrip(b"\0")))
+            if used == at:
+                break
+            next_at = self._resync(at + 1)
+            if not next_at:
+                self._judge_end(at, used)
+                break
+            self._report(at, next_at - at, "damaged bytes between records")
+            self._after_damage = max(1, (next_at - at) // (RECORD_SIZE_MIN + 1))
+            self._chain = self._checksum_before(next_at)
+            self._is_adrift = True
+            at = next_at
+        self._end = at
+
+    def contents(self) -> Contents:
+        """Return what was found."""
+        rows: Any = np.frombuffer(b"".join(self._rows), ENTRY) if self._rows else no_entries()
+        removals: Any = np.frombuffer(b"".join(self._removals), "<u8")
+        sizes = rows["size"].astype(np.int64).sum() + rows["subject_len"].sum()
+        return Contents(
+            number=self._header.number,
+            incarnation=self._header.incarnation,
+            base_seq=self._header.base_seq,
+            next_seq=self._next_seq,
+            end=self._end,
+            chain=self._chain,
+            is_sealed=self._is_sealed,
+            floor=self._floor,
+            first_ts=int(rows["ts"][0]) if len(rows) else 0,
+            last_ts=self._last_ts,
+            messages=self._messages,
+            message_bytes=int(sizes),
+            entries=rows,
+            removals=removals,
+            problems=self.problems,
+            lost=self._lost,
+            is_end_lost=self._is_end_lost,
+        )
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def _walk(self, at: int) -> int:
+        gaps = GAP_MAX - (self._next_seq - self._header.base_seq - self._messages)
+        end, self._chain, rows = walk(self._data, at, self._chain, self._next_seq, max(gaps, 0))
+        if rows:
+            last = ROW.unpack_from(rows, len(rows) - ROW.size)
+            self._next_seq, self._last_ts = last[0] + 1, last[1]
+            self._messages += len(rows) // ROW.size
+            self._rows.append(rows)
+        return end
+
+    def _accepted(self, at: int) -> Head | None:
+        """Return the record at `at` if it is to be taken; the chain goes on with its checksum then."""
+        head = self._plausible(at)
+        if head is None:
+            return None
+        computed, is_sound = self._computed(at, head, self._chain)
+        stored = self._stored(at, head.length)
+        if computed == stored and not is_sound:
+            self._report(at + CHECK_AT, 4, "a damaged check; its record is whole")
+        if (
+            computed == stored
+            or (head.kind == KIND_MESSAGE and head.flags & IS_ERASED and self._goes_on(at, head))
+            or (self._is_adrift and is_sound and head.check)
+        ):
+            self._chain = stored
+            self._is_adrift = False
+            return head
+        # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
+        behind = self._plausible(at + head.length)
+        if behind is not None and self._is_intact(at + head.length, behind, computed):
+            self._report(
+                at + head.length - CHECKSUM_SIZE, CHECKSUM_SIZE, "a damaged checksum; its record is whole"
+            )
+            self._chain = computed
+            return head
+        return None
+
+    def _goes_on(self, at: int, head: Head) -> bool:
+        """Return whether length and sequence of an overwritten message, which nothing proves, fit what follows."""
+        behind = at + head.length
+        after = self._plausible(behind)
+        if after is None:
+            return behind - CHECKSUM_SIZE < len(self._data.rstrip(b"\0")) <= behind
+        return head.seq + (after.kind == KIND_MESSAGE) <= after.seq < head.seq + GAP_MAX
+
+    def _judge_end(self, at: int, used: int) -> None:
+        """Judge the bytes at..used, behind which nothing valid stands."""
+        head = self._plausible(at)
+        is_whole = head is not None and at + head.length - CHECKSUM_SIZE < used
+        cut_short = "the last write was cut short; it was never acknowledged"
+        if not is_whole and used - at < RECORD_SIZE_MIN:
+            self._report(at, used - at, cut_short)
+            return
+        if not is_whole and used - at >= HEAD_SIZE and (used + self._shift) % SECTOR_SIZE == 0:
+            # That is where a write can stop; elsewhere it is damage.
+            length, *_, seq, _, _, _ = RECORD.unpack_from(self._data, at)
+            if length >= RECORD_SIZE_MIN and seq == self._next_seq and length > used - at:
+                self._report(at, used - at, cut_short)
+                return
+        self._report(at, used - at, "the last record is damaged")
+        self._is_end_lost = True  # its sequence field may be the damage
+
+    def _resync(self, at: int) -> int:
+        """Return the next place where a record stands that fits the checksum in front of it, or its check; 0: none.
+
+        Bytes that look like long records everywhere, as a client may have sent them, must not keep a reader waiting.
+        """
+        for place in self._candidates(at):
+            head = self._plausible(place)
+            if head is None or (head.length > self._effort and head.length > EFFORT_EACH):
+                continue
+            self._effort -= min(head.length, self._effort)
+            if self._is_intact(place, head, self._checksum_before(place)) or self._is_intact_alone(
+                place, head
+            ):
+                return place
+        return 0
+
+    def _candidates(self, at: int) -> Iterator[int]:
+        """Yield the places from `at` on whose bytes can be the header of a record, a block of places at a time."""
+        size = len(self._data)
+        for begin in range(at, size - RECORD_SIZE_MIN + 1, STEP):
+            count = min(STEP, size - RECORD_SIZE_MIN + 1 - begin)
+            lengths: Any = np.ndarray((count,), "<u4", self._data, begin, (1,))
+            kinds: Any = np.ndarray((count,), "u1", self._data, begin + 4, (1,))
+            flags: Any = np.ndarray((count,), "u1", self._data, begin + 5, (1,))
+            good = (lengths >= RECORD_SIZE_MIN) & (lengths <= size - begin) & (kinds >= 1) & (kinds <= META)
+            yield from (begin + np.flatnonzero(good & (flags <= 3))).tolist()
+
+    def _plausible(self, at: int) -> Head | None:
+        """Return the header of the record at `at` if its sizes fit."""
+        left = len(self._data) - at
+        if left < RECORD_SIZE_MIN:
+            return None
+        head = Head(*RECORD.unpack_from(self._data, at))
+        if not RECORD_SIZE_MIN <= head.length <= min(left, RECORD_SIZE_MAX):
+            return None
+        if not KIND_MESSAGE <= head.kind <= META or head.flags > 3:
+            return None
+        fixed = RECORD_SIZE_MIN + (16 if head.flags & IS_EXTENDED else 0)
+        return head if fixed + head.subject_len + head.header_len <= head.length else None
+
+    def _computed(self, at: int, head: Head, before: int) -> tuple[int, bool]:
+        """Return the checksum that the record must have behind `before`, and whether its check fits."""
+        own = hash_of(self._view, at, head.length)
+        chained = xxh64(own.to_bytes(8, "little"), before)
+        if head.check == 0:
+            checksum = xxh64(self._view[at : at + head.length - CHECKSUM_SIZE], before)
+            stored = self._stored(at, head.length)
+            if checksum == stored or chained != stored:  # else it had a check, and that is damaged
+                return checksum, True
+        return chained, head.check == check_of(own)
+
+    def _is_intact(self, at: int, head: Head, before: int) -> bool:
+        return self._computed(at, head, before)[0] == self._stored(at, head.length)
+
+    def _is_intact_alone(self, at: int, head: Head) -> bool:
+        return head.check != 0 and head.check == check_of(hash_of(self._view, at, head.length))
+
+    def _stored(self, at: int, length: int) -> int:
+        return self._checksum_before(at + length)
+
+    def _checksum_before(self, at: int) -> int:
+        return int.from_bytes(self._data[at - CHECKSUM_SIZE : at], "little")
+
+    def _report(self, at: int, size: int, what: str) -> None:
+        self.problems.append(f"at {at}: {size} bytes: {what}")
+
+    # -- what they say ----------------------------------------------------------------------------------------------
+
+    def _take(self, at: int, head: Head) -> None:
+        if head.kind == KIND_MESSAGE:
+            self._take_message(at, head)
+            return
+        body = self._data[at + HEAD_SIZE : at + head.length - CHECKSUM_SIZE]
+        follows = self._follows(head.seq + 1)
+        if follows:
+            self._skip_to(head.seq + 1)
+        else:
+            self._report(at, head.length, "a sequence that does not follow: not believed")
+        if head.kind == STATE and len(body) >= 16:
+            floor, last_ts = struct.unpack_from("<Qq", body)
+            self._floor, self._last_ts = max(self._floor, floor), max(self._last_ts, last_ts)
+        elif head.kind == DELETES:
+            self._removals.append(body[: len(body) // 8 * 8])
+        elif head.kind == FOOTER:
+            self._is_sealed = True
+        elif head.kind == META:
+            self.meta = body
+        self._after_damage = 0
+
+    def _take_message(self, at: int, head: Head) -> None:
+        if head.seq < self._next_seq or not self._follows(head.seq):
+            self._report(at, head.length, "a sequence that does not follow: not taken")
+            return
+        self._skip_to(head.seq)
+        fixed = RECORD_SIZE_MIN + (16 if head.flags & IS_EXTENDED else 0)
+        size = head.length - fixed - head.subject_len
+        flags = MESSAGE | (EXTENDED if head.flags & IS_EXTENDED else 0)
+        flags |= ERASED if head.flags & IS_ERASED else 0
+        lengths = (size, head.header_len, head.subject_len)
+        self._rows.append(ROW.pack(head.seq, head.ts, at, *lengths, flags, NO_SUBJECT, 0))
+        self._messages += 1
+        self._next_seq, self._last_ts = head.seq + 1, head.ts
+
+    def _follows(self, seq: int) -> bool:
+        """Return whether the next sequence can be `seq`: all gaps of a segment together have their limit."""
+        gaps = self._next_seq - self._header.base_seq - self._messages
+        return seq <= self._next_seq or seq - self._next_seq + gaps < GAP_MAX
+
+    def _skip_to(self, seq: int) -> None:
+        """Let the next sequence be `seq`: those between hold nothing, or were lost just now."""
+        if self._after_damage and self._next_seq < seq:
+            self._lost.append((self._next_seq, min(seq, self._next_seq + self._after_damage) - 1))
+        self._after_damage = 0
+        self._next_seq = max(self._next_seq, seq)
+
+
+def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tuple[int, int, bytes]:
+    """Do as `walk`, in plain Python."""
+    view, size, rows = memoryview(data), len(data), []
+    while size - at >= RECORD_SIZE_MIN:
+        length, kind, flags, subject_len, seq, ts, header_len, _ = RECORD.unpack_from(data, at)
+        fixed = RECORD_SIZE_MIN + (16 if flags & IS_EXTENDED else 0)
+        if kind != KIND_MESSAGE or flags > IS_EXTENDED or length > size - at:
+            break
+        if fixed + subject_len + header_len > length or not next_seq <= seq <= next_seq + gaps_max:
+            break
+        if int.from_bytes(data[at - CHECKSUM_SIZE : at], "little") != chain or not is_whole(view, at, length):
+            break
+        gaps_max -= seq - next_seq
+        next_seq = seq + 1
+        kept = MESSAGE | (EXTENDED if flags else 0)
+        rows.append(
+            ROW.pack(seq, ts, at, length - fixed - subject_len, header_len, subject_len, kept, NO_SUBJECT, 0)
+        )
+        at += length
+        chain = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
+    return at, chain, b"".join(rows)
+
+
+# -- damaged headers ------------------------------------------------------------------------------------------------
+
+
+def _mended(data: bytes, number: int, incarnation: int, next_seq: int, is_sure: bool) -> Header | None:
+    """Return the header as it must have been; with `is_sure` number, incarnation and first sequence are known."""
+    if len(data) < HEADER_SIZE + RECORD_SIZE_MIN:
+        return None
+    stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
+    blank = Header(VERSION, "", 0, next_seq, number, 0, incarnation, b"", stored)
+    scan = _Scan(data, blank, 0)
+    first = scan._plausible(HEADER_SIZE)
+    if first is not None:
+        own_base = first.seq + (first.kind != KIND_MESSAGE)
+        for version in range(VERSION, 0, -1):
+            for base in (own_base, next_seq):
+                made = header_in(made_header(version, base, number, incarnation))
+                assert made is not None
+                if made.checksum == stored or scan._is_intact(HEADER_SIZE, first, made.checksum):
+                    return made
+        if scan._is_intact(HEADER_SIZE, first, stored):
+            return Header(VERSION, "", 0, own_base, number, 0, incarnation, b"", stored)
+    if is_sure:
+        made = header_in(made_header(VERSION, next_seq, number, incarnation))
+        assert made is not None
+        return made
+    return _salvaged(scan, first, blank, len(data))
+
+
+def _salvaged(scan: _Scan, first: Head | None, blank: Header, size: int) -> Header | None:
+    """Return the header that the next record which vouches for itself tells of."""
+    at = HEADER_SIZE
+    is_overwritten = first is not None and first.kind == KIND_MESSAGE and bool(first.flags & IS_ERASED)
+    if first is None or not is_overwritten or not scan._goes_on(at, first):
+        at = scan._resync(at + 1)
+        first = scan._plausible(at) if at else None
+    next_seq = blank.base_seq
+    if first is None or first.seq + (first.kind != KIND_MESSAGE) < next_seq:
+        return None
+    if first.seq - next_seq > size // RECORD_SIZE_MIN:  # a gap before the segment, and no loss
+        next_seq = first.seq + (first.kind != KIND_MESSAGE)
+    return Header(VERSION, "", 0, next_seq, blank.number, 0, blank.incarnation, b"", blank.checksum)
