@@ -55,6 +55,7 @@ MAGIC = b"PYJB"
 VERSION = 1
 LAST = 1  # flags: the last chunk of its request
 END = 2  # nothing behind it that was asked for
+ENTRIES_ONLY = 4  # no records in it
 INFO_FIELD = "pyjs_version"  # that our servers have in INFO
 REFUSED = 20001  # allow_direct is off
 OTHER_STREAM = 20002
@@ -168,7 +169,6 @@ class _Read:
         self._connection = 0  # the one with the subscription
         self._asked = 0  # requests so far
         self._is_waiting = False  # for the rest of the answer to the last of them
-        self._by_data = False  # the last request asked for records too
         self._chunk: Chunk | None = None  # the one at hand,
         self._at = 0  # and its first entry that is no row yet
         self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
@@ -210,15 +210,13 @@ class _Read:
 
     def _decode(self, chunk: Chunk) -> bool:
         """Make rows of the chunk at hand; True: the batch is full, and what has come is kept for the next one."""
-        if not self._needs_records:
-            self._at = self._decoder.add(chunk.table, self._at, None, 0, False)
-            state = self._decoder.state
-        elif self._by_data:
-            self._at = self._decoder.add(chunk.table, self._at, chunk.data, 0, False)
-            state = self._decoder.state
-        else:
+        if self._needs_records and chunk.flags & ENTRIES_ONLY:
             assert self._files is not None
             self._at, state = self._files.decode(self._decoder, chunk, self._at)
+        else:
+            data = chunk.data if self._needs_records else None
+            self._at = self._decoder.add(chunk.table, self._at, data, 0, False)
+            state = self._decoder.state
         if state == FULL:
             self._keep(chunk)
             return True
@@ -237,7 +235,7 @@ class _Read:
 
     def _mismatch(self, chunk: Chunk) -> None:
         """The files have another record, or none: have this place sent."""
-        if self._by_data or self._files is None:
+        if self._files is None or not chunk.flags & ENTRIES_ONLY:
             raise ProtocolError(
                 f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
             )
@@ -260,25 +258,20 @@ class _Read:
         if not self._is_waiting:
             self._ask()
         chunk = self._known(parse_chunk(self._receive()))
-        self._mean = (
-            (self._mean + (len(chunk.table) + len(chunk.data)) // chunk.messages) // 2
-            if chunk.messages
-            else self._mean
-        )
+        if chunk.messages:
+            self._mean = (self._mean + (len(chunk.table) + len(chunk.data)) // chunk.messages) // 2
         if chunk.flags & LAST:
             self._is_waiting = False
-            is_followed = not chunk.flags & END and chunk.next < self._what.high
-            if (
-                is_followed
-                and self._decoder.rows + chunk.messages < self._what.bulk_batch_rows
-                and self._is_sent(chunk)
-            ):
-                self._ask(chunk.next, self._what.bulk_batch_rows - self._decoder.rows - chunk.messages)
+            self._ask_ahead(chunk)
         return chunk
 
-    def _is_sent(self, chunk: Chunk) -> bool:
-        """Return whether this chunk certainly becomes rows: another may have to be asked for in its place."""
-        return self._by_data or not self._needs_records
+    def _ask_ahead(self, chunk: Chunk) -> None:
+        """Ask for what follows this chunk, which is not decoded yet, if it is sure to become rows of this batch."""
+        room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
+        is_followed = not chunk.flags & END and chunk.next < self._what.high
+        from_files = self._needs_records and chunk.flags & ENTRIES_ONLY  # it may have to be sent after all
+        if room > 0 and is_followed and not from_files:
+            self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
         """Check that a chunk goes on where the last one ended, and count what it says is lost."""
@@ -340,7 +333,7 @@ class _Read:
             self._connection = self._client.connections
             self._inbox = self._client.new_inbox()
             self._sid = self._client.subscribe(self._inbox + b".*")
-        self._by_data = self._needs_records and (by_data or self._files is None)
+        is_data = self._needs_records and (by_data or self._files is None)
         rows = rows or what.bulk_batch_rows - self._decoder.rows
         body: dict[str, object] = {
             "seq": seq or self._next_seq,
@@ -349,7 +342,7 @@ class _Read:
         }
         body |= {"created": what.created} if what.created else {}
         body |= {"subjects": list(what.subjects)} if what.subjects else {}
-        body |= {} if self._by_data else {"entries_only": True}
+        body |= {} if is_data else {"entries_only": True}
         self._asked += 1
         self._is_waiting = True
         subject = f"{self._client.settings.api_prefix}.PYJS.BULK.READ.{what.stream}"

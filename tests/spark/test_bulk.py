@@ -115,6 +115,24 @@ def test_files_that_do_not_fit_are_left_to_the_server(
     assert [row["seq"] for row in read(1, 5001)] == list(range(1, 5001))
 
 
+def test_one_record_that_does_not_fit_is_sent_and_the_files_are_used_again(
+    read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = []
+    decode = Files.decode
+
+    def doubting(files: Files, decoder: entries.Decoding, chunk: bulk.Chunk, at: int) -> tuple[int, int]:
+        ends.append(decode(files, decoder, chunk, at) if len(ends) != 1 else (at, entries.DAMAGED))
+        return ends[-1]
+
+    monkeypatch.setattr(Files, "decode", doubting)
+    filler.create(storage="file", allow_direct=True)
+    filler.fill(40_000, size=300)
+
+    assert [row["seq"] for row in read(1, 40_001, columns=("seq", "data"))] == list(range(1, 40_001))
+    assert len(ends) > 2
+
+
 def test_columns_of_entries_alone_need_no_record(
     read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

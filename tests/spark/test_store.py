@@ -241,6 +241,25 @@ def test_a_file_of_which_nothing_can_be_read_is_lost_as_far_as_it_reached(store:
     assert store.read(1, 8) == ([1, 2, 6, 7], 3)
 
 
+def test_a_last_file_of_which_nothing_can_be_read_is_loss(store: Store) -> None:
+    store.segment(1, 1, 2)
+    store.path(2).write_bytes(b"\xaa" * 3000)
+
+    assert store.read(1, 4) == ([1, 2], 1)
+    spans = store.plan().batch(Bounds())
+    assert [(span.low, span.high) for span in spans] == [(1, 4)]
+    with pytest.raises(DataLoss, match=r"00000002\.seg cannot be read"):
+        store.read(1, 4, fail_on_data_loss=True)
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+def test_a_file_that_was_just_made_is_nothing_yet(store: Store, size: int) -> None:
+    store.segment(1, 1, 2)
+    store.path(2).write_bytes(bytes(size))
+
+    assert store.read(1, 3, fail_on_data_loss=True) == ([1, 2], 0)
+
+
 def test_a_segment_of_another_stream_is_left_out(store: Store) -> None:
     store.segment(1, 1, 2)
     store.path(2).write_bytes(header(3, 2, incarnation=8) + Stored(3).record(0))

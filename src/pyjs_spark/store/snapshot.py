@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,8 @@ class Snapshot:
         """Take what one segment says."""
         found, facts, known = _recalled(self.stream, number, self.last_seq + 1)
         path = f"{self.stream.messages}/{number:08d}.seg"
+        if found is None and known is None and _is_blank(path):
+            return  # just made, or never used
         if found is None:
             self.problems.append(f"{path} cannot be read: its header or its table is damaged")
             self._mourn(number, known, "cannot be read")
@@ -174,8 +177,9 @@ class Snapshot:
             or known.incarnation != self.stream.metadata.created_ns
             or known.base_seq <= self.last_seq
         ):
-            if what != "is missing":
+            if what != "is missing":  # how far it reached is told by the next segment, if there is one
                 self._cut = max(self._cut, SEGMENT_SIZE // RECORD_MIN)
+                self._end_lost = f"{path} {what}"
             return
         self._bridge(known.base_seq)
         self._hear(known)
@@ -324,6 +328,12 @@ def _index_of(path: str, key: StreamKey | None) -> Contents | None:
             return index_in(file.read(), key)
     except OSError:
         return None
+
+
+def _is_blank(path: str) -> bool:
+    """Return whether there is nothing but zeros in a file."""
+    with open(path, "rb") as file:
+        return not any(any(block) for block in iter(partial(file.read, 1 << 20), b""))
 
 
 def _index_path(path: str) -> str:
