@@ -1,7 +1,7 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
 Knows nothing of what the bytes mean. Grows by doubling, is handed out whole, and gives large memory back. A large
-message that is an object already is queued as it is: whoever has it to send does not change it. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
+message that is an object already is queued as it is. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, realloc

@@ -240,7 +240,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """Give a view up that was made for bulk reads and was read to its end, before it pushes out those of others."""
+        """Give up a view that was made for bulk reads and was read to its end: it pushes out those of others."""
         cdef View view = self.files.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -262,7 +262,7 @@ cdef class BulkReader:
         cdef const char* p = NULL
         cdef RecordHeader h
         cdef bint examined = s.examined
-        cdef int found
+        cdef int found, extended
         if self.n and (size > limit or self.data_size + length > DATA_MAX):
             return STOP_FULL
         self.note_work(s, e, length)
@@ -281,7 +281,8 @@ cdef class BulkReader:
             length = h.length
             if s.data != self.kept:
                 self.hold(s)
-        if self.add_entry(s, i, <uint32_t> self.data_size, ENTRY_EXTENDED if h.flags & FLAG_EXTENDED else 0) != STOP_END:
+        extended = ENTRY_EXTENDED if h.flags & FLAG_EXTENDED else 0
+        if self.add_entry(s, i, <uint32_t> self.data_size, extended) != STOP_END:
             return STOP_NO_MEMORY
         self.data_size += length
         return self.add_run(p, length if found == 0 else length - RECORD_SIZE_MIN, found == 0)

@@ -1,7 +1,7 @@
 """Records of a directory's segments, read by sequence."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.index cimport Entry, Segment
+from pyjs.store.index cimport Segment
 from pyjs.store.store cimport StreamStore
 
 cdef class SegmentReader(StreamStore):
@@ -21,11 +21,9 @@ cdef class SegmentReader(StreamStore):
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
 
-    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil
     cdef void forget_map(self, Segment* s) noexcept
-    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef size_t place_of(self, uint32_t number) noexcept nogil

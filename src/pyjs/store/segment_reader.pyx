@@ -43,6 +43,40 @@ cdef int failure_of(object error):
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NOT_NOW else -2
 
 
+cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
+    """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
+    cdef RecordHeader h
+    cdef uint64_t before = 0
+    memcpy(&h, p, RECORD_HEADER_SIZE)
+    if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
+            or h.subject_len != e.subject_len or h.header_len != e.header_len:
+        return False
+    if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
+        return False
+    memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    return whole(p, before)
+
+
+cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
+    """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
+    cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
+    cdef RecordHeader h
+    if failed == 0 and s.filled != NULL:
+        note_use(s.filled)
+        if not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
+            failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
+    if failed:
+        return failed
+    if not checked:
+        return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
+    if not is_readable(s.data + e.offset, end - e.offset):
+        return 1
+    memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+    # Behind the end of a file that was cut its last page shows zeros.
+    return h.seq != e.seq or h.length > s.map_size - e.offset \
+        or stored_checksum(s.data + e.offset, h.length) == 0
+
+
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out) noexcept nogil:
     """Have the record of the live entry `e` at `out`, checked: 0, -2: it is damaged, -3: not readable now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
@@ -56,11 +90,11 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
         p = self.staging + (e.offset - self.written)
     else:
         # This process has just written or read what no index file tells of.
-        damaged = self.find_record(s, e, end, s.examined or (last and e.offset >= self.indexed))
+        damaged = find_record(self, s, e, end, s.examined or (last and e.offset >= self.indexed))
         if damaged > 0:
             damaged = self.examine(seq)
             if damaged == 0:
-                damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else self.find_record(s, e, end, True)
+                damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else find_record(self, s, e, end, True)
         if damaged:
             return damaged if damaged < 0 else -2
         p = s.data + e.offset
@@ -99,38 +133,6 @@ cdef class SegmentReader(StreamStore):
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
         return find_whole(self, s, &s.entries[i], p)
-
-    cdef int find_record(self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
-        """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
-        cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
-        cdef RecordHeader h
-        if failed == 0 and s.filled != NULL:
-            note_use(s.filled)
-            if not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
-                failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
-        if failed:
-            return failed
-        if not checked:
-            return not self.checks_out(s.data + e.offset, e, s.map_size - e.offset)
-        if not is_readable(s.data + e.offset, end - e.offset):
-            return 1
-        memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-        # Behind the end of a file that was cut its last page shows zeros.
-        return h.seq != e.seq or h.length > s.map_size - e.offset \
-            or stored_checksum(s.data + e.offset, h.length) == 0
-
-    cdef bint checks_out(self, const char* p, Entry* e, uint64_t room) noexcept nogil:
-        """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
-        cdef RecordHeader h
-        cdef uint64_t before = 0
-        memcpy(&h, p, RECORD_HEADER_SIZE)
-        if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
-                or h.subject_len != e.subject_len or h.header_len != e.header_len:
-            return False
-        if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
-            return False
-        memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        return whole(p, before)
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
         """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""

@@ -15,7 +15,7 @@ cdef struct Msg:
     bint split                  # the body is not behind the tail: composed by the server, body elsewhere
     bint aliased                # `subject` is not the subject the route was found by (JetStream deliveries)
     void* origin                # the publishing session (borrowed), NULL: the server itself
-    void* whole                 # bytes (borrowed) that `body` is all of: receivers may keep it; NULL: they copy `body`
+    void* whole                 # bytes (borrowed) that `body` is all of, which receivers may keep; NULL: they copy
 
 cdef enum Op:
     OP_NEED                     # this read is used up

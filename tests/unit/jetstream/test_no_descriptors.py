@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from tests.support.bulk import decode
 from tests.unit.jetstream.test_consumer_recovery import Crowded
 
 NS = 1_000_000_000
@@ -49,6 +52,13 @@ def test_a_direct_get_says_that_it_is_for_want_of_resources(
     js: Crowded, subject: str, body: dict[str, object] | bytes
 ) -> None:
     assert status(js, f"$JS.API.DIRECT.GET.{subject}", body) == "NATS/1.0 500 Insufficient Resources"
+
+
+def test_a_bulk_read_says_that_it_is_for_want_of_resources(js: Crowded) -> None:
+    answer = json.loads(js.ask("$JS.API.PYJS.BULK.READ.S").payload)
+    assert (answer["error"]["code"], answer["error"]["err_code"]) == NOT_NOW[:2]
+    js.disk.none = False
+    assert decode(js.ask("$JS.API.PYJS.BULK.READ.S").payload).entries[0].seq == 1
 
 
 def test_nothing_is_counted_as_lost(js: Crowded) -> None:
