@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from random import Random
+from typing import Any
 
 from tests.support.bulk import decode
 from tests.unit.jetstream.jsfixture import JetStreamFixture
@@ -31,7 +32,7 @@ NUMBERS = [
     None,
 ]
 TEXTS = ["", ">", "s.*", "s.1", "a..b", ".", "*", "s.>.a", "\u00e9", "\ud800", "x" * 300, "a b", 7, None]
-FIELDS: dict[str, list[object]] = {
+FIELDS: dict[str, list[Any]] = {
     "seq": NUMBERS,
     "end_seq": NUMBERS,
     "max_bytes": NUMBERS,
