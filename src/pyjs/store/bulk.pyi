@@ -1,9 +1,12 @@
+from typing import final
+
 from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
 
 SOURCE_HASH: bytes
 CHUNK_HEADER_SIZE: int
 
+@final
 class BulkReader:
     next_seq: int
     def __init__(
