@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.driver_build import Driver, DriverFailed, build_driver
-from benchmarks.servers import RunningServer, find_peer, free_port, peer_command
+from benchmarks.servers import RunningServer, find_peer, free_port, our_command, peer_command
 
 Fault = Callable[[bytes], bytes]  # one operation of the server -> what the client gets instead
 
@@ -276,3 +276,32 @@ def test_spawn_without_a_port_times_the_whole_command(driver: Driver) -> None:
 def test_spawn_of_a_command_that_ends_is_a_failure(driver: Driver) -> None:
     with pytest.raises(DriverFailed, match="the command ended or never listened"):
         driver.run(["spawn", "--port", "1", "--", "true"])
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[RunningServer]:
+    with RunningServer(our_command()) as running:
+        yield running
+
+
+def _damage_payload(operation: bytes) -> bytes:
+    return operation[:-20] + bytes([operation[-20] ^ 1]) + operation[-19:]
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_good_bulk_read_is_verified(ours: RunningServer, driver: Driver, storage: str) -> None:
+    command = ["bulk", "--msgs", "9000", "--subjects", "7", "--window", "200000", "--storage", storage]
+
+    result = driver.run([*command, "--port", str(ours.port), "--timeout", "10"], timeout_s=60)
+
+    assert (result["errors"], result["msgs"]) == (0, 9000)
+
+
+@pytest.mark.parametrize("fault", [_drop, _repeat, _damage_payload, _refuse])
+def test_one_wrong_chunk_fails_a_bulk_read(ours: RunningServer, driver: Driver, fault: Fault) -> None:
+    with faulty_wire(ours.port, b"PYJB", 5, fault) as wire:
+        done = run_through(wire, driver, "bulk --msgs 300 --window 5000")
+
+    assert wire.hit
+    assert json.loads(done.stdout)["verified"] is False
+    assert done.returncode == 1
