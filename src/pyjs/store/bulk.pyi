@@ -4,7 +4,6 @@ from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
 
 SOURCE_HASH: bytes
-CHUNK_HEADER_SIZE: int
 
 @final
 class BulkReader:

@@ -51,16 +51,17 @@ cdef enum:
     FLAG_ENTRIES_ONLY = 4
     RESERVE_MIN = 1024
     DATA_MAX = 0x7fffffff
+    ASKED = 2048                # verdicts that a filter remembers
 # What things cost, about, in nanoseconds: how much one request may do (tests/unit/store/test_bulk.py).
 cdef enum:
     WORK_MAX = 1500000
     WORK_SKIPPED = 10           # a message that the filter does not let through
     WORK_ENTRY = 8              # of entries only
+    WORK_PATTERN = 15           # a subject compared with one pattern of the filter
     WORK_RECORD = 30            # one that is checked and copied
     WORK_SEGMENT = 2000
     WORK_FILL = 60000           # 64 KiB that are decompressed or decrypted
     BYTES_PER_WORK = 2          # checked and copied in a nanosecond
-CHUNK_HEADER_SIZE = HEADER_SIZE
 
 cdef packed struct ChunkHeader:
     char[4] magic
@@ -113,6 +114,7 @@ cdef class BulkReader:
     cdef uint64_t end                   # of the range, exclusive
     cdef uint64_t incarnation
     cdef bint entries_only
+    cdef uint32_t[ASKED] asked          # subject id + 1 that the filter was asked about last, by the low bits of it
     cdef int64_t work                   # left
     cdef Stop stop                      # why the last chunk ends where it does
 
@@ -225,7 +227,7 @@ cdef class BulkReader:
         while i < behind and stop == STOP_END:
             if self.work < 0:
                 stop = STOP_WORK
-            elif not (self.wanted.all or self.wanted.matches(&self.store.subject_table, subject_of(s, i))):
+            elif not (self.wanted.all or self.is_wanted(subject_of(s, i))):
                 self.work -= WORK_SKIPPED
             else:
                 stop = self.take_entry(s, i, limit) if self.entries_only else self.take_record(s, i, limit)
@@ -246,6 +248,13 @@ cdef class BulkReader:
             view.passing |= not known
             if view.passing and self.next_seq == s.base + s.n:
                 self.files.forget_map(s)
+
+    cdef bint is_wanted(self, uint32_t id) noexcept nogil:
+        """Ask the filter, which remembers its verdict on as many subjects; each new one costs time."""
+        if self.asked[id & (ASKED - 1)] != id + 1:
+            self.asked[id & (ASKED - 1)] = id + 1
+            self.work -= <int64_t> self.wanted.n * WORK_PATTERN
+        return self.wanted.matches(&self.store.subject_table, id)
 
     cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
         """Have the entry of a message in the chunk, if there is room for it."""

@@ -289,6 +289,22 @@ def test_a_filter_that_lets_nothing_through_ends_a_request_before_it_takes_long(
     assert [message.seq for message in messages_of(read_chunks(store, subjects=(b"b",)))] == [400_001]
 
 
+def test_many_filters_and_subjects_end_a_request_before_it_takes_long() -> None:
+    # given
+    store = MemStore()
+    for at in range(3000):
+        store.store(b"s.%d" % at, b"", b"", 1)
+    filters = [b"s.%d" % at for at in range(2000, 3000)]
+    # when
+    (chunk,) = (
+        decode(each) for each in BulkReader(store, store.make_filter(filters), 1, 0).read(PLENTY, PLENTY)
+    )
+    # then
+    assert (chunk.entries, chunk.flags) == ((), 1)
+    assert 10 < chunk.next < 500
+    assert len(messages_of(read_chunks(store, subjects=tuple(filters)))) == 1000
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_segments_are_described(tmp_path: Path, kind: str) -> None:
     # given
