@@ -9,11 +9,15 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.style.tree import ROOT
 from tests.support.raw import RawClient
+
+if TYPE_CHECKING:
+    from tests.spark.sinks import Out, Task
 
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}\nmax_payload: 4MB'
 SERVER_VENV = ROOT / ".venv" / "bin"
@@ -158,3 +162,28 @@ def filler(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Fi
     yield found
     found.raw.try_api(f"STREAM.DELETE.{found.name}")
     found.raw.close()
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Task:
+    """What the tasks of a test's writers are told."""
+    pytest.importorskip("pyspark")
+    from tests.spark.sinks import Task
+
+    return Task(monkeypatch)
+
+
+@pytest.fixture
+def out(filler: Filler, server: ServerProcess, task: Task) -> Out:
+    """A stream to write to."""
+    from tests.spark.sinks import Out
+
+    filler.create()
+    return Out(filler, server.port, task)
+
+
+@pytest.fixture
+def forgetful(out: Out) -> Out:
+    """The same, of a stream that knows an id for no more than a tenth of a second."""
+    out.filler.raw.api(f"STREAM.UPDATE.{out.filler.name}", **out.config(duplicate_window=100_000_000))
+    return out
