@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-demo check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-demo spark-kills check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -38,6 +38,9 @@ spark: dev ## the tests of the data source for Spark, in an environment of their
 
 spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
+
+spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"
+	@.ci/spark run -m tests.spark.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 

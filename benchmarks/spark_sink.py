@@ -71,7 +71,9 @@ def write_ours(port: int, made: list[pa.RecordBatch]) -> None:
 
 def frame_only(made: list[pa.RecordBatch]) -> None:
     """Make the publishes and throw them away."""
-    reader = RowReader(PLAN, SinkOptions(STREAM), part=0, stream_subjects=("sink.>",), size_max=1 << 20)
+    reader = RowReader(
+        PLAN, SinkOptions(STREAM), part=0, stream_subjects=("sink.>",), size_max=1 << 20, own_size=99
+    )
     how = frames.Framing(b"_INBOX.0123456789abcdef.", mark=b"pyjs:0123456789abcdef:0:0:")
     for batch in made:
         columns = reader.columns(batch, 0)

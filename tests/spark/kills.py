@@ -81,7 +81,7 @@ class Trial:
         said = {"servers": f"nats://127.0.0.1:{self.port}", "folder": str(self.folder), "once": once}
         command = [sys.executable, "-m", "tests.spark.kill_driver", self.what, json.dumps(said)]
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        with (self.folder / "log").open("ab") as log:
+        with (self.folder / "spark.log").open("ab") as log:
             return subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -149,7 +149,7 @@ class Trial:
 
     def log(self) -> str:
         """Return the end of what the query said."""
-        return (self.folder / "log").read_text("utf-8", "replace")[-3000:]
+        return (self.folder / "spark.log").read_text("utf-8", "replace")[-3000:]
 
     def _found(self, target: str) -> Iterator[int]:
         if target == "files":

@@ -1,0 +1,30 @@
+"""A short run of kills.py: Spark is killed with -9 while it copies a stream three ways; every message is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import arrow_or_skip, required
+from tests.spark.jvm.conftest import lacking
+
+arrow_or_skip()
+
+from tests.spark import kills  # noqa: E402  # needs pyarrow
+
+
+MISSING = "" if required("spark") else lacking()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_nothing_is_lost_and_nothing_is_there_twice_after_kills(tmp_path: Path) -> None:
+    figures = kills.run("all", "ours", 2, tmp_path)
+
+    assert figures["kills"] == 2
+    for target, found in figures["found"].items():
+        wrong = (found["lost"], found["more_than_once"], found["strange"])
+        assert wrong == (0, 0, 0), (target, found)
