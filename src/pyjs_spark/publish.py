@@ -33,6 +33,7 @@ try:
 except ImportError:  # a worker may have the Python files alone
     from pyjs_spark.frames import Acks  # type: ignore[assignment]
 
+SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
 PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
 FIRST_PAUSE_S = 0.1
 PAUSE_MAX_S = 5.0
@@ -64,6 +65,7 @@ class Publisher:
         self._failures = 0  # in a row, without an acknowledgement between them
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
+        self._size = 0  # bytes of these
         self._refused: set[int] = set()  # for a reason that passes; they wait until the others are done
         self._listening = 0  # the connection with our subscription
 
@@ -87,8 +89,11 @@ class Publisher:
         if not count:
             return
         self._wait(max(0, self._in_flight_max - count))
+        while self._under_way and self._size + len(frames.data) > SIZE_MAX:
+            self._wait(max(0, self._acks.waiting - len(self._under_way[0].numbers)))
         self._acks.add(frames.numbers)
         self._under_way.append(frames)
+        self._size += len(frames.data)
         try:
             self._listen()
             self._client.send(frames.data)
@@ -121,7 +126,9 @@ class Publisher:
             else:
                 self._progress(before)
         while self._under_way and not self._is_waiting(self._under_way[0]):
-            acks.forget_before(self._under_way.popleft().numbers[-1] + 1)
+            done = self._under_way.popleft()
+            self._size -= len(done.data)
+            acks.forget_before(done.numbers[-1] + 1)
 
     def _hear(self) -> None:
         before = self._acks.waiting

@@ -12,7 +12,6 @@ arrow_or_skip()
 
 from tests.spark import kills  # noqa: E402  # needs pyarrow
 
-
 MISSING = "" if required("spark") else lacking()
 
 

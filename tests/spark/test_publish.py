@@ -88,6 +88,22 @@ def test_rows_are_stored_in_order_and_counted(outlet: MakeOutlet) -> None:
     assert (out.publisher.last_seq, out.publisher.duplicates) == (350, 0)
 
 
+def test_no_more_bytes_are_under_way_than_a_worker_can_keep(
+    outlet: MakeOutlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = outlet()
+    largest = len(out.frames(0, 25).data) + 200
+    monkeypatch.setattr(publish, "SIZE_MAX", 2 * largest)
+    seen = []
+    for at in range(0, 500, 25):
+        out.publisher.publish(out.frames(at, at + 25))
+        seen.append(out.publisher._size)
+    out.publisher.flush()
+
+    assert (max(seen) <= 2 * largest, out.publisher._size) == (True, 0)
+    assert out.stored() == list(range(500))
+
+
 def test_ids_that_were_stored_are_duplicates(outlet: MakeOutlet) -> None:
     outlet().send(0, 30)
     out = outlet()
