@@ -95,7 +95,7 @@ def two_kinds(letters: Letters) -> Letters:
     """Two messages delivered too often, and two terminated, one with a reason."""
     letters.create(allow_direct=True)
     letters.filler.fill(4, headers=b"NATS/1.0\r\nA: 1\r\n\r\n")
-    letters.consumer("tries", max_deliver=1, ack_wait=100_000_000)
+    letters.consumer("tries", max_deliver=1)
     letters.pull("tries", [b"-NAK", b"+ACK", b"+ACK", b"-NAK"])
     letters.wait(2)
     letters.consumer("ends")
@@ -160,7 +160,7 @@ def test_the_report_goes_to_a_json_file(say: Say, two_kinds: Letters, tmp_path: 
 def test_a_stream_without_direct_get_is_joined_too(say: Say, letters: Letters) -> None:
     letters.create(allow_direct=False, retention="workqueue")
     letters.filler.fill(3, headers=b"NATS/1.0\r\nA: 1\r\n\r\n")
-    letters.consumer("tries", max_deliver=1, ack_wait=100_000_000)
+    letters.consumer("tries", max_deliver=1)
     letters.pull("tries", [b"-NAK", b"+TERM", b"-NAK"])
     letters.wait(3)
 
