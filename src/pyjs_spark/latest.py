@@ -47,7 +47,37 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
     assert "subject" in what.columns
     assert what.subjects
     whole = replace(what, low=1, high=SEQ_MAX, created="", keeps_all=False)
-    read = LatestRead(client, whole, report or Report())
+    seen = Seen()
+    for subjects in apart(what.subjects):
+        read = LatestRead(client, replace(whole, subjects=subjects), report or Report(), seen)
+        yield from _read(client, read, report)
+
+
+def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the subjects in groups in which no two overlap: a server takes no other filters for one consumer."""
+    groups: list[tuple[str, ...]] = []
+    for subject in subjects:
+        fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
+        group = next(fits, ())
+        if group:
+            groups.remove(group)
+        groups.append((*group, subject))
+    return groups
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Say whether any subject is matched by both."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    return len(first) == len(second)
+
+
+def _read(client: Client, read: LatestRead, report: Report | None) -> Iterator[pa.RecordBatch]:
+    what = read.what
     try:
         for _ in range(ROUNDS_MAX):
             yield from read.batches()
@@ -60,7 +90,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
             )
     finally:
         read.close()
-    rest = replace(whole, low=read.last_seq + 1, high=last_seq + 1)
+    rest = replace(what, low=read.last_seq + 1, high=last_seq + 1)
     for batch in pull.read_range(client, rest, report):
         yield from read.unseen(batch)
 
@@ -68,11 +98,13 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 class LatestRead(pull.PullRead):
     """One read of the last messages."""
 
-    def __init__(self, client: Client, what: ReadRange, report: Report) -> None:
+    def __init__(self, client: Client, what: ReadRange, report: Report, seen: Seen) -> None:
         super().__init__(client, what, report)
+        self.what = what
         self._api = _Api(client, self._patience)
-        self._seen = Seen()
-        self._snapshot_seq = -1  # up to here the first consumer delivers each subject once
+        self._seen = seen
+        # Up to here the first consumer delivers each subject once; -1: there is none yet, 0: nothing is sure.
+        self._snapshot_seq = -1 if seen.is_empty else 0
         self._created_seq = 0  # the stream's last when the consumer was made, or a little later
         self._empty = 0  # requests in a row that found nothing, behind one message
         self._empty_at = 0  # which was before this sequence
@@ -168,6 +200,11 @@ class Seen:
         self._hashes = array("q")  # of subjects that needed no test
         self._sorted: Any = None  # the same as a sorted numpy array, made when the first test comes
         self._more: set[int] = set()  # of subjects that were tested
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing came yet."""
+        return not self._hashes and not self._more
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
         """Return the rows whose subjects came never before; `is_new`: all of them, as is known."""

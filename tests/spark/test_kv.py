@@ -195,6 +195,36 @@ def test_keys_are_filtered_by_the_server(read: Read, bucket: Bucket) -> None:
     assert [row["key"] for row in read("key", keys="b.*", includeHistory="true")] == ["b.c"]
 
 
+def test_keys_that_overlap_come_once(read: Read, bucket: Bucket) -> None:
+    bucket.create()
+    bucket.put_all([("a.b", b"1"), ("a.c", b"2"), ("c.b", b"3"), ("d.e", b"4"), ("a.b", b"5")])
+
+    rows = read("key", "revision", keys="a.*,*.b,d.e,*.e")
+
+    assert sorted((row["key"], row["revision"]) for row in rows) == [
+        ("a.b", 5),
+        ("a.c", 2),
+        ("c.b", 3),
+        ("d.e", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "do"),
+    [
+        ("a.*", "*.b", True),
+        ("a.>", "*.b.c", True),
+        ("a.>", "a", False),
+        ("a.*", "b.*", False),
+        ("a.*", "a.b.c", False),
+        (">", "a", True),
+    ],
+)
+def test_subjects_overlap_if_one_may_match_both(one: str, other: str, do: bool) -> None:
+    assert latest.overlaps(one, other) is do
+    assert latest.overlaps(other, one) is do
+
+
 def test_every_revision_that_is_there_is_read_with_the_history(read: Read, bucket: Bucket) -> None:
     bucket.create()
     bucket.put_all([("a", b"%d" % n) for n in range(5)])
