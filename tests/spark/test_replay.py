@@ -63,6 +63,7 @@ def test_a_file_says_everything_about_a_replay(tmp_path: Path) -> None:
         ({"first_seq": "9", "last_seq": "3"}, "first_seq=9 is above last_seq=3"),
         ({"since": "yesterday"}, "since=yesterday is not allowed; allowed: a time such as"),
         ({"since": "20", "until": "20"}, "since is not before until"),
+        ({"format": "orc"}, "format orc is unknown; there are parquet, delta, iceberg"),
         ({"rate": "fast"}, "rate=fast is not allowed; allowed: a whole number from 1"),
         ({"msg_ids": "kep"}, "msg_ids kep is unknown; did you mean keep?"),
         ({"rows_per_batch": "0"}, "rows_per_batch=0 is not allowed"),
@@ -113,7 +114,7 @@ def test_an_archive_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[
     pytest.importorskip("pyarrow")
 
     assert main(["replay", str(tmp_path), "ORDERS", "AGAIN", "--id", "x", "--dry-run"]) == 2
-    assert "no archive of stream ORDERS; it has none" in capsys.readouterr().err
+    assert "no archive of stream ORDERS (format=parquet)" in capsys.readouterr().err
 
 
 # -- ranges ---------------------------------------------------------------------------------------------------------

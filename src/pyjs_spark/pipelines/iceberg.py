@@ -104,6 +104,10 @@ class IcebergArchive(Table):
                 if tries == TRIES_MAX:
                     raise
 
+    def loaded(self) -> Any:
+        """Return the table as its library has it; it is there."""
+        return self._catalog(is_made=False).load_table(self._name)
+
     def _check_unknown(self) -> None:
         """Refuse to begin where a table is that the catalog does not know. Raises OptionError."""
         system, base = file_system(self.folder)

@@ -3,6 +3,7 @@
     [pipeline]
     kind = "replay"
     source = "/data/lake"                       # an archive that `archive` wrote
+    format = "parquet"                          # or delta, iceberg
     stream = "ORDERS"                           # whose messages
     target = "ORDERS_AGAIN"                     # the stream that stores them
     id = "orders-again"                         # of this replay: run again, it goes on and repeats nothing
@@ -19,6 +20,8 @@
 
     [options]                                   # of the sink
     servers = "nats://127.0.0.1:4222"
+
+    [catalog]                                   # of Iceberg, as the archive has it
 
 Messages go in the order of their sequences. Each has the headers of its original but those of NATS, which would be
 obeyed again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and besides
@@ -43,10 +46,11 @@ from pyjs_spark.pipelines.mapping import Mapping
 from pyjs_spark.sink_options import KEY, SinkOptions, parse_sink_options
 
 KEYS = (
-    "kind", "source", "stream", "target", "id", "map", "subjects", "first_seq", "last_seq", "since", "until", "rate",
-    "msg_ids", "rows_per_batch", "master",
+    "kind", "source", "format", "stream", "target", "id", "map", "subjects", "first_seq", "last_seq", "since",
+    "until", "rate", "msg_ids", "rows_per_batch", "master",
 )  # fmt: skip
-SECTIONS = ("pipeline", "options", "spark")
+SECTIONS = ("pipeline", "options", "spark", "catalog")
+FORMATS = ("parquet", "delta", "iceberg")
 MSG_IDS = ("keep", "origin")
 ROWS_PER_BATCH = 1_000_000
 OWN = (
@@ -81,6 +85,8 @@ class Replay:
     rows_per_batch: int = ROWS_PER_BATCH
     master: str = config.MASTER
     spark: Table[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
         """Return what the progress of this replay belongs to; what it wrote would be other with another one."""
@@ -102,6 +108,7 @@ def make(
     maps: list[str],
     options: Table[str, str],
     spark: Table[str, str] | None = None,
+    catalog: Table[str, str] | None = None,
 ) -> Replay:
     """Return the pipeline of texts. Raises OptionError."""
     for name in options:
@@ -127,6 +134,8 @@ def make(
         rows_per_batch=_count(head, "rows_per_batch", ROWS_PER_BATCH),
         master=head.get("master", config.MASTER),
         spark=dict(spark or {}),
+        format=_format(head.get("format", "parquet"), catalog),
+        catalog=dict(catalog or {}),
     )
     _check_order(found)
     return found
@@ -135,7 +144,7 @@ def make(
 def from_tables(said: Table[str, object], more: Table[str, str]) -> Replay:
     """Return the pipeline of a file's tables; `more` are options that go before those of the file."""
     config.refuse_unknown(said, SECTIONS, "section")
-    head, options, spark = (config.table(said, name) for name in SECTIONS)
+    head, options, spark, catalog = (config.table(said, name) for name in SECTIONS)
     config.refuse_unknown(head, KEYS, "key")
     maps = head.get("map", [])
     maps = [maps] if isinstance(maps, str) else maps
@@ -145,7 +154,7 @@ def from_tables(said: Table[str, object], more: Table[str, str]) -> Replay:
         )
     texts = {key: config.text(head, key) for key in head if key != "map"}
     given = {name.lower(): value for name, value in (*config.flat(options), *more.items())}
-    return make(texts, maps, given, dict(config.flat(spark)))
+    return make(texts, maps, given, dict(config.flat(spark)), dict(config.flat(catalog)))
 
 
 def _needed(head: Table[str, str], key: str) -> str:
@@ -200,6 +209,13 @@ def _moment(head: Table[str, str], key: str) -> int | None:
 
 def _msg_ids(said: str) -> str:
     config.refuse_unknown([said], MSG_IDS, "msg_ids")
+    return said
+
+
+def _format(said: str, catalog: Table[str, str] | None) -> str:
+    config.refuse_unknown([said], FORMATS, "format")
+    if catalog and said != "iceberg":
+        raise OptionError(f"section catalog is for format=iceberg, and the format is {said}; leave it out")
     return said
 
 

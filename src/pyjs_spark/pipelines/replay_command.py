@@ -15,10 +15,7 @@ from pyjs_spark.pipelines.replay_ledger import BEGUN
 from pyjs_spark.pipelines.replay_run import Plan, Replayed
 from pyjs_spark.pipelines.say import print_json, print_table
 
-HEAD = (
-    "source", "stream", "target", "id", "subjects", "first_seq", "last_seq", "since", "until", "rate", "msg_ids",
-    "rows_per_batch", "master",
-)  # fmt: skip
+HEAD = tuple(key for key in replay.KEYS if key not in ("kind", "map"))
 SHOWN = 20  # batches that `explain` lists; --json has all
 
 
@@ -27,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="folder or URI of the archive")
     parser.add_argument("stream", help="the archived stream")
     parser.add_argument("target", help="the stream that stores the messages")
+    parser.add_argument("--format", metavar="FORMAT", help="parquet (default), delta or iceberg")
     parser.add_argument("--id", required=True, help="of this replay: run again, it repeats nothing")
     parser.add_argument(
         "--map", action="append", default=[], metavar="'A.> -> B.>'", help="the first that matches"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from pyjs_spark import lookup
 from pyjs_spark.client import connected
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.pipelines import files, replay, replay_ledger, replay_rows
-from pyjs_spark.pipelines.archive import FILE, _said, quoted
+from pyjs_spark.pipelines import files, replay, replay_ledger, replay_rows, replay_source
 from pyjs_spark.pipelines.replay import Batch, File, Replay
 from pyjs_spark.pipelines.replay_ledger import BEGUN, DONE, Ledger
 
@@ -59,41 +58,19 @@ def plan(found: Replay) -> Plan:
         OptionError: there is no such archive, or the id is of another replay.
         DataLoss: the archive lacks something, or is of another stream than before.
     """
-    said = _said(found.source, found.stream)
-    if said is None:
-        raise OptionError(
-            f"source {found.source}: no archive of stream {found.stream}; it has {_streams(found.source)}"
-        )
-    if said["headers"] == "raw":
-        raise OptionError(
-            f"source {found.source}: it was archived with includeHeaders=raw; a replay needs map"
-        )
+    source = replay_source.look(found)
     client = connected(found.options.connect)
     if lookup.stream_state(client, found.target) is None:
         raise lookup.missing(client, found.target)
-    ledger = replay_ledger.read(client, found) or Ledger(found.definition(), str(said["created"]))
-    replay_ledger.check_same(found, ledger, str(said["created"]))
-    held = archived(found)
+    ledger = replay_ledger.read(client, found) or Ledger(found.definition(), source.created)
+    replay_ledger.check_same(found, ledger, source.created)
+    held = source.files
     end = max((file.high for file in held), default=1)
     begin = min((file.low for file in held), default=1)
     at = max(found.first_seq, begin) if ledger.batch == 0 else ledger.next
     _check_gap(found, held, at, min(end, found.last_seq + 1))
     until = ledger.high if ledger.state == BEGUN else None
     return Plan(ledger, tuple(replay.batches(found, held, at, until)), end)
-
-
-def archived(found: Replay) -> list[File]:
-    """Return the files of the archive, in the order of their sequences."""
-    from pyarrow import fs
-
-    system, base = files.file_system(found.source)
-    selector = fs.FileSelector(f"{base}/stream={quoted(found.stream)}", recursive=True, allow_not_found=True)
-    held = []
-    for info in system.get_file_info(selector):
-        match = FILE.fullmatch(info.base_name)
-        if match:
-            held.append(File(info.path, int(match[1]), int(match[2]) + 1, info.size or 0))
-    return sorted(held, key=lambda file: (file.low, file.high))
 
 
 def rows_of(found: Replay, batch: Batch) -> int:
@@ -107,15 +84,6 @@ def rows_of(found: Replay, batch: Batch) -> int:
         part = min(file.high, batch.high) - max(file.low, batch.low)
         total += -(-rows * part // (file.high - file.low))
     return total
-
-
-def _streams(source: str) -> str:
-    system, base = files.file_system(source)
-    from pyarrow import fs
-
-    found = system.get_file_info(fs.FileSelector(base, allow_not_found=True))
-    names = sorted(info.base_name.removeprefix("stream=") for info in found if "stream=" in info.base_name)
-    return ", ".join(names) or "none"
 
 
 def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:

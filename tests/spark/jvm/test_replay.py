@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conformance.harness.process import ServerProcess
-from tests.spark.conftest import Filler
+from tests.spark.conftest import Filler, required
 
 from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import archive, replay, replay_ledger, replay_run
+from pyjs_spark.pipelines import archive, lakes, replay, replay_ledger, replay_run
 from pyjs_spark.pipelines.replay_run import Replayed
 
 if TYPE_CHECKING:
@@ -251,6 +251,36 @@ def test_an_archive_with_a_hole_is_not_passed_over(
 
     with pytest.raises(DataLoss, match="lacks messages 6 to 10"):
         run(f"{filler.name.lower()}.> -> again.>")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_are_replayed_as_files_are(
+    run: Run,
+    server: ServerProcess,
+    filler: Filler,
+    spark: SparkSession,
+    again: str,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    if not required("spark"):
+        pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    filler.create()
+    options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
+    lake, to = lakes.Lake(str(tmp_path / "lake"), kind), f"{filler.name.lower()}.> -> again.>"
+    filler.fill(12)
+    filler.delete(*range(6, 11))  # a file that is not there
+    lakes.archive(spark, lake, options, rows_per_file=5)
+
+    first = run(to, format=kind)
+    filler.fill(3)
+    lakes.archive(spark, lake, options, rows_per_file=5)
+    second = run(to, format=kind)
+
+    assert [(each.low, each.high, each.rows) for each in (*first, *second)] == [(1, 13, 7), (13, 16, 3)]
+    assert [int(each["data"]) for each in stored(filler, again)] == [1, 2, 3, 4, 5, 11, 12, 1, 2, 3]
+    with pytest.raises(OptionError, match=f"was begun with format={kind}; go on with that one"):
+        run(to)
 
 
 def test_the_command_from_an_archive_to_a_checked_stream(
