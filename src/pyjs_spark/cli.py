@@ -53,6 +53,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "run the pipeline of a file",
     **OF_FILES,
 }
+EVERY = "1m"  # how often --continuous looks
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 def _act(said: argparse.Namespace) -> int:
     """Do what was asked for: once, or again and again."""
     if hasattr(said, "every"):
-        said.every = _seconds(said.every)
+        said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
         return submit_command.run_app(said)
     kind, pipeline = pipeline_of(said)
@@ -134,9 +135,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     often = parser.add_mutually_exclusive_group()
     often.add_argument("--once", action="store_true", help="what there is, then end: the default")
     often.add_argument("--continuous", action="store_true", help="go on until it is interrupted")
-    parser.add_argument(
-        "--every", metavar="TIME", default="1m", help="how often --continuous looks; default 1m"
-    )
+    parser.add_argument("--every", metavar="TIME", help="how often --continuous looks; default 1m")
     parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
@@ -185,11 +184,14 @@ def _split(option: str) -> tuple[str, str]:
     return name, value
 
 
-def _seconds(said: str) -> float:
+def _seconds(said: argparse.Namespace) -> float:
+    """Return how often --continuous looks. Raises OptionError."""
+    if said.every is not None and not said.continuous:
+        raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
     try:
-        return option_values.seconds(said)
+        return option_values.seconds(said.every or EVERY)
     except ValueError as wrong:
-        raise OptionError(f"--every {said} is not allowed; allowed: {wrong}") from None
+        raise OptionError(f"--every {said.every} is not allowed; allowed: {wrong}") from None
 
 
 if __name__ == "__main__":

@@ -123,8 +123,10 @@ def test_the_command_line_makes_the_same_as_a_file(
 
     assert main([*argv, "--value", "revenue"]) == 2
     assert "--value revenue: write it as name=function" in capsys.readouterr().err
-    assert main([*argv, "--value", "n=count", "--every", "never"]) == 2
+    assert main([*argv, "--value", "n=count", "--continuous", "--every", "never"]) == 2
     assert "--every never is not allowed; allowed: a duration" in capsys.readouterr().err
+    assert main([*argv, "--value", "n=count", "--every", "5s"]) == 2
+    assert "--every says how often --continuous looks; give that too" in capsys.readouterr().err
     assert main([*argv, "--value", "n=count", "--once", "--continuous"]) == 2
     assert "not allowed with argument --once" in capsys.readouterr().err
 
