@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-demo spark-kills check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-demo spark-kills spark-size check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -41,6 +41,9 @@ spark-demo: build ## a million messages through sink, archive, aggregate and rep
 
 spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"
 	@.ci/spark run -m tests.spark.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
+
+spark-size: dev ## ten million messages through Spark, each checked, and the memory of the workers (ARGS="--rows 1000000")
+	@.ci/spark run benchmarks/spark_size.py --ours "$(PY) -m pyjs" $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 
