@@ -33,6 +33,8 @@ ANSWER_COUNT = 1000
 TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message
 END_OF_BATCH = 204
 NOT_FOUND = 404
+NO_RESOURCES = 500  # pyjs-server has no descriptor or memory left to read it
+LATER = 503  # the code of what is worth another try
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -131,7 +133,7 @@ class _Read:
             *answers, end = self._client.request_many(subject, json.dumps(body).encode(), count, wait_s)
             if end.status not in (END_OF_BATCH, NOT_FOUND):
                 text = f"{self._client.address}: {subject} answered {end.status} {end.description}"
-                raise ApiError(end.status, 0, text)
+                raise ApiError(LATER if end.status == NO_RESOURCES else end.status, 0, text)
             if all(answer.header(b"Nats-Stream") == self._what.stream.encode() for answer in answers):
                 return [stored(answer) for answer in answers]
         return []

@@ -196,6 +196,21 @@ def test_what_a_mirror_that_answers_does_not_have_is_read_from_its_stream(
         filler.raw.try_api(f"STREAM.DELETE.{filler.name}M")
 
 
+def test_a_server_that_lacks_resources_is_asked_again(
+    filler: Filler, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = filler.create(retention="workqueue", allow_direct=True)
+    filler.fill(3)
+    busy = [Reply(1, b"", b"", b"NATS/1.0 500 Insufficient Resources\r\n\r\n", b"")]
+    said, ask, report = [busy, busy], client.request_many, Report()
+    monkeypatch.setattr(client, "request_many", lambda *args: said.pop() if said else ask(*args))
+
+    batches = list(read_range(client, ReadRange(filler.name, 1, 4, created=created), report))
+
+    assert seqs(batches) == [1, 2, 3]
+    assert report.failures == 2
+
+
 def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_repeated(
     filler: Filler, server: ServerProcess
 ) -> None:
