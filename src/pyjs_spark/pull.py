@@ -40,7 +40,7 @@ __all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
-TOO_MANY_CONSUMERS = 10026
+NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
 MESSAGE_SIZE_MAX = 1 << 30  # far above what any server takes
 OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
 
@@ -48,8 +48,8 @@ OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most:
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
 
-    Workqueue and interest streams are read by direct get instead, see direct.py, and so are those that have as many
-    consumers as they, or their account, may have.
+    Workqueue and interest streams are read by direct get instead, see direct.py, and so is what no consumer can be
+    made for: there are as many as may be, or its subjects overlap.
 
     Raises:
         DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
@@ -67,7 +67,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     try:
         yield from read.batches()
     except ApiError as error:
-        if error.err_code != TOO_MANY_CONSUMERS:
+        if error.err_code not in NO_CONSUMER:
             raise
         yield from direct.read_range(client, replace(what, low=read.next_seq), report)
     finally:
