@@ -39,6 +39,8 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
         raise ProtocolError(f"it answered {line[:40]!r}, which is no NATS server; is the port right?")
     info: Info = json.loads(line[5:])
     if not settings.tls_first and _wants_tls(address, settings, info):
+        if stream.start < stream.end:  # who stands between could have sent it, as if it came by TLS
+            raise ProtocolError("it said more than INFO before TLS began")
         stream.start_tls(settings)
     stream.send(b"CONNECT %b\r\nPING\r\n" % json.dumps(connect_options(address, settings, info)).encode())
     while (line := _line(stream, deadline_s)) != b"PONG":

@@ -102,6 +102,14 @@ def test_a_decoder_is_told_that_nothing_came(say: Say) -> None:
     assert decoder.state == NEED_MORE
 
 
+def test_what_is_said_before_tls_is_never_taken_for_what_came_by_it() -> None:
+    server = ScriptedServer(b"CONNECT", b"", info=b'{"tls_required": true}\r\nPONG')
+
+    with pytest.raises(ServerUnreachable, match="it said more than INFO before TLS began"):
+        Client(ConnectSettings((f"127.0.0.1:{server.port}",), timeout_s=5))
+    server.close()
+
+
 def test_a_login_without_end_is_told() -> None:
     server = ScriptedServer(b"CONNECT", b"", pong=b"x" * (LOGIN_LINE_MAX + 2))
 
