@@ -185,6 +185,23 @@ def test_messages_of_a_stream_that_was_made_anew_or_is_gone_count_as_gone(
     assert {each["subject"] for each in other["groups"]} == {None}
 
 
+def test_a_mirror_that_lags_hides_no_message(server: ServerProcess, two_kinds: Letters) -> None:
+    client = Client(ConnectSettings((f"nats://127.0.0.1:{server.port}",)))
+    messages = dead_letters.Messages(client)
+    plain = messages._ask
+
+    def lagging(stream: str, seqs: list[int], *, is_direct: bool) -> list[dead_letters.Stored | None]:
+        """Answer direct gets as a mirror that has two messages."""
+        found = plain(stream, seqs, is_direct=is_direct)
+        return [None if is_direct and seq > 2 else one for seq, one in zip(seqs, found, strict=True)]
+
+    messages._ask = lagging  # type: ignore[method-assign]
+    got = messages._get(two_kinds.filler.name, [1, 2, 3, 4, 5])
+    client.close()
+
+    assert [None if one is None else one.payload for one in got] == [b"1", b"2", b"3", b"4", None]
+
+
 def test_options_choose_which_advisories_are_read(say: Say, two_kinds: Letters) -> None:
     ended = f"subjects=$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{two_kinds.filler.name}.>"
 

@@ -121,6 +121,13 @@ class Messages:
         is_direct = self._directs[stream]
         if is_direct is None:
             return [None] * len(seqs)
+        found = dict(zip(seqs, self._ask(stream, seqs, is_direct=True), strict=True)) if is_direct else {}
+        # A mirror may answer a direct get, and lag behind: what is not there is asked of the stream itself.
+        lacking = [seq for seq in seqs if found.get(seq) is None]
+        found |= zip(lacking, self._ask(stream, lacking, is_direct=False), strict=True)
+        return [found[seq] for seq in seqs]
+
+    def _ask(self, stream: str, seqs: list[int], *, is_direct: bool) -> list[Stored | None]:
         name = f"DIRECT.GET.{stream}" if is_direct else f"STREAM.MSG.GET.{stream}"
         bodies = [json.dumps({"seq": seq}).encode() for seq in seqs]
         settings = self._client.settings
