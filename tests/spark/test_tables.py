@@ -226,6 +226,21 @@ def test_what_was_written_and_not_committed_is_written_again(archive: Archive, f
     assert archive.seqs() == list(range(1, 13))
 
 
+def test_two_attempts_of_a_task_do_not_write_the_same_file(archive: Archive, filler: Filler) -> None:
+    filler.create()
+    filler.fill(4)
+    (what,) = archive.plan()
+
+    def twice(task: Task, part: Sequence[ReadRange]) -> list[list[tables.TableFile]]:
+        lost, kept = (task(each) for each in (part[0], part[0]))
+        assert lost[0].path != kept[0].path
+        return [kept]
+
+    tables.write_parts(twice, archive.lake, archive.options(), [what], 2)
+
+    assert archive.seqs() == [1, 2, 3, 4]
+
+
 def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
     filler.create()
     filler.fill(30)

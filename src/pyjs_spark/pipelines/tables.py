@@ -1,7 +1,7 @@
 """Archive of streams as tables of Delta or Iceberg, one for each stream, partitioned by the UTC day.
 
     <root>/<stream>/                                        the table; characters that paths do not bear are ~XX
-    <root>/<stream>/[data/]date=<day>/part-<first>-<run>.parquet
+    <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
 Files are written by the tasks and belong to nobody until the driver commits them. The table itself holds the
 progress: each commit says the sequence behind its last one, in the same atomic step that adds the files. A commit is
@@ -242,7 +242,7 @@ def write_parts(
     tables = {name: table_of(lake, name) for name in sorted({each.stream for each in ranges})}
     at = {name: _begin(table, ranges) for name, table in tables.items()}
     for part in _parts(ranges, part_size):
-        task = partial(write_files, options.connect, lake.root, tables[part[0].stream].data, uuid.uuid4().hex)
+        task = partial(write_files, options.connect, lake.root, tables[part[0].stream].data, "")
         pairs = zip(part, run(task, part), strict=True)
         for name, own in groupby(pairs, key=lambda pair: pair[0].stream):
             written += _commit(tables[name], at, list(own))
@@ -279,7 +279,12 @@ def _parts(ranges: Sequence[ReadRange], size: int) -> list[Sequence[ReadRange]]:
 def write_files(
     settings: ConnectSettings, root: str, data: str, run: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files, which nobody sees yet; runs in a worker."""
+    """Read one range and write its files, which nobody sees yet; runs in a worker.
+
+    Without a name for the `run` each attempt has one of its own: Spark may make a task again while the first attempt
+    still writes, on a machine that it has lost.
+    """
+    run = run or uuid.uuid4().hex
     fs, base = file_system(root)
     folder = f"{base}/{folder_name(what.stream)}{data}"
 
