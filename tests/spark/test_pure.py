@@ -35,3 +35,21 @@ def test_a_zip_of_the_python_files_works_without_the_compiled_module(tmp_path: P
 
 def test_the_compiled_module_is_taken_where_it_is() -> None:
     assert decoder_in(ROOT / "src") == "pyjs_spark._wire"
+
+
+SINK_SCRIPT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from pyjs_spark import delivery, publish; "
+    "print(delivery.frame_rows.__module__, publish.Acks.__module__)"
+)
+
+
+def test_a_sink_works_with_and_without_its_compiled_module(tmp_path: Path) -> None:
+    shipped = tmp_path / "pyjs_spark.zip"
+    with zipfile.ZipFile(shipped, "w") as archive:
+        for path in (ROOT / "src" / "pyjs_spark").rglob("*.py"):
+            archive.write(path, path.relative_to(ROOT / "src"))
+
+    for path, module in ((shipped, "pyjs_spark.frames"), (ROOT / "src", "pyjs_spark._frames")):
+        command = [sys.executable, "-c", SINK_SCRIPT, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={})
+        assert done.stdout.split() == [module, module], done.stderr
