@@ -79,7 +79,7 @@ def test_the_examples_of_the_spark_document_run(
     assert spark.read.parquet(f"{tmp_path}/settings").collect() == [("shop.name", "PUT", "corner shop", 1)]
     assert [row.name for row in names["files"].collect()] == ["list.txt"]  # type: ignore[attr-defined]
     assert "orders" in names
-    reports = orders.raw.api("STREAM.INFO.REPORTS", subjects_filter="reports.>")["state"]
+    reports = tables.raw.api("STREAM.INFO.REPORTS", subjects_filter="reports.>")["state"]
     assert reports["subjects"] == {
         "reports.orders.0": 1,
         "reports.orders.1": 1,
