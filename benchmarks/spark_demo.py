@@ -59,6 +59,7 @@ class Story:
     @contextmanager
     def step(self, name: str, messages: int) -> Iterator[None]:
         """Time one step."""
+        print(f"{name} ...", file=sys.stderr, flush=True)
         begun = time.perf_counter()
         yield
         self.steps.append((name, messages, time.perf_counter() - begun))

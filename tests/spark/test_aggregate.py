@@ -93,6 +93,19 @@ def test_a_stream_ends_not_so_neither_does_an_aggregate() -> None:
         aggregate.make(HEAD, {"n": "count"}, {"endingOffsets": '{"ORDERS": 5}'})
 
 
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"stream": "X"}, "section sink: option stream: an aggregate sets it itself"),
+        ({"maxInFlite": "3"}, "option maxInFlite is unknown; did you mean maxInFlight?"),
+        ({"subjects": "a"}, "option subjects is for reading"),
+    ],
+)
+def test_what_is_wrong_of_the_sink_is_told_before_it_is_needed(sink: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        aggregate.make(HEAD, {"n": "count"}, {}, sink)
+
+
 def test_only_what_is_needed_is_read() -> None:
     assert aggregate.columns(make(by="all")) == ("ts",)
     assert aggregate.columns(make()) == ("ts", "subject")

@@ -36,6 +36,7 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.option_values import is_subject
 from pyjs_spark.options import Options, check_stream, parse_options
 from pyjs_spark.pipelines import config
+from pyjs_spark.sink_options import parse_sink_options
 
 KEYS = (
     "kind", "stream", "target", "checkpoint", "window", "slide", "late", "by", "emit", "time", "create", "master",
@@ -48,6 +49,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIELD = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 VALUE = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 TOKENS = re.compile(r"\$[1-9]\d?(\.\$[1-9]\d?)*")
+SINK_OWN = ("stream", "subject", "msgid", "msgidcolumn")
 TAKEN = ("start", "end", "group")
 # How each function looks in Spark; {x} is the field as a decimal, {t} as a text. NULL: it is no number, or not there.
 FUNCTIONS = {
@@ -147,7 +149,7 @@ def make(
         emit=_emit(emit, target),
         time=_path("time", head["time"]) if "time" in head else "",
         create=_create(head.get("create", "false"), target),
-        sink=dict(sink or {}),
+        sink=_sink(sink or {}),
         master=head.get("master", config.MASTER),
         spark=dict(spark or {}),
     )
@@ -222,6 +224,14 @@ def _by(said: str) -> str:
             f"by={said} is not allowed; allowed: subject, all, or tokens of the subject such as $1.$3"
         )
     return said
+
+
+def _sink(said: Mapping[str, str]) -> dict[str, str]:
+    for name in said:
+        if name.lower() in SINK_OWN:
+            raise OptionError(f"section sink: option {name}: an aggregate sets it itself; leave it out")
+    parse_sink_options({"stream": "RESULTS", **said})  # only to see what is wrong
+    return dict(said)
 
 
 def _create(said: str, target: str) -> bool:
