@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import ROOT, RunningServer, our_command
 
 from pyjs_spark import session
-from pyjs_spark.client import Client
+from pyjs_spark.client import Client, connected
 from pyjs_spark.options import parse_options
 from pyjs_spark.pipelines import aggregate, aggregate_command, aggregate_run, archive, replay, replay_run
 from pyjs_spark.settings import ConnectSettings
@@ -82,7 +82,6 @@ class Demo:
         self.servers = servers
         self.folder = folder
         self.story = Story(messages)
-        self.client = Client(ConnectSettings((servers,)))
 
     def run(self) -> Story:
         """Do everything; return what happened."""
@@ -182,6 +181,11 @@ class Demo:
         self.story.check("messages in ORDERS_AGAIN", found[0], count)
         self.story.check("at the same place", found[1], count)
         self.story.check("revenue again", found[2], revenue)
+
+    @property
+    def client(self) -> Client:
+        """Return a connection that is alive: the server closes one that is silent for minutes."""
+        return connected(ConnectSettings((self.servers,)))
 
     @property
     def lake(self) -> str:
