@@ -1,12 +1,11 @@
 """Rows of a replay: the messages of an archive as the sink takes them, and what of them cannot be written.
 
-Expressions of Spark, which the JVM computes: nothing here runs once for a message in Python, but for a
-rate. Knows the archive's columns and the target's subjects, and no server.
+Expressions of Spark, which the JVM computes: nothing here runs once for a message in Python. Knows the archive's
+columns and the target's subjects, and no server.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
-SLEEP_MIN_S = 0.005  # a shorter sleep takes longer than it says
 NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obey again
 
 
@@ -80,35 +78,6 @@ def _headers(found: Replay) -> Column:
         f.lit("Pyjs-Origin-Ts"), f.array(f.concat(second, f.lit("."), fraction, f.lit("Z"))),
     )  # fmt: skip
     return f.map_concat(kept, ours)
-
-
-def paced(rows: DataFrame, rate: int | None) -> DataFrame:
-    """Return rows that come no faster than `rate` a second."""
-    from pyspark.sql import functions as f
-
-    if rate is None:
-        return rows
-    pace = f.udf(Pace(rate), "boolean", useArrow=False).asNondeterministic()
-    return rows.where(pace(f.col("seq")))
-
-
-class Pace:
-    """Lets a row pass when its time has come. Each task has one of its own."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._given = 0
-        self._begun_s = 0.0
-
-    def __call__(self, seq: int) -> bool:
-        """Wait if need be."""
-        now_s = time.monotonic()
-        self._begun_s = self._begun_s or now_s
-        ahead_s = self._begun_s + self._given / self._rate - now_s
-        if ahead_s > SLEEP_MIN_S:
-            time.sleep(ahead_s)
-        self._given += 1
-        return True
 
 
 def check(spark: SparkSession, found: Replay, takes: Sequence[str], batches: Sequence[Batch]) -> None:

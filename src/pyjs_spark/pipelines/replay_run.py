@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyjs_spark.marker import Progress
 
 BATCH_ID = "streaming.sql.batchId"  # how a sink knows which batch it writes
-ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-PIECES_PER_S = 10  # of a replay with a rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +123,26 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
         return Replayed(batch.low, batch.high, 0)
     rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
     options = {**found.given, "stream": found.target, "sinkId": found.id}
-    with _set(spark, found, number):
-        ready = replay_rows.paced(rows, found.rate).select("subject", "headers", "data", "msg_id")
-        ready.write.format("jetstream").mode("append").options(**options).save()
+    kind = "jetstream"
+    if found.rate is not None:
+        from pyjs_spark.pipelines.replay_sink import PacedSource  # needs pyspark
+
+        spark.dataSource.register(PacedSource)
+        kind, options["rate"] = PacedSource.name(), str(found.rate)
+    with _numbered(spark, number):
+        ready = rows.select("subject", "headers", "data", "msg_id")
+        ready.write.format(kind).mode("append").options(**options).save()
     return Replayed(batch.low, batch.high, _rows_written(found, number))
 
 
 @contextmanager
-def _set(spark: SparkSession, found: Replay, number: int) -> Iterator[None]:
-    """Tell the sink the number of the batch, as a query does; small batches if there is a rate."""
-    before = spark.conf.get(ARROW_ROWS)
-    if found.rate is not None:
-        spark.conf.set(ARROW_ROWS, str(max(1, found.rate // PIECES_PER_S)))
+def _numbered(spark: SparkSession, number: int) -> Iterator[None]:
+    """Tell the sink the number of the batch, as a streaming query does."""
     spark.sparkContext.setLocalProperty(BATCH_ID, str(number))
     try:
         yield
     finally:
         spark.sparkContext.setLocalProperty(BATCH_ID, None)
-        spark.conf.set(ARROW_ROWS, before)
 
 
 def _rows_written(found: Replay, number: int) -> int:
