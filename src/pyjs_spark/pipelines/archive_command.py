@@ -102,9 +102,10 @@ def _troubles(each: Progress) -> list[str]:
 
 def run(pipeline: Pipeline, said: argparse.Namespace) -> int:
     """Write what is in the streams and not in the archive."""
-    sessions.check_installed()
     bar = sys.stderr if sys.stderr.isatty() else None
-    with Watch(pipeline.kind, file=said.status_file, plot=said.plot, bar=bar) as watch:
+    watching = Watch(pipeline.kind, file=said.status_file, plot=said.plot, bar=bar)
+    sessions.check_installed()
+    with watching as watch:
         if not pipeline.options.fail_on_data_loss:
             _tell_losses(pipeline, watch)
         # Planned before Spark starts: what is wrong is told at once, and what is nothing to do costs no JVM.
