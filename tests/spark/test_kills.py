@@ -1,4 +1,4 @@
-"""A short run of kills.py: Spark is killed with -9 while it copies a stream three ways; every message is counted."""
+"""A short run of kills.py: Spark is killed with -9 while it copies a stream; every message is counted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MISSING = "" if required("spark") else lacking()
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_nothing_is_lost_and_nothing_is_there_twice_after_kills(tmp_path: Path) -> None:
-    figures = kills.run("all", "ours", 2, tmp_path)
+    figures = kills.run("stream", "ours", 1, tmp_path)  # make spark-kills has the others, and more of them
 
-    assert figures["kills"] == 2
+    assert figures["kills"] == 1
     for target, found in figures["found"].items():
         wrong = (found["lost"], found["more_than_once"], found["strange"])
         assert wrong == (0, 0, 0), (target, found)

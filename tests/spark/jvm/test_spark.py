@@ -216,9 +216,7 @@ def test_a_bad_option_fails_before_any_job(read: Read) -> None:
 
     assert "option maxrowpertriger is unknown; did you mean maxRowsPerTrigger?" in said  # Spark lowers names
     # With a schema of its user Spark makes the data source when it plans the query.
-    assert "option readMode=bulk: reading whole segments is not there yet" in failure(
-        read("seq long", readMode="bulk").count
-    )
+    assert "option readMode=bulky is not allowed" in failure(read("seq long", readMode="bulky").count)
 
 
 def test_a_bad_schema_fails_before_any_job(read: Read, orders: Filler) -> None:
