@@ -42,8 +42,12 @@ class Running:
 
     def log(self) -> str:
         """Return everything logged, wherever."""
-        files = [self.directory / "stderr", *sorted(self.directory.glob("log*"))]
-        return "".join(file.read_text() for file in files)
+        while True:
+            files = [self.directory / "stderr", *sorted(self.directory.glob("log*"))]
+            try:
+                return "".join(file.read_text() for file in files)
+            except FileNotFoundError:  # it was rotated since the look
+                continue
 
     def wait_for(self, text: str) -> None:
         end = time.monotonic() + WAIT_S
