@@ -54,24 +54,10 @@ PARTITIONS = 4
 Figures = dict[str, float]  # mode -> rows for each second of processor time
 
 
-def fill(port: int, name: str, storage: str, rows: int) -> None:
-    """Make a stream and fill it as spark_client.py does."""
-    client = PlainClient(port)
-    config = {"name": name, "subjects": ["rows.>"], "storage": storage, "allow_direct": True}
-    client.request(f"$JS.API.STREAM.CREATE.{name}", config)
-    reply = client.inbox + b".f"
-    for start in range(0, rows, 4000):
-        count = min(4000, rows - start)
-        client.send(b"".join(line(number, reply) for number in range(start, start + count)))
-        for _ in client.frames(count):
-            pass
-    client.close()
-
-
 def line(number: int, reply: bytes) -> bytes:
     """Return the publication of a message; no two payloads are alike, or Parquet would not store them."""
     payload = hashlib.blake2b(b"%d" % number).hexdigest().encode()
-    return spark_client._line(number, reply).replace(spark_client.PAYLOAD, payload)
+    return spark_client.publication(number, reply).replace(spark_client.PAYLOAD, payload)
 
 
 # -- without Spark --------------------------------------------------------------------------------------------------
@@ -315,9 +301,9 @@ def main() -> None:
     kept: dict[str, Any] = {}
     try:
         with RunningServer(our_command(shlex.split(given.ours)), base=scratch) as server:
-            fill(server.port, FILES, "file", given.rows)
+            spark_client.fill(server.port, given.rows, line, name=FILES, storage="file", allow_direct=True)
             PlainClient(server.port).request(f"$JS.API.STREAM.UPDATE.{FILES}", _quiet(FILES, "file"))
-            fill(server.port, MEMORY, "memory", given.rows)
+            spark_client.fill(server.port, given.rows, line, name=MEMORY, storage="memory", allow_direct=True)
             for part in given.only.split(","):
                 if part == "spark":
                     spark, modes = spark_modes(server, given.rows, str(scratch), given.modes)

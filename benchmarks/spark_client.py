@@ -49,20 +49,28 @@ READERS = ("nats-py", "pure", "compiled", "columns")
 Found = tuple[int, int, int]  # rows, sum of sequences, bytes of payloads
 
 
-def fill(port: int, rows: int) -> None:
-    """Make the stream and publish `rows` messages, 4,000 acks outstanding at most."""
+def fill(
+    port: int, rows: int, make: Callable[[int, bytes], bytes] | None = None, **config: str | bool
+) -> None:
+    """Make the stream and publish `rows` messages, 4,000 acks outstanding at most.
+
+    `make` returns the publication of a message by its number and reply subject; `config` goes into the stream's.
+    """
+    make = make or publication
     client = PlainClient(port)
-    client.request("$JS.API.STREAM.CREATE." + STREAM, {"name": STREAM, "subjects": ["rows.>"]})
+    config = {"name": STREAM, **config}
+    client.request(f"$JS.API.STREAM.CREATE.{config['name']}", {**config, "subjects": ["rows.>"]})
     reply = client.inbox + b".f"
     for start in range(0, rows, 4000):
         count = min(4000, rows - start)
-        client.send(b"".join(_line(number, reply) for number in range(start, start + count)))
+        client.send(b"".join(make(number, reply) for number in range(start, start + count)))
         for _ in client.frames(count):
             pass
     client.close()
 
 
-def _line(number: int, reply: bytes) -> bytes:
+def publication(number: int, reply: bytes) -> bytes:
+    """Return the publication of message `number`; a tenth have headers."""
     subject = b"rows.%09d" % (number % SUBJECTS)
     if number % 10:
         return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(PAYLOAD), PAYLOAD)

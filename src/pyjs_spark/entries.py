@@ -64,24 +64,12 @@ KIND_MESSAGE = 1
 IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
 
 
-class Decoding(Protocol):
+class Decoding(wire.Batched, Protocol):
     """What both decoders are."""
 
     @property
     def state(self) -> int:
         """Why add() returned."""
-
-    @property
-    def rows(self) -> int:
-        """Rows since the last take()."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of subjects, headers and payloads of these rows."""
-
-    @property
-    def last_seq(self) -> int:
-        """Sequence of the last row ever, or of what was skipped behind it."""
 
     def listen(self, low: int, high: int) -> None:
         """Take sequences of [low, high) only."""
@@ -92,9 +80,6 @@ class Decoding(Protocol):
         `data` has the records, its first byte the offset `base`; None if no column needs it. With `check` records are
         believed only if they check out, which needs 8 bytes in front of each.
         """
-
-    def take(self) -> Taken:
-        """Return the rows as columns and begin a new batch."""
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:

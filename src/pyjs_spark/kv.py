@@ -52,6 +52,21 @@ def stream_of(bucket: str) -> str:
     return STREAM_PREFIX + bucket
 
 
+def config(bucket: str, **more: object) -> dict[str, object]:
+    """Return the configuration of a new bucket's stream: one revision of each key, in files. Source: ADR-8."""
+    return {
+        "name": stream_of(bucket),
+        "subjects": [f"$KV.{bucket}.>"],
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": True,
+        "storage": "file",
+        **more,
+    }
+
+
 def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the subjects of some keys (with wildcards), or of all for ()."""
     return tuple(f"$KV.*.{key}" for key in keys or (">",))

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pyjs_spark import pull
+from pyjs_spark import kv, pull
 from pyjs_spark.client import Client
 from pyjs_spark.direct import NOT_FOUND
 from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
@@ -74,7 +74,7 @@ class Progress:
     def __init__(self, client: Client, bucket: str, sink_id: str, retries: int) -> None:
         self._client = client
         self._bucket = bucket
-        self._stream = f"KV_{bucket}"
+        self._stream = kv.stream_of(bucket)
         self._prefix = f"$KV.{bucket}.{sink_id}."
         self._retries = retries
         self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of that
@@ -121,18 +121,7 @@ class Progress:
     def _make_bucket(self, replicas: int) -> None:
         if stream_info(self._client, self._stream) is not None:
             return
-        config = {
-            "name": self._stream,
-            "description": "progress of pyjs_spark sinks",
-            "subjects": [f"$KV.{self._bucket}.>"],
-            "max_msgs_per_subject": 1,
-            "discard": "new",
-            "allow_rollup_hdrs": True,
-            "deny_delete": True,
-            "allow_direct": True,
-            "storage": "file",
-            "num_replicas": replicas,
-        }
+        config = kv.config(self._bucket, description="progress of pyjs_spark sinks", num_replicas=replicas)
         try:
             self._client.api(f"STREAM.CREATE.{self._stream}", config)
         except ApiError as error:

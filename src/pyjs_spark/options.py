@@ -69,10 +69,16 @@ class Options:
         """The store directory to be read, None: a server."""
         return Place(self.path, self.account, self.key_file) if self.path is not None else None
 
-    def batch_rows(self) -> dict[str, Any]:
-        """Return the limits of rows in a batch that a range is given."""
+    def transport(self) -> dict[str, Any]:
+        """Return the fields of a ReadRange that say from where and in what portions, whatever is read."""
         rows = self.arrow_batch_rows
-        return {} if rows is None else {"batch_rows": rows, "bulk_batch_rows": rows}
+        return {
+            "place": self.place,
+            "fetch_batch": self.fetch_batch,
+            "fetch_expires_s": self.fetch_expires_s,
+            "idle_timeout_s": self.idle_timeout_s,
+            **({} if rows is None else {"batch_rows": rows, "bulk_batch_rows": rows}),
+        }
 
 
 @dataclass(frozen=True, slots=True)

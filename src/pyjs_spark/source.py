@@ -164,12 +164,8 @@ class RangeReader:
             columns=self.projection.columns,
             headers=options.include_headers,
             mode=options.read_mode,
-            place=options.place,
-            fetch_batch=options.fetch_batch,
-            fetch_expires_s=options.fetch_expires_s,
-            idle_timeout_s=options.idle_timeout_s,
             fail_on_data_loss=options.fail_on_data_loss,
-            **options.batch_rows(),
+            **options.transport(),
         )
 
 

@@ -75,8 +75,8 @@ class Pumped(Protocol):
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
 
-class Decoding(Pumped, Protocol):
-    """What both decoders are."""
+class Batched(Protocol):
+    """What makes batches of rows: the decoders of deliveries, and those of records (entries.py)."""
 
     @property
     def rows(self) -> int:
@@ -88,7 +88,14 @@ class Decoding(Pumped, Protocol):
 
     @property
     def last_seq(self) -> int:
-        """Sequence of the last row ever."""
+        """Sequence of the last row ever, or of what was skipped behind it."""
+
+    def take(self) -> Taken:
+        """Return the rows as columns and begin a new batch."""
+
+
+class Decoding(Pumped, Batched, Protocol):
+    """What both decoders are."""
 
     @property
     def delivered(self) -> int:
@@ -101,8 +108,6 @@ class Decoding(Pumped, Protocol):
     def listen(self, sid: int, high: int, next_seq: int) -> None: ...  # noqa: D102
 
     def expect(self, count: int) -> None: ...  # noqa: D102
-
-    def take(self) -> Taken: ...  # noqa: D102
 
 
 class Rows:

@@ -208,9 +208,9 @@ def test_a_streaming_read_of_a_path_is_refused() -> None:
 
 
 def test_rows_of_a_batch_are_those_of_the_way_unless_told() -> None:
-    assert parse_options({"stream": "S"}).batch_rows() == {}
+    assert not {"batch_rows", "bulk_batch_rows"} & parse_options({"stream": "S"}).transport().keys()
     told = parse_options({"stream": "S", "arrowBatchRows": "5"})
-    assert told.batch_rows() == {"batch_rows": 5, "bulk_batch_rows": 5}
+    assert (told.transport()["batch_rows"], told.transport()["bulk_batch_rows"]) == (5, 5)
 
 
 def test_an_api_prefix_loses_the_dot_at_its_end() -> None:

@@ -402,6 +402,7 @@ cdef class Stream(Sink):
         cdef Msg plain = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         plain.body = body
+        plain.whole = NULL
         plain.header_len = <uint32_t> len(headers)
         plain.size = <uint32_t> len(body)
         plain.split = True                  # `tail` is not that of this body

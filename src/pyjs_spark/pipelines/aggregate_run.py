@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pyjs_spark import lookup, offsets
+from pyjs_spark import kv, lookup, offsets
 from pyjs_spark.client import connected
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.offsets import Offsets, StreamOffset
@@ -134,12 +134,12 @@ def target_stream(pipeline: Aggregate) -> str:
     """Return the stream that stores the results. Raises StreamMissing."""
     api = PatientApi(pipeline.options.connect, pipeline.options.idle_timeout_s)
     if pipeline.bucket:
-        if lookup.stream_state(api, f"KV_{pipeline.bucket}") is None:
+        if lookup.stream_state(api, kv.stream_of(pipeline.bucket)) is None:
             raise StreamMissing(
                 f"target {pipeline.target}: there is no such bucket; make it (nats kv add {pipeline.bucket}), with a "
                 "time to live if old windows shall go, or give --create"
             )
-        return f"KV_{pipeline.bucket}"
+        return kv.stream_of(pipeline.bucket)
     subject = pipeline.target.removeprefix("subject:")
     wanted = subject if pipeline.by == "all" else f"{subject}.>"
     names = api.api("STREAM.NAMES", {"subject": wanted}).get("streams") or []
@@ -152,25 +152,9 @@ def target_stream(pipeline: Aggregate) -> str:
 def create_bucket(pipeline: Aggregate) -> None:
     """Make the bucket of the results if it is not there."""
     api = PatientApi(pipeline.options.connect, pipeline.options.idle_timeout_s)
-    name = f"KV_{pipeline.bucket}"
+    name = kv.stream_of(pipeline.bucket)
     if lookup.stream_state(api, name) is None:
-        connected(pipeline.options.connect).api(f"STREAM.CREATE.{name}", bucket_config(pipeline.bucket))
-
-
-def bucket_config(bucket: str) -> dict[str, object]:
-    """Return the configuration of a key-value bucket. Source: ADR-8."""
-    return {
-        "name": f"KV_{bucket}",
-        "subjects": [f"$KV.{bucket}.>"],
-        "max_msgs_per_subject": 1,
-        "discard": "new",
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
-        "storage": "file",
-        "max_age": 0,
-        "duplicate_window": 120_000_000_000,
-    }
+        connected(pipeline.options.connect).api(f"STREAM.CREATE.{name}", kv.config(pipeline.bucket))
 
 
 # -- checkpoints ----------------------------------------------------------------------------------------------------

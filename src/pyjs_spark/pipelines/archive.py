@@ -183,12 +183,8 @@ def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRan
         created=state.created,
         columns=columns(options.include_headers),
         headers=options.include_headers,
-        place=options.place,
-        fetch_batch=options.fetch_batch,
-        fetch_expires_s=options.fetch_expires_s,
-        idle_timeout_s=options.idle_timeout_s,
         fail_on_data_loss=options.fail_on_data_loss,
-        **options.batch_rows(),
+        **options.transport(),
     )
 
 

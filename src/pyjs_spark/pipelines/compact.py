@@ -331,10 +331,7 @@ def _snapshot(root: str, name: str, options: Options) -> Snapshot:
         options.subjects or (">",),
         columns=columns,
         headers=options.include_headers,
-        **options.batch_rows(),
-        fetch_batch=options.fetch_batch,
-        fetch_expires_s=options.fetch_expires_s,
-        idle_timeout_s=options.idle_timeout_s,
+        **options.transport(),
     )
     system, base = file_system(root)
     folder = f"{base}/stream={quoted(name)}"

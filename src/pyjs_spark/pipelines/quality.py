@@ -89,13 +89,9 @@ def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any
         created=span.created,
         columns=columns,
         headers="map",
-        **options.batch_rows(),
-        fetch_batch=options.fetch_batch,
-        fetch_expires_s=options.fetch_expires_s,
-        idle_timeout_s=options.idle_timeout_s,
+        **options.transport(),
         fail_on_data_loss=options.fail_on_data_loss,
         has_bodies="data" in columns,
-        place=options.place,
     )
     return reading.read_range(options.connect, what)
 

@@ -193,13 +193,9 @@ def _seqs(holding: Holding, low: int, high: int, options: Options) -> Any:
         created=holding.state.created,
         columns=("seq",),
         headers="false",
-        **options.batch_rows(),
-        fetch_batch=options.fetch_batch,
-        fetch_expires_s=options.fetch_expires_s,
-        idle_timeout_s=options.idle_timeout_s,
+        **options.transport(),
         keeps_all=False,  # what leaves the stream now is in the archive already
         has_bodies=False,
-        place=options.place,
     )
     parts = [batch.column("seq").to_numpy() for batch in reading.read_range(options.connect, what)]
     return np.concatenate([np.empty(0, np.int64), *parts])

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyjs_spark import lookup
+from pyjs_spark import kv, lookup
 from pyjs_spark.client import Client
 from pyjs_spark.errors import ApiError, DataLoss, OptionError, ReplayDiffers, StreamMissing, WriterReplaced
 from pyjs_spark.pipelines.replay import Replay
@@ -63,7 +63,7 @@ def read(client: Client, found: Replay) -> Ledger | None:
     """Return what the key of this replay says, None if there is none."""
     bucket = found.options.progress_bucket
     try:
-        said = client.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": _key(found)})["message"]
+        said = client.api(f"STREAM.MSG.GET.{kv.stream_of(bucket)}", {"last_by_subj": _key(found)})["message"]
     except ApiError as error:
         if error.err_code in ABSENT:
             return None
