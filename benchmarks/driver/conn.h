@@ -30,6 +30,7 @@ struct conn {
     char inbox[INBOX_LEN + 1];
     char *in;
     size_t in_size, in_start, in_end;
+    int least;              /* bytes that make epoll report input, 0: as it was made */
     char *out;
     size_t out_size, out_start, out_end;
     const char *loan;       /* bytes of someone else that follow `out` */

@@ -43,7 +43,7 @@ static size_t cut_message(const char *data, size_t n, struct frame *f, int head_
     const char *body = end + 2;
     size_t total = (size_t)(body - data) + (size_t)size + 2;
     if (n < total)
-        return f->op = OP_MORE, 0;
+        return f->missing = total - n, f->op = OP_MORE, 0;
     if (body[size] != '\r' || body[size + 1] != '\n')
         return f->op = OP_BAD, 0;
     f->op = OP_MSG;
@@ -75,6 +75,7 @@ static enum op op_of(const struct frame *f) {
 
 size_t frame_cut(const char *data, size_t n, struct frame *f) {
     const char *newline = n ? memchr(data, '\n', n) : NULL;
+    f->missing = 1;
     if (!newline)
         return f->op = OP_MORE, 0;
     f->line = data;

@@ -20,6 +20,7 @@ struct frame {
     const char *payload;  /* behind the header block */
     uint32_t line_len, subject_len, reply_len, header_len, payload_len;
     uint32_t sid;
+    size_t missing;       /* with OP_MORE: so many bytes at least are still to come */
 };
 
 /* Cut the first operation of `n` bytes; return its length, or 0 with OP_MORE or OP_BAD. */

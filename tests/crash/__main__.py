@@ -29,6 +29,8 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
+    if args.dir:
+        args.dir.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=args.dir) as scratch:
         figures = importlib.import_module(f"tests.crash.{args.what}").run(args, Path(scratch))

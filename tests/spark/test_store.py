@@ -224,6 +224,37 @@ def test_what_was_removed_anyway_is_not_lost(store: Store) -> None:
     assert store.read(1, 5, fail_on_data_loss=True) == ([1, 3, 4], 0)
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_no_changed_byte_of_a_removal_brings_a_message_back(store: Store, is_last: bool) -> None:
+    store.segment(1, 1, 2, 3)
+    store.segment(2, 4, 5, footer=False)
+    store.append(2, DELETES, 5, 2)
+    begin, end = place_of_record(store.path(2).read_bytes(), 2)
+    if not is_last:
+        store.append(2, STATE, 5, 1, 0)
+    data = store.path(2).read_bytes()
+    for at in range(begin, end):
+        broken = bytearray(data)
+        broken[at] ^= 0x10
+        store.path(2).write_bytes(broken)
+        snapshot._remembered.clear()
+        assert store.read(1, 6, fail_on_data_loss=True) == ([1, 3, 4, 5], 0), at - begin
+
+
+def test_a_removal_with_two_changed_bytes_is_not_guessed_at(store: Store) -> None:
+    store.segment(1, 1, 2, 3)
+    store.segment(2, 4, 5, footer=False)
+    store.append(2, DELETES, 5, 2)
+    store.append(2, STATE, 5, 1, 0)
+    data = bytearray(store.path(2).read_bytes())
+    begin, _ = place_of_record(data, 2)
+    data[begin + 32] ^= 1
+    data[begin + 34] ^= 1
+    store.path(2).write_bytes(data)
+
+    assert store.read(1, 6) == ([1, 2, 3, 4, 5], 0)
+
+
 @pytest.mark.parametrize("at", [0, 9, 13, 17, 33, 41, 50, 60])
 def test_a_damaged_header_is_made_anew(store: Store, at: int) -> None:
     data = store.segment(1, 1, 2, 3)

@@ -47,7 +47,7 @@ VERSION, NEEDS = 3, (0, 1)
 STATE, DELETES, FOOTER = 2, 3, 4
 ERASED = 2  # flag
 HEADER_SIZE = 64
-DELETES_SIZE = 65536  # bytes of sequences in one DELETES record, as the server writes them
+DELETES_SIZE = 448  # bytes of sequences in one DELETES record, as the server writes them
 
 
 def rewrite_segment(
@@ -215,8 +215,8 @@ def _written_anew(
 ) -> bytes:
     """Return the file of a segment with what is whole of another."""
     out = _begun(c.base_seq, number, incarnation)
-    for at, size in _whole_records(image, c):
-        _seal(out, image[at : at + size - CHECKSUM.size])
+    for record in _whole_records(image, c):
+        _seal(out, record[: -CHECKSUM.size])
     if erased:
         _add(out, DELETES, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
     n = c.n if known is None else known.n
@@ -236,17 +236,19 @@ def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
     return bytearray(head + CHECKSUM.pack(xxhash.xxh64_intdigest(head)))
 
 
-def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[tuple[int, int]]:
-    """Yield place and size of the records that the scan took, without the footer."""
+def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
+    """Yield the records that the scan took, without the footer."""
     damaged = {at: size for at, size, _ in c.problems}
     at = HEADER_SIZE
     while at < c.end:
+        if at in c.mended:
+            yield c.mended[at]
         if at in damaged:
             at += damaged[at]
             continue
         size, kind = struct.unpack_from("<IB", image, at)
         if kind != FOOTER:
-            yield at, size
+            yield image[at : at + size]
         at += size
 
 

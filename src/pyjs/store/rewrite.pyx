@@ -19,7 +19,8 @@ from pyjs.store.index cimport (
 )
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
-    SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum, write_segment_header,
+    REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum,
+    write_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents
 
@@ -152,7 +153,7 @@ cdef class SegmentRewrite:
         """Record the removals of other segments' messages, with or without erasure."""
         cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
         cdef uint32_t i
-        cdef size_t n = 0
+        cdef size_t n = 0, at = 0, some
         cdef int failed = 0
         if seqs == NULL:
             return -1
@@ -160,8 +161,10 @@ cdef class SegmentRewrite:
             if (self.removed[i] & ERASED_BIT != 0) == (flags != 0):
                 seqs[n] = self.removed[i] & ~ERASED_BIT
                 n += 1
-        if n:
-            failed = self.put_plain(KIND_DELETES, flags, self.last, <char*> seqs, n * 8)
+        while at < n and failed == 0:
+            some = min(n - at, <size_t> REMOVALS_MAX)
+            failed = self.put_plain(KIND_DELETES, flags, self.last, <char*> (seqs + at), some * 8)
+            at += some
         free(seqs)
         return failed
 

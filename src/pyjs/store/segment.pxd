@@ -46,6 +46,7 @@ cdef class SegmentContents:
     cdef uint32_t removals_cap
     cdef readonly list problems         # (offset, size, what)
     cdef readonly list lost             # (first, last) sequence of each loss
+    cdef readonly dict mended           # place -> bytes of a record in which a damaged byte was put right
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is, whatever it was
     cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
@@ -56,6 +57,7 @@ cdef class SegmentContents:
     cdef const char* p
     cdef size_t size
     cdef size_t effort                  # bytes that may still be hashed to find records behind damage
+    cdef int mends                      # records in which a damaged byte was looked for
     cdef public uint64_t shift          # where the image begins in its file: writes stop at sectors of that
     cdef public bint unread             # the disk could not read its end: that is no write that was cut short
     cdef bint adrift                    # damage took the checksum that the next record is chained to
@@ -66,9 +68,10 @@ cdef class SegmentContents:
     cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int records(self) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
+    cdef int put_right(self, size_t at, size_t length) noexcept nogil
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil
-    cdef int take(self, const char* record) noexcept nogil
-    cdef int take_message(self, const char* record, RecordHeader* h) noexcept nogil
+    cdef int take(self, size_t at, const char* record) noexcept nogil
+    cdef int take_message(self, size_t at, const char* record, RecordHeader* h) noexcept nogil
     cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil
     cdef bint follows(self, uint64_t before) noexcept nogil
     cdef int fill_gap(self, uint64_t before) noexcept nogil

@@ -20,6 +20,7 @@ class SegmentContents:
     n_removals: int
     problems: list[tuple[int, int, str]]
     lost: list[tuple[int, int]]
+    mended: dict[int, bytes]
     lost_bytes: int
     end_damaged: bool
     meta_at: int

@@ -5,6 +5,8 @@ next record, whose seed is that checksum, fits the one computed, and nothing is 
 the bytes between are damage, and what follows is kept. Nothing valid follows: the last write was cut short and was
 never acknowledged; unless a whole record stands there, then it is damage as well.
 
+A short record that tells of removals, which nothing else may say, is put right when one byte of it is damaged.
+
 The result depends on the file alone, so it can be kept in an index file (store/index_file): sequences that are gone
 are still entries, subjects have ids of this segment. A sequence without a message has the time of the message or
 STATE record before it in the file, 0 when there is none.
@@ -22,8 +24,9 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.record cimport (
     CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META,
-    KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, SegmentHeader,
-    check_segment_header, computed_checksum, intact, intact_alone, make_segment_header, plausible, stored_checksum,
+    KIND_MSG, KIND_STATE, MEND_SIZE_MAX, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
+    SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header, mend_record,
+    plausible, stored_checksum,
 )
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -32,6 +35,7 @@ cdef enum:
     GAP_MAX = 10000000          # sequences of one segment that hold no message; more are damage
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
     EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
+    MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
 ERASED_BIT = <uint64_t> 1 << 63
 
@@ -122,6 +126,7 @@ cdef class SegmentContents:
     def __cinit__(self):
         self.problems = []
         self.lost = []
+        self.mended = {}
 
     def __dealloc__(self):
         if not self.borrowed:
@@ -172,10 +177,11 @@ cdef class SegmentContents:
         """Take record after record."""
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
+        cdef int taken
         self.effort = self.size * EFFORT_PART
         while at < self.size and not self.sealed:
             if self.accept(at):
-                if self.take(self.p + at) != 0:
+                if self.take(at, self.p + at) != 0:
                     return -1
                 memcpy(&length, self.p + at, 4)
                 at += length
@@ -186,6 +192,12 @@ cdef class SegmentContents:
             if used == at:
                 break
             next_at = self.resync(at + 1)
+            taken = self.put_right(at, next_at - at if next_at else used - at)
+            if taken < 0:
+                return -1
+            if taken:
+                at = next_at if next_at else used
+                continue
             if next_at == 0:
                 self.judge_end(at, used)
                 break
@@ -223,6 +235,28 @@ cdef class SegmentContents:
             self.chain = computed
             return True
         return False
+
+    cdef int put_right(self, size_t at, size_t length) noexcept nogil:
+        """Take the record of removals that these bytes were before one of them was damaged.
+
+        1: it is taken; 0: that is not what they are; -1: no memory. Their proof are 96 bits, so it is no guess.
+        """
+        cdef char[MEND_SIZE_MAX] record
+        cdef RecordHeader h
+        if self.adrift or self.mends == MENDS_MAX or not RECORD_SIZE_MIN <= length <= MEND_SIZE_MAX:
+            return 0
+        self.mends += 1
+        memcpy(record, self.p + at, length)
+        if mend_record(record, length, self.chain) != 0:
+            return 0
+        memcpy(&h, record, RECORD_HEADER_SIZE)
+        if h.kind != KIND_DELETES and h.kind != KIND_STATE:
+            return 0
+        self.report(at, length, b"a damaged byte in a record of removals; its checksums tell what it was")
+        with gil:
+            self.mended[at] = record[:length]
+        self.chain = stored_checksum(record, length)
+        return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
         """Whether length and sequence of an overwritten message, which no checksum proves, fit what follows it."""
@@ -280,17 +314,18 @@ cdef class SegmentContents:
         return 0
 
     # -- what they say -----------------------------------------------------------------------------------------
-    cdef int take(self, const char* record) noexcept nogil:
+    cdef int take(self, size_t at, const char* record) noexcept nogil:
+        """Take the record that stands at `at`; `record` are its bytes, there or put right elsewhere."""
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind == KIND_MSG:
-            return self.take_message(record, &h)
+            return self.take_message(at, record, &h)
         if self.follows(h.seq + 1):
             failed = self.fill_gap(h.seq + 1)
         else:
-            self.report(record - self.p, h.length, b"a sequence that does not follow: not believed")
+            self.report(at, h.length, b"a sequence that does not follow: not believed")
         if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
             memcpy(state, record + RECORD_HEADER_SIZE, 16)
             self.floor = max(self.floor, state[0])
@@ -300,7 +335,7 @@ cdef class SegmentContents:
         elif h.kind == KIND_FOOTER:
             self.sealed = True
         elif h.kind == KIND_META:
-            self.meta_at = record + RECORD_HEADER_SIZE - self.p
+            self.meta_at = at + RECORD_HEADER_SIZE
             self.meta_size = h.length - RECORD_SIZE_MIN
         self.after_damage = 0
         return failed
@@ -316,13 +351,13 @@ cdef class SegmentContents:
         self.n_removals += n
         return 0
 
-    cdef int take_message(self, const char* record, RecordHeader* h) noexcept nogil:
+    cdef int take_message(self, size_t at, const char* record, RecordHeader* h) noexcept nogil:
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef uint64_t expected = self.base_seq + self.n
         cdef uint32_t place
         cdef Entry* e
         if h.seq < expected or not self.follows(h.seq):
-            self.report(record - self.p, h.length, b"a sequence that does not follow: not taken")
+            self.report(at, h.length, b"a sequence that does not follow: not taken")
             return 0
         if self.fill_gap(h.seq) != 0:
             return -1
@@ -332,7 +367,7 @@ cdef class SegmentContents:
             return -1
         e.seq = h.seq
         e.ts = h.ts
-        e.offset = <uint32_t> (record - self.p)
+        e.offset = <uint32_t> at
         e.size = h.length - <uint32_t> (fixed + CHECKSUM_SIZE) - h.subject_len
         e.header_len = h.header_len
         e.subject_len = h.subject_len

@@ -25,8 +25,8 @@ from pyjs.store.index cimport (
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MAX, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader, seal_record, stored_checksum,
-    write_segment_header,
+    RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
+    stored_checksum, write_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.segment_reader cimport SegmentReader
@@ -44,7 +44,6 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
-    DELETES_MAX = 8192          # sequences in one DELETES record
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
     CODEC_MASK = 0xff00         # of a form: it is compressed
@@ -225,7 +224,7 @@ cdef class SegmentStore(SegmentReader):
         cdef size_t at = 0, some, i
         cdef Segment* s
         while at < n:
-            some = n - at if n - at < DELETES_MAX else DELETES_MAX
+            some = n - at if n - at < REMOVALS_MAX else REMOVALS_MAX
             if self.stage_plain(KIND_DELETES, flags, self.last_seq, <char*> (seqs + at), some * 8) != 0:
                 return -1
             s = self.index.segments[self.index.n - 1]

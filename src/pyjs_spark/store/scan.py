@@ -5,6 +5,8 @@ next record fits the one computed: nothing is lost. Valid records follow somewhe
 what follows is kept. Nothing valid follows: the last write was cut short and was never acknowledged, unless a whole
 record stands there: then it is damage as well.
 
+A short record that tells of removals, which nothing else may say, is put right when one byte of it is damaged.
+
 Runs of usual messages are taken by `walk`, compiled where it was built; what is unusual is looked at here.
 
 Source: docs/storage-format.md, "Reading back".
@@ -46,6 +48,7 @@ from pyjs_spark.store.image import (
     header_in,
     made_header,
 )
+from pyjs_spark.store.mend import KIND_AT, MEND_SIZE_MAX, mended_record
 
 try:
     from pyjs_spark._entries import walk
@@ -68,6 +71,7 @@ RECORD_SIZE_MAX = 134_217_728
 GAP_MAX = 10_000_000  # sequences of one segment that hold no message; more are damage
 EFFORT = 64  # times the size of the file: bytes that are hashed to find records behind damage
 EFFORT_EACH = 512  # when that is used up: longer records are not looked for any more
+MENDS_MAX = 16  # records of a file in which that is done
 STEP = 65536  # places that are looked at together
 ROW = struct.Struct("<QqIIIHHII")
 NO_SUBJECT = 0xFFFFFFFF
@@ -137,6 +141,7 @@ class _Scan:
         self._shift = shift
         self._chain = header.checksum
         self._effort = len(data) * EFFORT
+        self._mends = 0  # records in which a damaged byte was looked for
         self._is_adrift = False  # the checksum in front of the next record is not known to be right
         self._after_damage = 0  # messages that the damage in front of here may have been, at most
         self._next_seq = header.base_seq
@@ -160,13 +165,16 @@ class _Scan:
                 at = self._walk(at)
             head = self._accepted(at)
             if head is not None:
-                self._take(at, head)
+                self._take(at, head, self._view[at : at + head.length])
                 at += head.length
                 continue
             used = max(at, len(self._data.rstrip(b"\0")))
             if used == at:
                 break
             next_at = self._resync(at + 1)
+            if self._put_right(at, next_at or used):
+                at = next_at or used
+                continue
             if not next_at:
                 self._judge_end(at, used)
                 break
@@ -240,6 +248,19 @@ class _Scan:
             self._chain = computed
             return head
         return None
+
+    def _put_right(self, at: int, end: int) -> bool:
+        """Take the record of removals that stood at `at` before one of its bytes was damaged; False: it was none."""
+        if self._is_adrift or self._mends == MENDS_MAX or not RECORD_SIZE_MIN <= end - at <= MEND_SIZE_MAX:
+            return False
+        self._mends += 1
+        record = mended_record(self._data[at:end], self._chain)
+        if record is None or record[KIND_AT] not in (STATE, DELETES):
+            return False
+        self._report(at, end - at, "a damaged byte in a record of removals; its checksums tell what it was")
+        self._chain = int.from_bytes(record[-CHECKSUM_SIZE:], "little")
+        self._take(at, Head(*RECORD.unpack_from(record)), record)
+        return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
         """Return whether length and sequence of an overwritten message, which nothing proves, fit what follows."""
@@ -334,11 +355,12 @@ class _Scan:
 
     # -- what they say ----------------------------------------------------------------------------------------------
 
-    def _take(self, at: int, head: Head) -> None:
+    def _take(self, at: int, head: Head, record: bytes | bytearray | memoryview) -> None:
+        """Take the record that stands at `at`; `record` are its bytes, there or put right."""
         if head.kind == KIND_MESSAGE:
             self._take_message(at, head)
             return
-        body = self._data[at + HEAD_SIZE : at + head.length - CHECKSUM_SIZE]
+        body = bytes(record[HEAD_SIZE:-CHECKSUM_SIZE])
         follows = self._follows(head.seq + 1)
         if follows:
             self._skip_to(head.seq + 1)

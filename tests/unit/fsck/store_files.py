@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.jetstream.jsfixture import JetStreamFixture
+from tests.unit.store.segment_files import DELETES, records
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
@@ -140,6 +141,16 @@ def flipped(name: str, at: int) -> Damage:
         data = bytearray(path.read_bytes())
         data[at] ^= 0x10
         path.write_bytes(data)
+
+    return damage
+
+
+def flipped_in_removals(name: str, at: int) -> Damage:
+    """Flip a bit of the first record of removals of a plain segment."""
+
+    def damage(root: Path) -> None:
+        found = [place for place, kind, _ in records((root / STREAM / name).read_bytes()) if kind == DELETES]
+        flipped(name, found[0] + at)(root)
 
     return damage
 
