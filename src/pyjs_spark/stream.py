@@ -14,6 +14,8 @@ from pyjs_spark.errors import BadCredentials, ConnectionLost
 from pyjs_spark.settings import Address, ConnectSettings
 
 BUFFER_SIZE = 256 * 1024
+LARGE = 64 * 1024  # bytes still to come, from which on they are waited for together
+LEAST_MAX = 512 * 1024  # of these: the kernel must have room for them
 
 
 class ByteStream:
@@ -26,6 +28,7 @@ class ByteStream:
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # first byte that nobody used yet
         self.end = 0  # behind the last byte received
+        self._least = 1  # bytes that wake whoever waits
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -52,21 +55,37 @@ class ByteStream:
         """
         self._make_room(need)
         view = memoryview(self.data)
-        while self.end - self.start < need:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
+        while (missing := need - (self.end - self.start)) > 0:
+            if not self._receive(view, missing, deadline_s):
                 return False
-            try:
-                self._socket.settimeout(left_s)
-                count = self._socket.recv_into(view[self.end :])
-            except TimeoutError:
-                return False
-            except OSError as error:
-                raise ConnectionLost(f"{self.address}: the connection broke: {error}") from error
-            if not count:
-                raise ConnectionLost(f"{self.address}: the server closed the connection")
-            self.end += count
         return True
+
+    def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
+        """Receive once, of `missing` bytes some at least; return False when the deadline came first."""
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        self._wake_at(min(missing, LEAST_MAX) if missing >= LARGE else 1)
+        try:
+            self._socket.settimeout(left_s)
+            count = self._socket.recv_into(view[self.end :])
+        except TimeoutError:
+            return False
+        except OSError as error:
+            raise ConnectionLost(f"{self.address}: the connection broke: {error}") from error
+        if not count:
+            raise ConnectionLost(f"{self.address}: the server closed the connection")
+        self.end += count
+        return True
+
+    def _wake_at(self, size: int) -> None:
+        """Be woken when so many bytes are there, not for each packet: that costs both sides (benchmarks/bulk_read.py).
+
+        TLS reads its records piece by piece, and must see the first byte.
+        """
+        if size != self._least and not isinstance(self._socket, ssl.SSLSocket):
+            self._least = size
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
         """Close it; a second time does nothing."""
