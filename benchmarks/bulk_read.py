@@ -22,8 +22,9 @@ from servers import RunningServer, ServerCommand, find_peer, our_command, peer_c
 
 OURS, PEER = "ours", "peer"
 WAYS: dict[str, tuple[str, list[str]]] = {
-    "bulk read": (OURS, ["bulk"]),
-    "bulk read, 2 MiB requests": (OURS, ["bulk", "--window", str(2 << 20)]),
+    "bulk read, the reader checks": (OURS, ["bulk", "--unchecked"]),
+    "the same, 2 MiB requests": (OURS, ["bulk", "--unchecked", "--window", str(2 << 20)]),
+    "bulk read, the server checks": (OURS, ["bulk"]),
     "our pull, ack none": (OURS, ["pull", "--ack", "none"]),
     "nats-server's pull, ack none": (PEER, ["pull", "--ack", "none"]),
 }

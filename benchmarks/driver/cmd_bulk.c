@@ -1,6 +1,7 @@
 /* bulk: read a stream through bulk reads, the next request when the last chunk of the one before is there.
  *
  * Only pyjs-server answers these. --window is `max_bytes` of a request (0: the server's default).
+ * --unchecked: the server leaves it to the reader to check the records.
  * Verified: each stream sequence once and in order, entries and records telling the same, subject and payload as
  * published, and the end where the stream ends. docs/bulk-read.md has the form of a chunk.
  */
@@ -29,13 +30,13 @@ static uint32_t u32(const char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static uint64_t u64(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 static void on_turn(struct conn *conn) {
-    char token[TOKEN_LEN], body[96];
+    char token[TOKEN_LEN], body[128];
     if (waiting || finished)
         return;
     waiting = true;
     token_write(token, requests++);
-    int len = snprintf(body, sizeof body, "{\"seq\":%llu,\"max_bytes\":%llu}", (unsigned long long)next_seq,
-                       (unsigned long long)opt->window);
+    int len = snprintf(body, sizeof body, "{\"seq\":%llu,\"max_bytes\":%llu%s}", (unsigned long long)next_seq,
+                       (unsigned long long)opt->window, opt->unchecked ? ",\"unchecked\":true" : "");
     conn_print(conn, "PUB $JS.API.PYJS.BULK.READ." STREAM " %s.%.*s %d\r\n%s\r\n", conn->inbox, TOKEN_LEN, token, len,
                body);
 }

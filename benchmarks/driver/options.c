@@ -17,7 +17,7 @@ static const char USAGE[] =
     "  pull    pull consumer over a stream filled first     --msgs --size --batch --ack explicit|none --connections\n"
     "  mirror  a mirror catching up with a filled stream    --msgs --size --subjects\n"
     "  source  the same with a source                       --msgs --size --subjects\n"
-    "  bulk    bulk reads of a stream filled first           --msgs --size --subjects --window BYTES\n"
+    "  bulk    bulk reads of a stream filled first           --msgs --size --subjects --window BYTES --unchecked\n"
     "  direct  direct get of the last message of a subject  --msgs --size --subjects --connections --window\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
     "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID\n";
@@ -94,6 +94,8 @@ void options_parse(struct options *o, int argc, char **argv) {
             o->msg_id = true;
         else if (is(argv[i], "--keep"))
             o->keep = true;
+        else if (is(argv[i], "--unchecked"))
+            o->unchecked = true;
         else if (i + 1 == argc)
             usage("unknown flag or missing value: ", argv[i]);
         else if (!set(o, argv[i], argv[i + 1]))

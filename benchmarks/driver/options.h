@@ -21,6 +21,7 @@ struct options {
     const char *storage;     /* file or memory */
     bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
     bool keep;               /* leave the stream behind */
+    bool unchecked;          /* bulk: the server need not check the records */
     int timeout_s;           /* without a byte from the server */
     int server_pid;          /* its CPU and peak RSS are reported; 0: not measured */
     char **rest;             /* what follows "--" */

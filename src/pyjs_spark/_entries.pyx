@@ -28,6 +28,10 @@ cdef enum State:
     WRONG = 5
     DAMAGED = 7
 
+cdef enum:  # checks
+    CHAINED = 1
+    ALONE = 2
+
 cdef enum:
     MESSAGE = 1
     EXTENDED = 2
@@ -121,7 +125,15 @@ cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept n
     return check == (half if half else 1) and xxh64_of(&own, 8, before) == stored
 
 
-cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length) noexcept nogil:
+cdef bint fits_check(const char* p, Py_ssize_t length) noexcept nogil:
+    """Whether the record at `p` fits its check, or has none."""
+    cdef uint32_t check = 0, half
+    memcpy(&check, p + CHECK_AT, 4)
+    half = <uint32_t>xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0)) if check else 0
+    return check == (half if half else 1) or check == 0
+
+
+cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length, int check) noexcept nogil:
     """Whether the record at `p` is the one that the entry tells of, and whole."""
     cdef Head head
     cdef uint64_t before = 0
@@ -132,6 +144,8 @@ cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length) noexcept nogil:
         return False
     if head.subject_len != entry.subject_len or head.header_len != entry.header_len:
         return False
+    if check == ALONE:
+        return fits_check(p, length)
     memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
     return is_whole(p, length, before)
 
@@ -147,7 +161,7 @@ cdef class Decoder(Columns):
         self.last_seq = low - 1
         self._high = high
 
-    def add(self, entries, Py_ssize_t start, data, int64_t base, bint check):
+    def add(self, entries, Py_ssize_t start, data, int64_t base, int check):
         """Make rows of the entries from number `start` on; return the first that is none, the reason in `state`."""
         cdef const uint8_t[::1] table = entries
         cdef const uint8_t[::1] view = data if data is not None else b""
@@ -168,11 +182,11 @@ cdef class Decoder(Columns):
         return start + count
 
     cdef Py_ssize_t _fitting(self, const char* first, Py_ssize_t count, const char* records, Py_ssize_t size,
-                             int64_t base, bint check, bint has_data) noexcept nogil:
+                             int64_t base, int check, bint has_data) noexcept nogil:
         """Return how many of `count` entries become rows; `state` says why no more."""
         cdef Entry entry
         cdef Py_ssize_t at, total = self.size, length
-        cdef int64_t last_seq = self.last_seq, place, behind = base + (CHECKSUM_SIZE if check else 0)
+        cdef int64_t last_seq = self.last_seq, place, behind = base + (CHECKSUM_SIZE if check == CHAINED else 0)
         for at in range(count):
             memcpy(&entry, first + at * sizeof(Entry), sizeof(Entry))
             if <int64_t>entry.seq <= last_seq or <int64_t>entry.seq >= self._high \
@@ -190,7 +204,7 @@ cdef class Decoder(Columns):
                 + <Py_ssize_t>entry.size
             place = <int64_t>entry.offset
             if place < behind or place + length - base > size or entry.header_len > entry.size \
-                    or (check and not is_of(records + place - base, &entry, length)):
+                    or (check and not is_of(records + place - base, &entry, length, check)):
                 self.state = DAMAGED
                 return at
             behind = place + length

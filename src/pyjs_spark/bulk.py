@@ -9,6 +9,9 @@ On the host of the server entries alone are asked for, and the records are read 
 does not check out (a file may be written anew meanwhile, or not be written yet) comes over the connection. Where no
 column needs the records, the entries are enough.
 
+Records that come over the connection are checked here, so that the server need not; where one does not check out the
+server is asked to look itself: it knows whether that is damage, and tells its operator.
+
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
@@ -32,7 +35,7 @@ import pyarrow as pa
 from pyjs_spark import entries
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.client import Client
-from pyjs_spark.entries import ENTRY_SIZE, FULL, TAKEN, Decoding
+from pyjs_spark.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN, Decoding
 from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolError, RequestTimeout, SparkError
 from pyjs_spark.ranges import (
     BATCH_SIZE_MAX,
@@ -162,6 +165,7 @@ class _Read:
         self._needs_records = entries.needs_records(what.columns, what.headers)
         self._files = Files.of(client, what.stream) if self._needs_records else None
         self._mismatches = 0
+        self._is_checking = True  # so that the server need not
         self._next_seq = what.low  # of the next chunk
         self._is_over = False
         self._inbox = b""
@@ -215,7 +219,8 @@ class _Read:
             self._at, state = self._files.decode(self._decoder, chunk, self._at)
         else:
             data = chunk.data if self._needs_records else None
-            self._at = self._decoder.add(chunk.table, self._at, data, 0, False)
+            in_memory = chunk.segment == 0  # there records have no checks
+            self._at = self._decoder.add(chunk.table, self._at, data, 0, 0 if in_memory else ALONE)
             state = self._decoder.state
         if state == FULL:
             self._keep(chunk)
@@ -234,13 +239,16 @@ class _Read:
         self._is_over = chunk.next >= self._what.high or bool(chunk.flags & END)
 
     def _mismatch(self, chunk: Chunk) -> None:
-        """The files have another record, or none: have this place sent."""
-        if self._files is None or not chunk.flags & ENTRIES_ONLY:
+        """The files have another record, or none, or one came that is damaged: have this place sent, and checked."""
+        if self._is_checking and not chunk.flags & ENTRIES_ONLY and self._decoder.state == DAMAGED:
+            self._is_checking = False
+        elif self._files is None or not chunk.flags & ENTRIES_ONLY:
             raise ProtocolError(
                 f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
             )
-        self._mismatches += 1
-        if self._mismatches >= MISMATCHES_MAX:
+        else:
+            self._mismatches += 1
+        if self._files is not None and self._mismatches >= MISMATCHES_MAX:
             self._files.close()
             self._files = None
         self._next_seq = max(chunk.first, self._decoder.last_seq + 1)
@@ -343,6 +351,7 @@ class _Read:
         body |= {"created": what.created} if what.created else {}
         body |= {"subjects": list(what.subjects)} if what.subjects else {}
         body |= {} if is_data else {"entries_only": True}
+        body |= {"unchecked": True} if is_data and self._is_checking else {}
         self._asked += 1
         self._is_waiting = True
         subject = f"{self._client.settings.api_prefix}.PYJS.BULK.READ.{what.stream}"

@@ -61,6 +61,7 @@ CHECK_AT = HEAD_SIZE - 4
 CHECKSUM_SIZE = 8
 RECORD_SIZE_MIN = HEAD_SIZE + CHECKSUM_SIZE
 KIND_MESSAGE = 1
+CHAINED, ALONE = 1, 2  # checks of a decoder; 0: none
 IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
 
 
@@ -74,11 +75,12 @@ class Decoding(wire.Batched, Protocol):
     def listen(self, low: int, high: int) -> None:
         """Take sequences of [low, high) only."""
 
-    def add(self, entries: object, start: int, data: object, base: int, check: bool) -> int:
+    def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
         """Make rows of the entries from number `start` on; return the first that is none, the reason in `state`.
 
-        `data` has the records, its first byte the offset `base`; None if no column needs it. With `check` records are
-        believed only if they check out, which needs 8 bytes in front of each.
+        `data` has the records, its first byte the offset `base`; None if no column needs it. With the `check` CHAINED
+        records are believed only if they check out, which needs the 8 bytes that were written in front of each; with
+        ALONE if they are what their entries say and fit the check that they have, if any.
         """
 
 
@@ -136,7 +138,7 @@ class Decoder:
         self.last_seq = low - 1
         self._high = high
 
-    def add(self, entries: object, start: int, data: object, base: int, check: bool) -> int:
+    def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
         """Make rows of the entries from number `start` on; return the first that is none; see Decoding."""
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
@@ -146,7 +148,7 @@ class Decoder:
             view = memoryview(data).cast("B")  # type: ignore[arg-type]
             at = found["offset"][:count].astype(np.int64) - base
             sound = _sound(found[:count], at, len(view), check)
-            sound = _checked(view, found, at, sound) if check else sound
+            sound = _checked(view, found, at, sound, check) if check else sound
             if sound < count:
                 self.state, count = DAMAGED, sound
             self._cells(found[:count], at[:count], view)
@@ -240,17 +242,17 @@ class Decoder:
         return begins, values
 
 
-def _sound(found: Any, at: Any, size: int, check: bool) -> int:
+def _sound(found: Any, at: Any, size: int, check: int) -> int:
     """Return how many records lie where they can, behind each other."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
-    least = CHECKSUM_SIZE if check else 0
+    least = CHECKSUM_SIZE if check == CHAINED else 0
     good = (at >= np.concatenate(([least], ends[:-1]))) & (ends <= size)
     good &= found["header_len"] <= found["size"]
     return len(good) if good.all() else int(np.argmin(good))
 
 
-def _checked(view: memoryview, found: Any, at: Any, count: int) -> int:
+def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> int:
     """Return how many of the first `count` records are those that their entries tell of, and whole."""
     columns = ("seq", "ts", "size", "header_len", "subject_len", "flags")
     lists = [found[name][:count].tolist() for name in columns]
@@ -260,6 +262,11 @@ def _checked(view: memoryview, found: Any, at: Any, count: int) -> int:
         extra = 16 if flags & EXTENDED else 0
         length = RECORD_SIZE_MIN + extra + subject_len + size
         expected = (length, KIND_MESSAGE, bool(extra), subject_len, seq, ts, header_len)
-        if RECORD.unpack_from(view, place)[:7] != expected or not is_whole(view, place, length):
+        *head, own_check = RECORD.unpack_from(view, place)
+        if tuple(head) != expected:
+            return number
+        if check == CHAINED and not is_whole(view, place, length):
+            return number
+        if check == ALONE and own_check and own_check != check_of(hash_of(view, place, length)):
             return number
     return count

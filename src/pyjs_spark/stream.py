@@ -79,7 +79,7 @@ class ByteStream:
         return True
 
     def _wake_at(self, size: int) -> None:
-        """Be woken when so many bytes are there, not for each packet: that costs both sides (benchmarks/bulk_read.py).
+        """Be woken when so many bytes are there, not for each packet: both sides pay (benchmarks/bulk_read.py).
 
         TLS reads its records piece by piece, and must see the first byte.
         """

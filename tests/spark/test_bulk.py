@@ -133,6 +133,30 @@ def test_one_record_that_does_not_fit_is_sent_and_the_files_are_used_again(
     assert len(ends) > 2
 
 
+def test_a_record_that_is_damaged_in_the_file_is_found_by_the_reader_and_told_by_the_server(
+    way: str, read: Read, client: Client, filler: Filler
+) -> None:
+    filler.create(storage="file", allow_direct=True)
+    filler.fill(40_000, size=300)
+    listed = json.loads(client.request(f"$JS.API.PYJS.BULK.LIST.{filler.name}", b"").payload)
+    assert listed["segments"][0]["sealed"]
+    path = Path(listed["directory"]) / "00000001.seg"
+    with path.open("r+b") as file:
+        file.seek(2_000_000 // 400 * 400)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 0x40]))
+    report = Report()
+
+    seqs = [row["seq"] for row in read(1, 40_001, report, columns=("seq", "data"), fail_on_data_loss=False)]
+
+    assert len(seqs) == 39_999
+    assert report.lost == 1
+    assert json.loads(client.request(f"$JS.API.STREAM.INFO.{filler.name}", b"").payload)["state"]["lost"][
+        "msgs"
+    ]
+
+
 def test_columns_of_entries_alone_need_no_record(
     read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from tests.spark.records import ENTRY, Stored, piece
 arrow_or_skip()
 
 from pyjs_spark import _entries, entries, hashing  # noqa: E402  # the pure one needs pyarrow
-from pyjs_spark.entries import DAMAGED, FULL, TAKEN, WRONG, Decoding  # noqa: E402
+from pyjs_spark.entries import ALONE, DAMAGED, FULL, TAKEN, WRONG, Decoding  # noqa: E402
 
 MakeDecoder = Callable[..., Decoding]
 ALL = ("seq", "ts_ns", "subject", "headers", "data", "size")
@@ -100,6 +100,45 @@ def test_records_of_versions_before_checks_are_checked_by_their_chain(make: Make
     assert decoder.add(table, 0, broken, 0, True) == 1
     assert decoder.state == DAMAGED
     assert decoder.add(table, 1, data, 0, True) == 3
+    assert rows_of(decoder) == expected(old)
+
+
+def test_a_record_alone_is_checked_by_its_own_check(make: MakeDecoder) -> None:
+    messages = [
+        Stored(1, payload=b"abc"),
+        Stored(2, headers=b"NATS/1.0\r\n\r\n"),
+        Stored(3, is_extended=True),
+    ]
+    table, data = piece(messages)
+    begin = ENTRY.unpack_from(table)[2]
+    for at in range(begin, len(data)):
+        broken = bytearray(data)
+        broken[at] ^= 0x20
+        decoder = make()
+        found = decoder.add(table, 0, broken, 0, ALONE)
+        assert decoder.state == (TAKEN if found == 3 else DAMAGED)
+        assert (found == 3) == is_in_checksum(messages, at - begin), at
+    decoder = make()
+    assert decoder.add(table, 0, data, 0, ALONE) == 3
+    assert rows_of(decoder) == expected(messages)
+
+
+def is_in_checksum(messages: list[Stored], at: int) -> bool:
+    """Tell whether that byte is of a checksum, which is chained to what may not be here."""
+    behind = 0
+    for message in messages:
+        behind += len(message.record(0))
+        if behind - 8 <= at < behind:
+            return True
+    return False
+
+
+def test_a_record_without_a_check_is_taken_as_the_server_checked_it(make: MakeDecoder) -> None:
+    decoder = make()
+    old = [Stored(1, payload=b"x", version=2), Stored(2, payload=b"y")]
+    table, data = piece(old)
+
+    assert decoder.add(table, 0, data, 0, ALONE) == 2
     assert rows_of(decoder) == expected(old)
 
 

@@ -155,7 +155,7 @@ BULK_READ_REQUEST = Struct(
         "created": STRING,
         "subjects": STRINGS,
         **dict.fromkeys(("max_bytes", "chunk_bytes"), INT64),
-        "entries_only": BOOL,
+        **dict.fromkeys(("entries_only", "unchecked"), BOOL),
     },
 )
 

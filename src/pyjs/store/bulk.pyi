@@ -16,6 +16,7 @@ class BulkReader:
         end_seq: int,
         entries_only: bool = ...,
         incarnation: int = ...,
+        unchecked: bool = ...,
     ) -> None: ...
     def read(self, size_max: int, chunk_size: int) -> list[bytes]: ...
 

@@ -1,8 +1,9 @@
 """Ranges of a store as chunks of raw records with an index: what a reader of whole streams gets.
 
 A chunk is a header, entries laid out as in an index file, and the records they tell of, back to back as in a
-segment's plain image (docs/bulk-read.md). Each record is found and checked as every other read finds it; neighbours
-are copied at once. What a store in memory holds gets the header that a file would have, without checksums.
+segment's plain image (docs/bulk-read.md). Each record is found and checked as every other read finds it, unless who
+asked does that; neighbours are copied at once. What a store in memory holds gets the header that a file would have,
+without checksums.
 
 A reader reads one range once, and stops when it has done as much as fits between two reads of the connections:
 looking at many messages that nobody wants takes time as well, and so does decompressing. Nothing here yields, so
@@ -114,6 +115,7 @@ cdef class BulkReader:
     cdef uint64_t end                   # of the range, exclusive
     cdef uint64_t incarnation
     cdef bint entries_only
+    cdef bint unchecked                 # the reader checks the records of files
     cdef uint32_t[ASKED] asked          # subject id + 1 that the filter was asked about last, by the low bits of it
     cdef int64_t work                   # left
     cdef Stop stop                      # why the last chunk ends where it does
@@ -130,14 +132,19 @@ cdef class BulkReader:
     cdef list keep                      # what the runs point into
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
-                 bint entries_only=False, uint64_t incarnation=0) -> None:
-        """Read seq .. end_seq - 1; an `end_seq` of 0 is the end of the stream as it is now."""
+                 bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
+        """Read seq .. end_seq - 1; an `end_seq` of 0 is the end of the stream as it is now.
+
+        With `unchecked` the reader of the chunks has to see whether the check of a record fits it; what has none is
+        checked here.
+        """
         self.store = store
         self.files = store if isinstance(store, SegmentReader) else None
         self.wanted = wanted
         self.next_seq = seq
         self.end = store.last_seq + 1 if end_seq == 0 else min(end_seq, store.last_seq + 1)
         self.entries_only = entries_only
+        self.unchecked = unchecked and self.files is not None
         self.incarnation = incarnation
         self.work = WORK_MAX
         self.keep = []
@@ -275,7 +282,7 @@ cdef class BulkReader:
         if self.n and (size > limit or self.data_size + length > DATA_MAX):
             return STOP_FULL
         self.note_work(s, e, length)
-        found = self.store.find_stored(s, i, &p)
+        found = self.files.find_unchecked(s, i, &p) if self.unchecked else self.store.find_stored(s, i, &p)
         if found < 0 or s.examined != examined:
             self.damaged = True
             self.work = -1                      # a whole segment may have been read

@@ -21,6 +21,8 @@ cdef class SegmentReader(StreamStore):
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
 
+    # As find_stored, but whoever gets the record has to see whether its check fits it.
+    cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil

@@ -38,6 +38,12 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 NOT_NOW = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
+cdef enum Trust:                # what is not checked of a record in a file
+    TRUST_NONE                  # nothing
+    TRUST_READER                # its check, if it has one: whoever gets it does that
+    TRUST_ALL                   # its checksums: this process knows them
+
+
 cdef int failure_of(object error):
     """Return what a segment is that could not be read: -2: unreadable, -3: not now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NOT_NOW else -2
@@ -57,7 +63,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
     return whole(p, before)
 
 
-cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, bint checked) noexcept nogil:
+cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
     """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
@@ -67,17 +73,19 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
             failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
     if failed:
         return failed
-    if not checked:
+    if trust == TRUST_NONE:
         return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
     if not is_readable(s.data + e.offset, end - e.offset):
         return 1
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+    if trust == TRUST_READER and h.check == 0:      # of an old version: a reader has nothing to check it by
+        return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
     # Behind the end of a file that was cut its last page shows zeros.
     return h.seq != e.seq or h.length > s.map_size - e.offset \
         or stored_checksum(s.data + e.offset, h.length) == 0
 
 
-cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out) noexcept nogil:
+cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
     """Have the record of the live entry `e` at `out`, checked: 0, -2: it is damaged, -3: not readable now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == self.index.segments[self.index.n - 1]
@@ -90,11 +98,12 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
         p = self.staging + (e.offset - self.written)
     else:
         # This process has just written or read what no index file tells of.
-        damaged = find_record(self, s, e, end, s.examined or (last and e.offset >= self.indexed))
+        trust = TRUST_ALL if s.examined or (last and e.offset >= self.indexed) else trust
+        damaged = find_record(self, s, e, end, trust)
         if damaged > 0:
             damaged = self.examine(seq)
             if damaged == 0:
-                damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else find_record(self, s, e, end, True)
+                damaged = -2 if is_dead(s, <uint32_t> (seq - s.base)) else find_record(self, s, e, end, TRUST_ALL)
         if damaged:
             return damaged if damaged < 0 else -2
         p = s.data + e.offset
@@ -118,7 +127,7 @@ cdef class SegmentReader(StreamStore):
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1
         e = &s.entries[seq - s.base]
-        failed = find_whole(self, s, e, &p)
+        failed = find_whole(self, s, e, &p, TRUST_NONE)
         if failed:
             return failed
         memcpy(&length, p, sizeof(length))
@@ -132,7 +141,10 @@ cdef class SegmentReader(StreamStore):
         return 0
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
-        return find_whole(self, s, &s.entries[i], p)
+        return find_whole(self, s, &s.entries[i], p, TRUST_NONE)
+
+    cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return find_whole(self, s, &s.entries[i], p, TRUST_READER)
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
         """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyjs_spark.entries import DAMAGED, ENTRY, ENTRY_SIZE, TAKEN, Decoding
+from pyjs_spark.entries import CHAINED, DAMAGED, ENTRY, ENTRY_SIZE, TAKEN, Decoding
 from pyjs_spark.errors import BadStore, SparkError, StoreKeyNeeded
 from pyjs_spark.store.image import HEADER_SIZE, Image, Unusable, header_in, open_image
 from pyjs_spark.store.pieces import pieces
@@ -53,7 +53,7 @@ class Files:
         for piece in pieces(rows):
             data = image.read(piece.base, piece.size)
             table = chunk.table[: (at + piece.behind) * ENTRY_SIZE]
-            found = decoder.add(table, at + piece.first, data, piece.base, True)
+            found = decoder.add(table, at + piece.first, data, piece.base, CHAINED)
             if decoder.state != TAKEN:
                 return found, decoder.state
         return chunk.messages, TAKEN

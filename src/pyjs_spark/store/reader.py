@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyjs_spark import entries
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.direct import is_match
-from pyjs_spark.entries import ERASED, EXTENDED, FULL, HEAD_SIZE, TAKEN, Decoding
+from pyjs_spark.entries import CHAINED, ERASED, EXTENDED, FULL, HEAD_SIZE, TAKEN, Decoding
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
 from pyjs_spark.store import snapshot
 from pyjs_spark.store.api import info_of, snapshot_of
@@ -169,7 +169,7 @@ class _Read:
         """Decode the entries of one piece; return whether all of them checked out."""
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         while at < len(rows):
-            at = self.decoder.add(table, at, data, base, check)
+            at = self.decoder.add(table, at, data, base, CHAINED if check else 0)
             if self.decoder.state == FULL:
                 yield None
             elif self.decoder.state != TAKEN:

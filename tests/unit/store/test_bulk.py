@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.bulk import Chunk, Message, decode, record_size
 from tests.unit.store.forms import FORMS, image_of, upkeep
+from tests.unit.store.segment_files import MSG, records
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
@@ -77,12 +78,13 @@ def read_chunks(
     size: int = PLENTY,
     chunk_size: int = PLENTY,
     entries_only: bool = False,
+    unchecked: bool = False,
 ) -> list[Chunk]:
     """Read a range as a client does: ask on at `next` until the end."""
     chunks: list[Chunk] = []
     while not chunks or not chunks[-1].is_end:
         at = chunks[-1].next if chunks else seq
-        reader = BulkReader(store, store.make_filter(subjects), at, end, entries_only, 7)
+        reader = BulkReader(store, store.make_filter(subjects), at, end, entries_only, 7, unchecked)
         got = [decode(chunk) for chunk in reader.read(size, chunk_size)]
         assert [chunk.is_last for chunk in got] == [False] * (len(got) - 1) + [True]
         assert got[0].first == at
@@ -373,6 +375,54 @@ def test_damaged_messages_are_left_out_and_counted(tmp_path: Path, kind: str) ->
     assert 0 < sum(chunk.lost for chunk in chunks) == 100 - len(found) == store.lost[0]  # type: ignore[index]
     assert all(chunk.flags == 1 for chunk in chunks if chunk.lost)
     assert sum(chunk.lost for chunk in read_chunks(store)) == 0
+    store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_reader_checks_is_the_same_when_nothing_is_damaged(tmp_path: Path, kind: str) -> None:
+    store = open_store(kind, str(tmp_path / "s"))
+    fill(store, 100)
+    settle(store)
+    assert [chunk.data for chunk in read_chunks(store, unchecked=True)] == [
+        chunk.data for chunk in read_chunks(store)
+    ]
+
+
+def test_a_reader_that_checks_gets_damaged_records_as_they_are_until_it_asks_for_checked_ones(
+    tmp_path: Path,
+) -> None:
+    store = open_store("plain", str(tmp_path / "s"))
+    fill(store, 100)
+    settle(store)
+    assert isinstance(store, FileStore)
+    path = Path(store.segment_paths()[1])
+    store.drop_maps()
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"NATS/1.0") if b"NATS/1.0" in data else len(data) // 2
+    data[at] ^= 0x01
+    path.write_bytes(data)
+    assert sum(chunk.lost for chunk in read_chunks(store, unchecked=True)) == 0
+    assert store.lost_msgs == 0
+    assert sum(chunk.lost for chunk in read_chunks(store)) == store.lost_msgs == 1
+    assert messages_of(read_chunks(store, unchecked=True)) == expected(store, 1, 0, ())
+    store.close()
+
+
+def test_records_of_a_version_without_checks_are_checked_for_every_reader(tmp_path: Path) -> None:
+    # given
+    store = open_store("plain", str(tmp_path / "s"))
+    fill(store, 100)
+    settle(store)
+    assert isinstance(store, FileStore)
+    path = Path(store.segment_paths()[1])
+    store.drop_maps()
+    data = bytearray(path.read_bytes())
+    at = next(at for at, kind, _ in records(bytes(data)) if kind == MSG)
+    data[at + 28 : at + 32] = bytes(4)  # its check: now its checksum is of all its bytes, and does not fit
+    data[at + 33] ^= 0x01
+    path.write_bytes(data)
+    # when, then
+    assert sum(chunk.lost for chunk in read_chunks(store, unchecked=True)) == store.lost_msgs == 1
     store.close()
 
 

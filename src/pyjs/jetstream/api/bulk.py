@@ -67,7 +67,13 @@ def read(call: ApiCall) -> None:
         size = _fitting(size, call.request.session.room())
     wanted = stream.store.make_filter(_subjects(given.get("subjects", [])))
     reader = BulkReader(
-        stream.store, wanted, seq, end_seq, given.get("entries_only", False), stream.created_ns
+        stream.store,
+        wanted,
+        seq,
+        end_seq,
+        given.get("entries_only", False),
+        stream.created_ns,
+        given.get("unchecked", False),
     )
     if not call.request.reply:
         return
