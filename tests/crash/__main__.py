@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--process", action="store_true", help="damage: real processes for ours too")
     parser.add_argument("--part", default="1/1", help="damage: this part of the cases, such as 2/4")
+    parser.add_argument("--begin", type=int, default=0, help="damage: go on behind so many cases of the part")
     parser.add_argument("--store", choices=("stopped", "killed"), help="damage: of one store only")
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")

@@ -251,7 +251,8 @@ def cases_of(tree: Tree, args: argparse.Namespace) -> Iterator[tuple[Damage, ...
     pairs = sample // 10 if sample else 3000
     two = zip(sampled(tree, rng, pairs), sampled(tree, rng, pairs), strict=True)
     part, parts = map(int, args.part.split("/"))
-    yield from islice(chain(((damage,) for damage in singles), two), part - 1, None, parts)
+    first = part - 1 + args.begin * parts
+    yield from islice(chain(((damage,) for damage in singles), two), first, None, parts)
 
 
 def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:

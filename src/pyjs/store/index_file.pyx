@@ -331,20 +331,23 @@ def index_segment(disk, FullSegment f not None) -> None:
     cdef SegmentContents c
     cdef size_t size
     cdef char* p
+    cdef object buffer = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
     view = whole_image(disk, f.path, f.key)
-    room = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
-    if <size_t> room.shape[0] < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
-        room = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
+    if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
+        buffer = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
+    room = buffer
     c = f.contents(<const char*> &view[0], view.shape[0], <char*> &room[0])
     size = encoded_size(c)
-    out = room if size <= <size_t> room.shape[0] else bytearray(size)
+    if size > <size_t> len(buffer):         # the entries stay in the room
+        buffer = bytearray(size)
+    out = buffer
     p = <char*> &out[0]
     with nogil:
         encode_into(c, p)
-    data = memoryview(out)[:size]
+    data = memoryview(buffer)[:size]
     store_index(disk, index_path(f.path), data if f.key is None else encrypted(data, f.key))
-    if out.shape[0] <= BUFFER_KEPT_MAX and not spare_buffers:
-        spare_buffers.append(out)
+    if len(buffer) <= BUFFER_KEPT_MAX and not spare_buffers:
+        spare_buffers.append(buffer)        # itself: a view of a view of it would grow by one each time
 
 
 def whole_image(disk, str path, key):

@@ -277,6 +277,24 @@ def test_a_damaged_segment_gets_no_index_file(tmp_path: Path, dead: bool, at: in
     store.release()
 
 
+def test_writing_index_files_leaves_nothing_behind(tmp_path: Path) -> None:
+    def views() -> int:
+        gc.collect()
+        return sum("memoryview" in type(each).__name__ for each in gc.get_objects())
+
+    store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
+    counts = []
+    for number in range(1000):
+        store.store(b"s", b"", b"payload-%d" % number, 1000 + number)
+        if number % 8 == 7:
+            store.sync_now()
+            counts.append(views())
+    written = len(index_files(tmp_path / "msgs"))
+    store.close()
+    assert written > 40
+    assert counts[-1] <= counts[5]
+
+
 def test_segments_may_go_while_their_index_files_are_written(tmp_path: Path) -> None:
     store, _ = half_full(tmp_path, False)
     job = store.begin_sync()
