@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from pyjs_spark import lookup
 from pyjs_spark.client import Client
-from pyjs_spark.direct import is_match
 from pyjs_spark.errors import OptionError, ReplayDiffers
 from pyjs_spark.frames import DIGITS_MAX, HEAD, ID, PLACE, Cells, Columns, Frames, Framing
 from pyjs_spark.marker import BEGUN, DONE, Marker, Progress, new_attempt
@@ -31,6 +30,7 @@ from pyjs_spark.recovery import ADVICE, Found, Recovery, Replay
 from pyjs_spark.rows import MADE, RowReader
 from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import EXACTLY_ONCE, SinkOptions
+from pyjs_spark.subjects import is_match
 
 try:
     from pyjs_spark._frames import frame_rows

@@ -25,6 +25,7 @@ from pyjs_spark.client import Client
 from pyjs_spark.errors import ApiError, SparkError
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report, check_range, stream_info
 from pyjs_spark.stored import Stored, ns_of, stored
+from pyjs_spark.subjects import is_match
 from pyjs_spark.wire import Rows
 
 NO_MESSAGE = 10037
@@ -151,13 +152,3 @@ class _Read:
 
     def _is_chosen(self, subject: bytes) -> bool:
         return not self._chosen or any(is_match(subject.split(b"."), wanted) for wanted in self._chosen)
-
-
-def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
-    """Return whether a subject's tokens match a filter's."""
-    for at, token in enumerate(wanted):
-        if token == b">":
-            return len(subject) > at
-        if at >= len(subject) or token not in (b"*", subject[at]):
-            return False
-    return len(subject) == len(wanted)

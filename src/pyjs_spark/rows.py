@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyjs_spark.direct import is_match
 from pyjs_spark.errors import RowRefused
 from pyjs_spark.frames import Cells, Columns, HeaderCells
 from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import FROM_HEADERS, SinkOptions, subject_fault
+from pyjs_spark.subjects import is_match
 
 NAME = re.compile(r"[!-9;-~]+")  # of a header
 MADE = "pyjs:"  # how an id begins that a sink has made

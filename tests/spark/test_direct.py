@@ -258,20 +258,3 @@ def test_an_answer_without_its_headers_is_told() -> None:
 )
 def test_times_keep_their_nanoseconds(text: str, ns: int) -> None:
     assert direct.ns_of(text) == ns
-
-
-@pytest.mark.parametrize(
-    ("subject", "wanted", "matches"),
-    [
-        (b"a.b", b"a.b", True),
-        (b"a.b", b"a.*", True),
-        (b"a.b", b">", True),
-        (b"a.b", b"a.>", True),
-        (b"a", b"a.>", False),
-        (b"a.b.c", b"a.*", False),
-        (b"a", b"a.b", False),
-        (b"a.c", b"a.b", False),
-    ],
-)
-def test_filters_match_as_on_the_server(subject: bytes, wanted: bytes, matches: bool) -> None:
-    assert direct.is_match(subject.split(b"."), wanted.split(b".")) is matches

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from pyjs_spark import entries
 from pyjs_spark.batches import BatchMaker, decoded_columns
-from pyjs_spark.direct import is_match
 from pyjs_spark.entries import CHAINED, ERASED, EXTENDED, FULL, HEAD_SIZE, TAKEN, Decoding
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
 from pyjs_spark.store import snapshot
@@ -26,6 +25,7 @@ from pyjs_spark.store.image import HeldImage, Image, Unusable, open_image
 from pyjs_spark.store.pieces import pieces
 from pyjs_spark.store.place import Place
 from pyjs_spark.store.snapshot import Snapshot
+from pyjs_spark.subjects import is_match
 
 try:
     from pyjs_spark._entries import Decoder
