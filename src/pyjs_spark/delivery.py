@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -250,7 +251,7 @@ class Delivery:
         marker = progress.write(place.part, self._begun(markers))
         before = [each for each in markers.values() if each.batch == place.batch]
         replay = self._replay(marker, before, mine)
-        self._publisher.stored = lambda: self._stored_of_mine(marker.after)
+        self._publisher.stored = partial(self._stored_of_mine, marker.after)
         self._send(*head, replay)
         for columns, first in batches:
             self._send(columns, first, replay)
@@ -342,8 +343,8 @@ class Delivery:
             retries=self._options.retries,
         )
 
-    def _stored_of_mine(self, after: int) -> list[int]:
-        """Return the rows of this partition that the stream has, after a connection was lost."""
+    def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
+        """Return which of these rows the stream has, after a connection was lost."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
@@ -351,7 +352,7 @@ class Delivery:
                 f"{self._what}: the connection was lost, and {found.missing} messages left the stream since, so "
                 "nobody knows what is stored; make the stream keep its messages, or its duplicate window longer"
             )
-        return list(found.mine)
+        return [row for frames in under_way for row in found.rows_of(frames)]
 
     def _is_in_window(self, age_ns: int) -> bool:
         """Say whether the server still knows the ids of messages of this age."""

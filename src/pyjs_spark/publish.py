@@ -37,6 +37,8 @@ SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
 PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
 FIRST_PAUSE_S = 0.1
 PAUSE_MAX_S = 5.0
+CATCH_UP_S = 1.0  # between two looks at what came, while the window has room
+GLANCE_S = 0.01
 LOST = (ConnectionLost, RequestTimeout, NoResponders, ServerUnreachable)
 ADVICE = {
     10060: "the option expectedStream is set, and another stream has the subject",
@@ -46,7 +48,8 @@ ADVICE = {
     10023: "the store of the server is full",
 }
 
-Stored = Callable[[], Iterable[int]]  # rows that are in the stream though nobody acknowledged them
+# Of frames that are under way, the rows that are in the stream though nobody acknowledged them.
+Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
 class Publisher:
@@ -68,6 +71,7 @@ class Publisher:
         self._size = 0  # bytes of these
         self._refused: set[int] = set()  # for a reason that passes; they wait until the others are done
         self._listening = 0  # the connection with our subscription
+        self._heard_at_s = time.monotonic()  # somebody looked at what came
 
     @property
     def last_seq(self) -> int:
@@ -88,6 +92,7 @@ class Publisher:
         count = len(frames.numbers)
         if not count:
             return
+        self._catch_up()
         self._wait(max(0, self._in_flight_max - count))
         while self._under_way and self._size + len(frames.data) > SIZE_MAX:
             self._wait(max(0, self._acks.waiting - len(self._under_way[0].numbers)))
@@ -130,8 +135,23 @@ class Publisher:
             self._size -= len(done.data)
             acks.forget_before(done.numbers[-1] + 1)
 
+    def _catch_up(self) -> None:
+        """Take what came while rows were slow: a server ends a connection whose PINGs nobody answers."""
+        if time.monotonic() < self._heard_at_s + CATCH_UP_S:
+            return
+        before, self._acks.enough = self._acks.waiting, 0
+        try:
+            while (answer := self._client.pump(self._acks, time.monotonic() + GLANCE_S)) is not None:
+                self._answered(answer)
+            self._progress(before)
+        except LOST as error:
+            self._progress(before)
+            self._again(error)
+        self._heard_at_s = time.monotonic()
+
     def _hear(self) -> None:
         before = self._acks.waiting
+        self._heard_at_s = time.monotonic()
         answer = self._client.pump(self._acks, time.monotonic() + self._ack_timeout_s)
         if answer is not None:
             self._answered(answer)
@@ -200,7 +220,7 @@ class Publisher:
             try:
                 self._client.reconnect()
                 if self.stored is not None:
-                    for row in self.stored():
+                    for row in self.stored(self._under_way):
                         self._acks.settle(row, 0, False)
                 self._refused.clear()
                 self._listen()

@@ -47,6 +47,10 @@ class Found:
     )  # content of rows of other partitions, of many at most
     missing: int = 0  # sequences of the range that have no message any more
 
+    def rows_of(self, frames: Frames) -> list[int]:
+        """Return the rows of these publishes that are in the stream: by id if they have one, else by place."""
+        return [row for row, own, _ in sent(frames) if (own in self.ids if own else row in self.mine)]
+
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
     """Return a number for what a message is besides its place: the same for stored and for new ones."""

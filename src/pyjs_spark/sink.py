@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("pyjs_spark")
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-RUN_ID_PREFIX = "once-"  # of the sink id of a batch write without one; its markers go when it ends
 
 
 class Committed(WriterCommitMessage):
@@ -55,8 +54,8 @@ def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: 
             "it shall be empty"
         )
     is_unnamed = options.delivery == EXACTLY_ONCE and not options.sink_id
-    named = replace(options, sink_id=RUN_ID_PREFIX + new_attempt()) if is_unnamed else options
-    return JetStreamWriter(named, _plan(fields, options))
+    named = replace(options, sink_id=f"once-{new_attempt()}") if is_unnamed else options
+    return JetStreamWriter(named, plan_rows(fields, options), is_unnamed)
 
 
 def stream_writer(
@@ -65,11 +64,7 @@ def stream_writer(
     """Return the writer of a streaming query. Raises OptionError, SchemaError."""
     if overwrite:
         raise OptionError("output mode complete: a stream cannot be replaced; use append or update")
-    return JetStreamStreamWriter(options, _plan(fields, options))
-
-
-def _plan(fields: Sequence[SparkField], options: SinkOptions) -> RowPlan:
-    return plan_rows(fields, options)
+    return JetStreamStreamWriter(options, plan_rows(fields, options))
 
 
 class PartitionWriter:
@@ -107,8 +102,10 @@ class PartitionWriter:
 class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
-    def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
+    def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
+        """`is_unnamed`: nobody else knows the id of the sink, so its markers go when it ends."""
         self._writing = PartitionWriter(options, plan)
+        self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a worker. In foreachBatch a sink with an id knows its batches."""
@@ -129,7 +126,7 @@ class JetStreamWriter(DataSourceArrowWriter):
     def _forget(self) -> None:
         """Remove the markers of a write that nobody can repeat."""
         options = self._writing.options
-        if not options.sink_id.startswith(RUN_ID_PREFIX):
+        if not self._is_unnamed:
             return
         try:
             client = Client(options.connect)

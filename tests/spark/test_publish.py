@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 
 import pytest
@@ -134,17 +135,33 @@ def test_what_the_stream_has_is_asked_for_after_a_lost_connection(
     out = outlet(proxy.port)
     asked = []
 
-    def stored() -> list[int]:
-        asked.append(1)
+    def stored(under_way: Iterable[Frames]) -> list[int]:
+        asked.append(max(each.numbers[-1] for each in under_way))
         return out.stored()
 
     out.publisher.stored = stored
     out.send(0, 200)
 
-    assert asked == [1]
+    assert len(asked) == 1
+    assert asked[0] >= max(out.stored()[:25])
     assert (sorted(out.stored()), out.publisher.duplicates) == (list(range(200)), 0)
     out.client.close()
     proxy.close()
+
+
+def test_acknowledgements_that_came_while_nobody_read_are_taken_first(
+    outlet: MakeOutlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "CATCH_UP_S", 0.0)  # as if the rows had come slowly
+    out = outlet()
+    out.publisher.publish(out.frames(0, 25))
+    while out.filler.raw.api(f"STREAM.INFO.{out.filler.name}")["state"]["last_seq"] < 25:
+        pass
+    out.client._stream._socket.shutdown(socket.SHUT_WR)  # and the server had given the connection up
+    out.send(25, 50)
+
+    assert out.stored() == list(range(50))
+    assert out.publisher.duplicates == 0
 
 
 def test_a_server_that_does_not_come_back_ends_it(outlet: MakeOutlet, server: ServerProcess) -> None:

@@ -207,6 +207,33 @@ def test_messages_that_left_the_stream_while_the_connection_was_lost_are_told(fo
             writer.write(lossy())
 
 
+def test_rows_with_ids_are_told_by_their_ids_after_a_lost_connection(
+    forgetful: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = forgetful
+    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    rows = [{"subject": f"{out.subject}.a", "data": b"%d" % n, "msg_id": f"id{n}"} for n in range(20)]
+    columns = "subject data msg_id"
+    interrupted(out.stream_writer(columns, maxInFlight="1"), out.batch(rows[:10]))
+    clients: list[Client] = []
+    made = Client.__init__
+
+    def remember(self: Client, settings: ConnectSettings) -> None:
+        made(self, settings)
+        clients.append(self)
+
+    def in_another_order() -> Iterator[Any]:
+        yield out.batch(rows[:3])
+        clients[0]._stream.close()
+        yield out.batch(rows[10:])  # in the places of 3 to 9, which are stored
+        yield out.batch(rows[3:10])
+
+    monkeypatch.setattr(Client, "__init__", remember)
+    out.stream_writer(columns).write(in_another_order())
+
+    assert sorted(map(int, out.payloads())) == list(range(20))
+
+
 def test_other_partitions_of_a_batch_that_was_begun_are_written(forgetful: Out) -> None:
     out = forgetful
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
@@ -288,6 +315,17 @@ def test_a_batch_write_with_an_id_can_be_repeated(forgetful: Out) -> None:
         writer.commit([writer.write(iter([out.batch(out.rows(0, 5))]))])
 
     assert out.payloads() == [b"%d" % n for n in range(5)]
+
+
+def test_an_id_that_looks_like_one_of_a_write_without_one_is_kept(forgetful: Out) -> None:
+    out = forgetful
+    out.task.properties.clear()
+    for _ in range(2):
+        writer = out.writer(sinkId=f"once-{out.subject}")
+        writer.commit([writer.write(iter([out.batch(out.rows(0, 5))]))])
+
+    assert out.payloads() == [b"%d" % n for n in range(5)]
+    assert out.markers(f"once-{out.subject}").keys() == {"0"}
 
 
 def test_a_batch_write_without_an_id_is_a_new_one_each_time_and_leaves_no_progress(out: Out) -> None:
