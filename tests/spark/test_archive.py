@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +89,23 @@ def test_a_file_that_is_gone_is_written_again_the_same(run: Run, filler: Filler,
 
     assert run() == ["seq=006-010.parquet"]
     assert lost.read_bytes() == before
+
+
+def test_files_are_on_the_disk_before_they_have_their_names(
+    run: Run, filler: Filler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    filler.create()
+    filler.fill(12)
+
+    run()
+
+    assert sorted(synced) == sorted(path.stat().st_ino for path in tmp_path.rglob("date=*/seq=*.parquet"))
 
 
 def test_what_a_killed_run_left_behind_is_removed(run: Run, filler: Filler, tmp_path: Path) -> None:

@@ -115,6 +115,24 @@ def test_a_stream_created_anew_ends_with_3(say: Say, filler: Filler, write: Call
     assert say("explain")[0] == 3
 
 
+def test_a_stream_that_lost_its_end_ends_with_3(
+    say: Say, filler: Filler, write: Callable[[], None], tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(12)
+    write()
+    filler.api(f"STREAM.DELETE.{filler.name}")
+    created = filler.create()  # as one is that was restored from a backup
+    filler.fill(5)
+    (path,) = tmp_path.rglob("_archive.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "created": created}))
+
+    for command in ("status", "explain"):
+        code, _, error = say(command)
+        assert (code, error.count("\n")) == (3, 1)
+        assert "ends at sequence 5, and the archive has messages up to 12" in error
+
+
 def test_a_stream_that_is_not_there_ends_with_2(say: Say) -> None:
     code, _, error = say("explain")
 

@@ -224,6 +224,7 @@ def test_an_archive_that_has_all_ends_with_0(say: Say, filler: Filler, archived:
         "damaged": [],
         "lag": 2,
         "other": "",
+        "lost_end": "",
     }
 
 

@@ -33,7 +33,7 @@ from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.option_values import EPOCH
 from pyjs_spark.options import LATEST, Options
 from pyjs_spark.patient import api_of
-from pyjs_spark.pipelines.files import file_system
+from pyjs_spark.pipelines.files import file_system, sync, write_text
 from pyjs_spark.plan import StreamState
 from pyjs_spark.ranges import ReadRange, Report
 from pyjs_spark.settings import ConnectSettings
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyjs_spark.pipelines.watch import Watch
 
 COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
+NONE = "_none"  # the folder of empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 US_PER_DAY = 86_400_000_000
 WHOLE = "which holds all there is"  # why an option is refused
@@ -60,6 +61,17 @@ class Written:
     low: int
     high: int  # exclusive
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """One file of the archive, as its name says: sequences [low, high)."""
+
+    path: str
+    low: int
+    high: int
+    size: int  # bytes
+    is_none: bool  # its range has no message
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +120,8 @@ def look(root: str, options: Options) -> list[Holding]:
     """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
     found = []
     for state in states(root, options):
-        covered = tuple(_covered(root, state.name))
-        found.append(Holding(state, covered, _said(root, state.name), len(covered)))
+        covered = tuple((file.low, file.high) for file in named_files(root, state.name))
+        found.append(Holding(state, covered, said(root, state.name), len(covered)))
     return found
 
 
@@ -208,13 +220,26 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages behind the archive's last one were removed before they were archived."""
+    """Raise DataLoss if messages behind the archive's last one were removed, or those before it are others now."""
     state = holding.state
+    if wrong := lost_end(holding):
+        raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
     if options.fail_on_data_loss and not state.is_consumed and holding.next < state.first_seq:
         raise DataLoss(
             f"stream {state.name}: messages {holding.next} to {state.first_seq - 1} were removed before they were "
             f"archived; set failOnDataLoss=false to go on behind them"
         )
+
+
+def lost_end(holding: Holding) -> str:
+    """Say that the stream has less than the archive, after a restore or a power failure; "" if it has not."""
+    state = holding.state
+    if not holding.covered or holding.next <= state.end:
+        return ""
+    return (
+        f"it ends at sequence {state.last_seq}, and the archive has messages up to {holding.next - 1}: the stream "
+        "lost its end, and what comes now are other messages under those sequences"
+    )
 
 
 def _check_same(root: str, holding: Holding, options: Options) -> None:
@@ -280,6 +305,8 @@ def write_days(
         files[-1].write(rows)
     if files:
         files[-1].close(what.high)
+    for file in files:
+        sync(fs, file.path)  # before a name or a commit says that they are there
     return files
 
 
@@ -338,7 +365,7 @@ def _publish(fs: Any, base: str, what: ReadRange, file: DayFile) -> Written:
 
 def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
     """Cover a range without a message, so that it is not read again."""
-    folder = f"{_stream_dir(base, what.stream)}/_none"
+    folder = f"{_stream_dir(base, what.stream)}/{NONE}"
     path = f"{folder}/{file_name(what.low, what.high)}"
     fs.create_dir(folder, recursive=True)
     fs.open_output_stream(path).close()
@@ -359,17 +386,23 @@ def quoted(stream: str) -> str:
     return quote(stream, safe="")
 
 
-def _covered(root: str, stream: str) -> list[tuple[int, int]]:
-    """Return the ranges that the files there cover, sorted."""
+def named_files(root: str, stream: str) -> list[NamedFile]:
+    """Return the files of a stream by their sequences, without those that are being written."""
     from pyarrow import fs
 
     system, base = file_system(root)
-    selector = fs.FileSelector(_stream_dir(base, stream), recursive=True, allow_not_found=True)
-    names = [FILE.fullmatch(info.base_name) for info in system.get_file_info(selector)]
-    return sorted((int(match[1]), int(match[2]) + 1) for match in names if match)
+    folder = _stream_dir(base, stream)
+    found = []
+    for info in system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
+        match = FILE.fullmatch(info.base_name)
+        inside = info.path.removeprefix(folder).split("/")[1]
+        if match and (inside == NONE or not inside.startswith("_")):
+            low, last = map(int, match.groups())
+            found.append(NamedFile(info.path, low, last + 1, info.size or 0, inside == NONE))
+    return sorted(found, key=lambda file: (file.low, file.high, file.path))
 
 
-def _said(root: str, stream: str) -> dict[str, Any] | None:
+def said(root: str, stream: str) -> dict[str, Any] | None:
     """Return what the archive says of itself, or None if it has nothing of this stream."""
     system, base = file_system(root)
     path = f"{_stream_dir(base, stream)}/_archive.json"
@@ -391,6 +424,5 @@ def _claim(root: str, holding: Holding, options: Options) -> None:
     system.create_dir(f"{folder}/_tmp", recursive=True)
     system.delete_dir_contents(f"{folder}/_tmp")
     if holding.said is None:
-        said = _claims(holding.state, options) | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-        with system.open_output_stream(f"{folder}/_archive.json") as out:
-            out.write(json.dumps(said).encode())
+        claims = _claims(holding.state, options) | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        write_text(root, f"stream={quoted(holding.state.name)}/_archive.json", json.dumps(claims))

@@ -94,6 +94,8 @@ def status(pipeline: Pipeline, said: argparse.Namespace) -> int:
 def _troubles(each: Progress) -> list[str]:
     if each.other:
         return [f"stream {each.stream}: the archive is of another one, which was created at {each.other}"]
+    if each.lost_end:
+        return [f"stream {each.stream}: {each.lost_end}"]
     return [
         f"stream {each.stream}: messages {low} to {high - 1} were removed before they were archived"
         for low, high in each.lost

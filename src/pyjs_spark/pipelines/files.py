@@ -47,6 +47,13 @@ def read_text(root: str, name: str) -> str | None:
         return bytes(source.read()).decode("utf-8", "replace")
 
 
+def sync(system: Any, path: str) -> None:
+    """Bring a file to the disk, if that is a disk of this machine; other file systems do it themselves."""
+    if system.type_name == "local":
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
 def write_text(root: str, name: str, text: str) -> None:
     """Write a file below the root, which is made if need be. It appears whole."""
     system, base = file_system(root)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyjs_spark.pipelines.archive import Holding, missing
+from pyjs_spark.pipelines.archive import Holding, lost_end, missing
 from pyjs_spark.ranges import ReadRange
 
 
@@ -25,6 +25,7 @@ class Progress:
     lag: int  # sequences that the next run writes
     lost: tuple[tuple[int, int], ...]  # removed before they were archived
     other: str  # when the archive's stream was created, if the one that is there now is another; else ""
+    lost_end: str  # what is wrong, if the stream has less than the archive; else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ def progress(holding: Holding) -> Progress:
         lag=sum(high - low for low, high in left),
         lost=() if is_other or state.is_consumed else tuple(gone),
         other=str(holding.said["created"]) if is_other and holding.said is not None else "",
+        lost_end="" if is_other else lost_end(holding),
     )
 
 

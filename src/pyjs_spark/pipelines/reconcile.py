@@ -8,7 +8,6 @@ run of the archive would notice: the file's name says that it is there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,22 +16,12 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.option_values import Position
 from pyjs_spark.options import Options
 from pyjs_spark.pipelines import archive
-from pyjs_spark.pipelines.archive import FILE, Holding, quoted
+from pyjs_spark.pipelines.archive import Holding, NamedFile
 from pyjs_spark.pipelines.files import file_system
 from pyjs_spark.pipelines.progress import progress
 from pyjs_spark.ranges import ReadRange
 
 SHOWN = 100
-
-
-@dataclass(frozen=True, slots=True)
-class LakeFile:
-    """One file of an archive, by its name."""
-
-    path: str
-    low: int
-    high: int  # exclusive
-    is_none: bool  # says that its range has no message
 
 
 @dataclass
@@ -51,6 +40,7 @@ class Reconciled:
     damaged: list[dict[str, str]] = field(default_factory=list)
     lag: int = 0  # sequences behind the archive's last one
     other: str = ""  # when the archive's stream was created, if there is another one by now
+    lost_end: str = ""  # what is wrong, if the stream has less than the archive
 
     @property
     def loss(self) -> str:
@@ -58,6 +48,8 @@ class Reconciled:
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
+        if self.lost_end:
+            told.append(self.lost_end)
         if self.missing:
             told.append(
                 f"files lack {self.missing} messages that the stream has, first {self.missing_seqs[0]}"
@@ -102,10 +94,11 @@ def reconcile(root: str, stream: str, options: Options) -> Reconciled:
     found.other = how_far.other
     if found.other:
         return found
-    files = list(_files(root, stream))
+    files = archive.named_files(root, stream)
     found.files = sum(not file.is_none for file in files)
     found.lost = list(how_far.lost)[:SHOWN]
     state = holding.state
+    found.lost_end = archive.lost_end(holding)
     found.lag = max(0, state.end - holding.next)
     ends = archive.missing(state.first_seq, min(holding.next, state.end), holding.covered, 2**62)
     found.missing_files = list(ends)[:SHOWN]
@@ -115,22 +108,7 @@ def reconcile(root: str, stream: str, options: Options) -> Reconciled:
     return found
 
 
-def _files(root: str, stream: str) -> Iterator[LakeFile]:
-    """Yield the files of an archive by their sequences."""
-    from pyarrow import fs
-
-    system, base = file_system(root)
-    folder = f"{base}/stream={quoted(stream)}"
-    there = []
-    for info in system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
-        match = FILE.fullmatch(info.base_name)
-        inside = info.path.removeprefix(folder).split("/")[1]
-        if match and (inside == "_none" or not inside.startswith("_")):
-            there.append(LakeFile(info.path, int(match[1]), int(match[2]) + 1, inside == "_none"))
-    yield from sorted(there, key=lambda file: (file.low, file.high, file.path))
-
-
-def _doubled(files: list[LakeFile]) -> list[tuple[int, int]]:
+def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
     found, end = [], 0
     for file in files:
         if file.is_none:
@@ -141,7 +119,7 @@ def _doubled(files: list[LakeFile]) -> list[tuple[int, int]]:
     return found
 
 
-def _compare(root: str, file: LakeFile, holding: Holding, options: Options, found: Reconciled) -> None:
+def _compare(root: str, file: NamedFile, holding: Holding, options: Options, found: Reconciled) -> None:
     import numpy as np
 
     inside = _rows(root, file)
@@ -161,7 +139,7 @@ def _compare(root: str, file: LakeFile, holding: Holding, options: Options, foun
     found.removed_since += len(np.setdiff1d(known, there, assume_unique=True)) + int((inside < low).sum())
 
 
-def _rows(root: str, file: LakeFile) -> Any:
+def _rows(root: str, file: NamedFile) -> Any:
     """Return the sequences in a file, or what is wrong with it."""
     import numpy as np
     import pyarrow as pa

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.pipelines import files, tables
-from pyjs_spark.pipelines.archive import FILE, _said, quoted
+from pyjs_spark.pipelines.archive import named_files, said
 from pyjs_spark.pipelines.replay import File, Replay
 from pyjs_spark.pipelines.tables import Lake
 
@@ -47,19 +47,14 @@ def look(found: Replay) -> Source:
 
 
 def _files(found: Replay) -> Source | None:
-    from pyarrow import fs
-
-    said = _said(found.source, found.stream)
-    if said is None:
+    claims = said(found.source, found.stream)
+    if claims is None:
         return None
-    system, base = files.file_system(found.source)
-    selector = fs.FileSelector(f"{base}/stream={quoted(found.stream)}", recursive=True, allow_not_found=True)
-    held = []
-    for info in system.get_file_info(selector):
-        match = FILE.fullmatch(info.base_name)
-        if match:
-            held.append(File(info.path, int(match[1]), int(match[2]) + 1, info.size or 0))
-    return Source(str(said["created"]), str(said["headers"]), list(_once(held)))
+    held = [
+        File(each.path, each.low, each.high, 0 if each.is_none else each.size)
+        for each in named_files(found.source, found.stream)
+    ]
+    return Source(str(claims["created"]), str(claims["headers"]), list(_once(held)))
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:
