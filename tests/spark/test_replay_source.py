@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ arrow_or_skip()
 
 import pyarrow.parquet as pq  # noqa: E402  # only where it is installed
 
+from pyjs_spark.client import Client  # noqa: E402  # only where it is installed
 from pyjs_spark.errors import DataLoss, OptionError  # noqa: E402
+from pyjs_spark.marker import Progress  # noqa: E402
 from pyjs_spark.options import Options, parse_options  # noqa: E402
-from pyjs_spark.pipelines import replay, replay_run, replay_source, tables  # noqa: E402
+from pyjs_spark.pipelines import replay, replay_ledger, replay_run, replay_source, tables  # noqa: E402
 from pyjs_spark.pipelines.archive import plan, write_range  # noqa: E402
 from pyjs_spark.pipelines.lakes import Lake  # noqa: E402
 from pyjs_spark.pipelines.replay import Replay  # noqa: E402
@@ -107,6 +110,50 @@ def test_files_that_a_compaction_has_not_removed_yet_are_left_out(
     found = replay_source.look(make("parquet"))
 
     assert [(file.low, file.high) for file in found.files] == [(1, 11)]
+
+
+def test_what_a_killed_compaction_left_is_not_read(
+    filler: Filler, options: Options, make: Make, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(10)
+    write(options, tmp_path, "parquet")
+    half = tmp_path / f"stream={filler.name}" / "_tmp" / "abc" / "date=2026-01-31"
+    half.mkdir(parents=True)
+    (half / "seq=0000000000000000001-0000000000000000020.parquet").write_bytes(b"PAR1 and no more")
+
+    found = replay_source.look(make("parquet"))
+    lacking = plan(str(tmp_path), options, 5)
+
+    assert [(file.low, file.high) for file in found.files] == [(1, 6), (6, 11)]
+    assert lacking == []
+    half.mkdir(parents=True)  # the plan has removed it
+    (half / "seq=0000000000000000001-0000000000000000020.parquet").write_bytes(b"PAR1 and no more")
+    filler.fill(2)
+    assert [(what.low, what.high) for what in plan(str(tmp_path), options, 5)] == [(11, 13)]
+
+
+def test_progress_that_was_forgotten_begins_anew(
+    filler: Filler, options: Options, make: Make, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(3)
+    write(options, tmp_path, "parquet")
+    found = replace(make("parquet"), id=filler.name)
+    client = Client(found.options.connect)
+    Progress(client, found.options.progress_bucket, found.id, 0).make_bucket(1)
+    key = f"$KV.{found.options.progress_bucket}.{filler.name}.replay"
+    ledger = replay_ledger.write(client, found, replay_run.plan(found).ledger)
+    replay_ledger.write(client, found, replace(ledger, batch=1, high=4))
+    assert replay_run.plan(found).batches == ()
+    filler.raw.send(f"HPUB {key} 31 31\r\nNATS/1.0\r\nKV-Operation: DEL\r\n\r\n\r\n".encode())
+    filler.raw.fence()
+
+    planned = replay_run.plan(found)
+
+    assert [(batch.low, batch.high) for batch in planned.batches] == [(1, 4)]
+    assert replay_ledger.write(client, found, planned.ledger).revision > 0
+    client.close()
 
 
 def test_a_hole_is_data_loss(filler: Filler, options: Options, make: Make, tmp_path: Path) -> None:

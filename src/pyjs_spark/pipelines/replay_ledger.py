@@ -59,18 +59,18 @@ def check_same(found: Replay, ledger: Ledger, created: str) -> None:
         )
 
 
-def read(client: Client, found: Replay) -> Ledger | None:
-    """Return what the key of this replay says, None if there is none."""
-    bucket = found.options.progress_bucket
+def read(client: Client, found: Replay, created: str) -> Ledger:
+    """Return what the key of this replay says; without one, how a replay of the stream made at `created` begins."""
+    bucket, fresh = found.options.progress_bucket, Ledger(found.definition(), created)
     try:
         said = client.api(f"STREAM.MSG.GET.{kv.stream_of(bucket)}", {"last_by_subj": _key(found)})["message"]
     except ApiError as error:
         if error.err_code in ABSENT:
-            return None
+            return fresh
         raise
     data = base64.b64decode(said.get("data") or b"")
     if not data:  # deleted
-        return None
+        return replace(fresh, revision=int(said["seq"]))
     value = json.loads(data)
     if value.pop("v", None) != 1:
         raise ReplayDiffers(f"{_key(found)} was written by another version of this package: {data!r:.100}")
@@ -88,8 +88,8 @@ def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
     headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % ledger.revision
     said = publish_one(client, _key(found), json.dumps(value).encode(), headers, found.options.retries)
     if said.err_code == WRONG_LAST_SEQ:
-        last = read(client, found)
-        if last is not None and replace(last, revision=ledger.revision) == ledger:
+        last = read(client, found, ledger.created)
+        if replace(last, revision=ledger.revision) == ledger:
             return last  # our own write, whose answer was lost
         raise WriterReplaced(
             f"id={found.id}: another run of this replay goes on at the same time; this one ends"

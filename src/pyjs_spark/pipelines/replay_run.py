@@ -60,7 +60,7 @@ def plan(found: Replay) -> Plan:
     client = connected(found.options.connect)
     if lookup.stream_state(client, found.target) is None:
         raise lookup.missing(client, found.target)
-    ledger = replay_ledger.read(client, found) or Ledger(found.definition(), source.created)
+    ledger = replay_ledger.read(client, found, source.created)
     replay_ledger.check_same(found, ledger, source.created)
     held = source.files
     end = max((file.high for file in held), default=1)
