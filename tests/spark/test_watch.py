@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,6 +47,27 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def watch(clock: Clock, file: Path) -> Watch:
     return Watch("archive", file=str(file), clock=clock.seconds, now=clock.now)
+
+
+def test_a_plot_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        Watch("archive", plot=str(tmp_path / "nowhere" / "run.svg")).__enter__()
+
+
+def test_what_ended_a_run_is_told_though_its_plot_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    watch = Watch("archive", plot=str(folder / "run.svg")).__enter__()
+    shutil.rmtree(folder)
+
+    watch.__exit__(DataLoss, DataLoss("gone"), None)  # raises nothing in place of that
+
+
+def test_a_plot_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    with pytest.raises(OSError, match=r"run\.svg"), Watch("archive", plot=str(folder / "run.svg")):
+        shutil.rmtree(folder)
 
 
 def test_the_file_follows_a_run(watch: Watch, clock: Clock, file: Path) -> None:

@@ -72,6 +72,8 @@ class Watch:
         self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
 
     def __enter__(self) -> Watch:
+        if self._plot is not None:  # a place that cannot be written is told before hours of work
+            _replace(self._plot, svg([], self._pipeline))
         self._tell("running")
         self._raise_trouble()
         return self
@@ -79,14 +81,14 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state = "done" if kind is None else "interrupted" if kind is KeyboardInterrupt else "failed"
+        state = "done" if kind is None else "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
         self._trouble = None
         self._tell(state, " ".join(str(error or "").split()))
         if self._bar is not None:
             self._bar.write(CLEAR_LINE)
             self._bar.flush()
         if self._plot is not None:
-            _replace(self._plot, svg(self._samples, self._pipeline))
+            self._try(self._plot, svg(self._samples, self._pipeline))
         if kind is None:
             self._raise_trouble()
 
@@ -138,9 +140,13 @@ class Watch:
             "losses": self._losses,
             "error": error,
         }
+        self._try(self._file, json.dumps(status) + "\n")
+
+    def _try(self, path: str, text: str) -> None:
+        """Replace a file; if that fails it is told when the run is over, which matters more."""
         try:
-            _replace(self._file, json.dumps(status) + "\n")
-        except OSError as trouble:  # told when the run is over, which matters more
+            _replace(path, text)
+        except OSError as trouble:
             self._trouble = trouble
 
     def _raise_trouble(self) -> None:
