@@ -2,17 +2,21 @@
 
 What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached, 5 `quality` found something. What each kind of pipeline is told and prints is in a module of its own
-(pipelines/*_command.py, pipelines/job_kinds.py). Spark is started only when there is something to write with it.
+reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of pipeline is told
+and prints is in a module of its own (pipelines/*_command.py, pipelines/job_kinds.py). Spark is started only when
+there is something to write with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any, NoReturn
 
 from pyjs_spark import option_values
@@ -26,7 +30,16 @@ from pyjs_spark.pipelines import (
     submit_command,
 )
 from pyjs_spark.pipelines.kinds import Kind
-from pyjs_spark.pipelines.say import FAILED, LOST, PROGRAM, REFUSED, UNREACHABLE, fail
+from pyjs_spark.pipelines.say import (
+    FAILED,
+    INTERRUPTED,
+    LOST,
+    PROGRAM,
+    REFUSED,
+    TERMINATED,
+    UNREACHABLE,
+    fail,
+)
 
 CODES: Mapping[str, int] = {
     **dict.fromkeys(("OptionError", "SchemaError", "StreamMissing", "SparkMissing"), REFUSED),
@@ -60,14 +73,38 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     given = sys.argv[1:] if argv is None else argv
     try:
-        _check_command(given)
-        return _act(_parser().parse_args(given))
+        with _ended_by_sigterm():
+            _check_command(given)
+            return _act(_parser().parse_args(given))
     except SparkError as error:
         return fail(str(error), CODES.get(type(error).__name__, FAILED))
     except OSError as error:
         return fail(str(error), FAILED)
-    except KeyboardInterrupt:
-        return fail("interrupted; what is written stays, the next run goes on behind it", 130)
+    except KeyboardInterrupt as error:
+        code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        return fail("interrupted; what is written stays, the next run goes on behind it", code)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: how service managers end what runs --continuous. It ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise, so that status files are finished and Spark is stopped; else it would just end this."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # in a thread, which gets no signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _act(said: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 PROGRAM = "pyjs-pipeline"
 FAILED, REFUSED, LOST, UNREACHABLE = 1, 2, 3, 4  # exit codes
 FOUND = 5  # a check found something that is no loss
+INTERRUPTED, TERMINATED = 128 + 2, 128 + 15  # by SIGINT or SIGTERM, as shells say it
 
 
 def fail(text: str, code: int) -> int:
