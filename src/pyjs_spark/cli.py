@@ -201,12 +201,17 @@ def pipeline_of(said: argparse.Namespace) -> tuple[Kind, Any]:
         return kind, kind.from_arguments(said, options)
     if getattr(said, "stream", None) is not None:
         raise OptionError(f"give a stream and a target, or -c {path}; not both")
+    archive_command.refuse_beside(path, said)
     kind = KINDS[config.kind_of(path)]
     return kind, config.named(path, partial(kind.from_tables, config.tables_of(path), options))
 
 
 def _options(said: argparse.Namespace) -> dict[str, str]:
-    options = dict(_split(each) for each in said.option)
+    options: dict[str, str] = {}
+    for name, value in map(_split, said.option):
+        if name.lower() in map(str.lower, options):
+            raise OptionError(f"option {name} is given twice; give it once")
+        options[name] = value
     if said.server is not None:
         if any(name.lower() == "servers" for name in options):
             raise OptionError("--server and option servers say the same thing twice; give one")

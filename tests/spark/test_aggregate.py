@@ -88,6 +88,36 @@ def test_what_is_wrong_is_told(values: dict[str, str] | None, changes: dict[str,
         make(values, **changes)
 
 
+def test_a_stream_is_no_option_of_an_aggregate() -> None:
+    with pytest.raises(
+        OptionError, match="option Stream: the stream of a pipeline is named beside its target"
+    ):
+        aggregate.make(HEAD, {"n": "count"}, {"Stream": "OTHER"})
+
+
+def test_the_sink_has_the_connection_of_the_source_however_it_is_written() -> None:
+    given = {"SERVERS": "nats://far:4222", "credsfile": "/creds", "maxrowspertrigger": "5"}
+
+    found = aggregate.make(HEAD, {"n": "count"}, given, {"retries": "1"})
+
+    assert found.sink == {"SERVERS": "nats://far:4222", "credsfile": "/creds", "retries": "1"}
+
+
+def test_the_sink_may_have_a_connection_of_its_own() -> None:
+    found = aggregate.make(
+        HEAD, {"n": "count"}, {"servers": "nats://a:1", "user": "u"}, {"Servers": "nats://b:1"}
+    )
+
+    assert found.sink == {"user": "u", "Servers": "nats://b:1"}
+
+
+def test_a_value_that_is_named_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["aggregate", "A", "kv:R", "--checkpoint", "c", "--window", "1m"]
+
+    assert main([*argv, "--value", "n=count", "--value", "n=sum(x)"]) == 2
+    assert "--value n=sum(x): there is a value n already" in capsys.readouterr().err
+
+
 def test_a_stream_ends_not_so_neither_does_an_aggregate() -> None:
     with pytest.raises(OptionError, match="endingOffsets is not allowed in a streaming read"):
         aggregate.make(HEAD, {"n": "count"}, {"endingOffsets": '{"ORDERS": 5}'})

@@ -77,6 +77,26 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         ),
         (["validate", "A", "lake", "-s", "x", "-o", "servers=y"], "--server and option servers say the same"),
         (["validate", "A", "lake", "-o", "endingTimestamp=5"], "option endingTimestamp is not allowed in an"),
+        (["validate", "A", "lake", "-o", "subjects=a", "-o", "Subjects=b"], "option Subjects is given twice"),
+        (["validate", "-c", "x.toml", "--format", "delta"], "--format stands in x.toml; leave it out"),
+        (
+            ["status", "-c", "x.toml", "--rows-per-file", "5"],
+            "--rows-per-file stands in x.toml; leave it out",
+        ),
+        (["explain", "-c", "x.toml", "--master", "local"], "--master stands in x.toml; leave it out"),
+        (["submit-args", "-c", "x.toml", "--format", "delta"], "--format stands in x.toml; leave it out"),
+        (
+            ["compact", "A", "lake", "-s", "x"],
+            "option servers is not allowed in compact: files are merged without",
+        ),
+        (
+            ["compact", "A", "lake", "-o", "subjects=a"],
+            "option subjects is not allowed in compact: files are",
+        ),
+        (
+            ["compact", "A", "lake", "--latest", "--rows-per-file", "5"],
+            "--rows-per-file is for merging files",
+        ),
         (["validate", "A", " "], "the target is empty"),
         (["validate", "A.B", "lake"], "option stream=A.B is not allowed"),
         (["archive", "A", "lake", "--plot", "run.png"], "--plot run.png: a plot is an SVG; give it a name"),
@@ -234,6 +254,18 @@ def test_every_code_is_of_an_error_that_there_is() -> None:
         ("pyjs_spark.errors.ApiError: bad (code 400, err_code 1)", SparkError, "bad (code 400, err_code 1)"),
         ("pyjs_spark.errors.Newer: what", SparkError, "Spark failed: pyjs_spark.errors.Newer: what"),
         ("Job aborted.\n\n at a\n at b", SparkError, "Spark failed: Job aborted. at a"),
+        (
+            "An error of calls.\n: org.x.PythonException: Traceback (most recent call last):\n  File x\n    y()\n"
+            "ModuleNotFoundError: No module named 'pyarrow'\n\n\tat org",
+            SparkError,
+            "Spark failed: a worker ended with ModuleNotFoundError: No module named 'pyarrow'",
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nKeyError: 1\n\nDuring this:\n\n"
+            "Traceback (most recent call last):\n  File y\nValueError: 2\n",
+            SparkError,
+            "Spark failed: a worker ended with ValueError: 2",
+        ),
         ("", SparkError, "Spark failed: without a word"),
     ],
 )

@@ -79,7 +79,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def test_every_exit_code_is_in_the_table() -> None:
-    codes = {0, say.FAILED, say.FOUND, *cli.CODES.values()}
+    codes = {0, say.FAILED, say.FOUND, say.INTERRUPTED, say.TERMINATED, *cli.CODES.values()}
 
     assert [int(line[0]) for line in table(TEXT, "exit code")] == sorted(codes)
 

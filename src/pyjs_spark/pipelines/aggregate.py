@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pyjs_spark import option_values
 from pyjs_spark.errors import OptionError
 from pyjs_spark.option_values import is_subject
-from pyjs_spark.options import Options, check_stream, parse_options
+from pyjs_spark.options import TABLE, Options, check_stream, parse_options
 from pyjs_spark.pipelines import config
 from pyjs_spark.sink_options import parse_sink_options
 
@@ -49,6 +49,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FIELD = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 VALUE = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 TOKENS = re.compile(r"\$[1-9]\d?(\.\$[1-9]\d?)*")
+CONNECTION = {option.name.lower() for option in TABLE if option.target.startswith("connect.")}
 SINK_OWN = ("stream", "subject", "msgid", "msgidcolumn")
 TAKEN = ("start", "end", "group")
 # How each function looks in Spark; {x} is the field as a decimal, {t} as a text. NULL: it is no number, or not there.
@@ -91,7 +92,7 @@ class Aggregate:
     emit: str = "updates"
     time: str = ""
     create: bool = False
-    sink: Mapping[str, str] = field(default_factory=dict)
+    sink: Mapping[str, str] = field(default_factory=dict)  # with the connection
     master: str = config.MASTER
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -127,6 +128,11 @@ def make(
     spark: Mapping[str, str] | None = None,
 ) -> Aggregate:
     """Return the pipeline of texts. Raises OptionError."""
+    for name in options:
+        if name.lower() == "stream":
+            raise OptionError(
+                f"option {name}: the stream of a pipeline is named beside its target, not as an option"
+            )
     given = {**options, "stream": _needed(head, "stream")}
     parsed = parse_options(given)
     check_stream(parsed)
@@ -149,7 +155,7 @@ def make(
         emit=_emit(emit, target),
         time=_path("time", head["time"]) if "time" in head else "",
         create=_create(head.get("create", "false"), target),
-        sink=_sink(sink or {}),
+        sink=_sink(sink or {}, options),
         master=head.get("master", config.MASTER),
         spark=dict(spark or {}),
     )
@@ -226,12 +232,19 @@ def _by(said: str) -> str:
     return said
 
 
-def _sink(said: Mapping[str, str]) -> dict[str, str]:
+def _sink(said: Mapping[str, str], of_source: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the sink: what is said of it, and the connection of the source where nothing is."""
     for name in said:
         if name.lower() in SINK_OWN:
             raise OptionError(f"section sink: option {name}: an aggregate sets it itself; leave it out")
-    parse_sink_options({"stream": "RESULTS", **said})  # only to see what is wrong
-    return dict(said)
+    own = {name.lower() for name in said}
+    same = {
+        name: value
+        for name, value in of_source.items()
+        if name.lower() in CONNECTION and name.lower() not in own
+    }
+    parse_sink_options({"stream": "RESULTS", **same, **said})  # only to see what is wrong
+    return {**same, **said}
 
 
 def _create(said: str, target: str) -> bool:

@@ -42,7 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Aggregate:
     """Return what the command line asks for. Raises OptionError."""
     head = {key: getattr(said, key) for key in HEAD if getattr(said, key) is not None}
-    values = dict(_split(each) for each in said.value)
+    values: dict[str, str] = {}
+    for name, function in map(_split, said.value):
+        if name in values:
+            raise OptionError(
+                f"--value {name}={function}: there is a value {name} already; give it another name"
+            )
+        values[name] = function
     return aggregate.make({**head, "stream": said.stream, "target": said.target}, values, options)
 
 

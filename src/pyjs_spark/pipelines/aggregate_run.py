@@ -25,6 +25,8 @@ from pyjs_spark.pipelines import aggregate, files
 from pyjs_spark.pipelines.aggregate import Aggregate
 from pyjs_spark.planner import Planner
 from pyjs_spark.schema import SPARK_TYPES
+from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.sink_options import parse_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,22 +103,19 @@ def results(spark: SparkSession, pipeline: Aggregate) -> DataFrame:
 
 
 def sink_options(pipeline: Aggregate) -> dict[str, str]:
-    """Return what the sink is told: the connection of the source, and what the pipeline says of the sink.
+    """Return what the sink is told.
 
     Raises:
         StreamMissing: there is no such bucket, or no stream for the results' subject.
     """
-    same = {name: said for name, said in pipeline.given.items() if name in CONNECTION}
-    options = {**same, "stream": target_stream(pipeline), **pipeline.sink}
-    if pipeline.emit == "updates":
-        options.setdefault("delivery", "atLeastOnce")  # a key that is put twice has the same value
+    options = {**pipeline.sink, "stream": target_stream(pipeline)}
+    if pipeline.emit == "updates" and not any(name.lower() == "delivery" for name in options):
+        options["delivery"] = "atLeastOnce"  # a key that is put twice has the same value
     return options
 
 
-CONNECTION = (
-    "servers", "user", "password", "token", "nkeySeedFile", "credsFile", "tls.ca", "tls.cert", "tls.key",
-    "tls.hostname", "tls.first", "jsDomain", "apiPrefix", "requestTimeout",
-)  # fmt: skip
+def _connection_of_sink(pipeline: Aggregate) -> ConnectSettings:
+    return parse_sink_options({**pipeline.sink, "stream": "RESULTS"}).connect
 
 
 class _Upsert:
@@ -132,7 +131,7 @@ class _Upsert:
 
 def target_stream(pipeline: Aggregate) -> str:
     """Return the stream that stores the results. Raises StreamMissing."""
-    api = PatientApi(pipeline.options.connect, pipeline.options.idle_timeout_s)
+    api = PatientApi(_connection_of_sink(pipeline), pipeline.options.idle_timeout_s)
     if pipeline.bucket:
         if lookup.stream_state(api, kv.stream_of(pipeline.bucket)) is None:
             raise StreamMissing(
@@ -151,10 +150,11 @@ def target_stream(pipeline: Aggregate) -> str:
 
 def create_bucket(pipeline: Aggregate) -> None:
     """Make the bucket of the results if it is not there."""
-    api = PatientApi(pipeline.options.connect, pipeline.options.idle_timeout_s)
+    settings = _connection_of_sink(pipeline)
+    api = PatientApi(settings, pipeline.options.idle_timeout_s)
     name = kv.stream_of(pipeline.bucket)
     if lookup.stream_state(api, name) is None:
-        connected(pipeline.options.connect).api(f"STREAM.CREATE.{name}", kv.config(pipeline.bucket))
+        connected(settings).api(f"STREAM.CREATE.{name}", kv.config(pipeline.bucket))
 
 
 # -- checkpoints ----------------------------------------------------------------------------------------------------

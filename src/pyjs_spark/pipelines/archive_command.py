@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from pyjs_spark import sessions
 from pyjs_spark.errors import OptionError
-from pyjs_spark.pipelines import archive, config, lakes
+from pyjs_spark.pipelines import archive, config, lakes, submit_command
 from pyjs_spark.pipelines.archive import Written
 from pyjs_spark.pipelines.config import Pipeline
 from pyjs_spark.pipelines.kinds import Kind
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_needed: bool = True) ->
     count = None if is_needed else "?"
     parser.add_argument("stream", nargs=count, help="name, comma list, or pattern with *")
     parser.add_argument("target", nargs=count, help="folder or URI of the archive")
-    parser.add_argument("--format", default="parquet", help="parquet, delta or iceberg; default parquet")
-    parser.add_argument("--rows-per-file", type=int, default=config.ROWS_PER_FILE, metavar="N")
-    parser.add_argument("--master", default=config.MASTER, help="where Spark runs; default local[*]")
+    parser.add_argument("--format", help="parquet, delta or iceberg; default parquet")
+    parser.add_argument("--rows-per-file", type=int, metavar="N", help=f"default {config.ROWS_PER_FILE}")
+    parser.add_argument("--master", help="where Spark runs; default local[*]")
 
 
 def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Pipeline:
@@ -37,8 +37,21 @@ def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Pipelin
     if said.stream is None or said.target is None:
         raise OptionError("name a stream and a target, or give -c FILE")
     return config.make(
-        said.stream, said.target, options, said.rows_per_file, said.master, lake_format=said.format
+        said.stream,
+        said.target,
+        options,
+        config.ROWS_PER_FILE if said.rows_per_file is None else said.rows_per_file,
+        config.MASTER if said.master is None else said.master,
+        lake_format="parquet" if said.format is None else said.format,
     )
+
+
+def refuse_beside(path: str, said: argparse.Namespace) -> None:
+    """Refuse what the command line says and a file has to. Raises OptionError."""
+    masters = () if said.command == submit_command.NAME else ("master",)  # there it says which cluster
+    for name in ("format", "rows_per_file", *masters):
+        if getattr(said, name, None) is not None:
+            raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")
 
 
 def validate(pipeline: Pipeline, said: argparse.Namespace) -> int:

@@ -361,16 +361,33 @@ def _snapshot(root: str, name: str, options: Options) -> Snapshot:
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
+def _check_job(job: Job) -> None:
+    """Refuse keys and options that do not go together. Raises OptionError."""
+    if job["latest"] and job["rows_per_file"] is not None:
+        raise OptionError(
+            "--rows-per-file is for merging files, and --latest writes one; leave one of them out"
+        )
+    if job.said and not job["latest"]:
+        raise OptionError(
+            f"option {job.said[0]} is not allowed in compact: files are merged without a server, all of them; leave "
+            "it out, or give --latest"
+        )
+
+
+def _plan(job: Job) -> list[Group]:
+    return plan(job["target"], job.options.streams, job["rows_per_file"] or ROWS_PER_FILE)
+
+
 def _run(job: Job) -> Outcome:
+    _check_job(job)
     if job["latest"]:
         made = snapshot(job["target"], job.options)
         lines = [
             f"{each.stream}: {each.rows} rows up to sequence {each.last_seq} in {each.path}" for each in made
         ]
         return Outcome(lines, {"snapshots": [asdict(each) for each in made]})
-    streams = job.options.streams
-    groups = plan(job["target"], streams, job["rows_per_file"])
-    clean(job["target"], streams)
+    groups = _plan(job)
+    clean(job["target"], job.options.streams)
     done = compact(job["target"], groups)
     files = sum(len(group.files) for group in done)
     told = f"{files} files became {len(done)}" if done else "nothing to do"
@@ -378,11 +395,12 @@ def _run(job: Job) -> Outcome:
 
 
 def _explain(job: Job) -> Outcome:
+    _check_job(job)
     if job["latest"]:
         names = _named(job.options)
         lines = [f"{name}: {job['target']}/stream={quoted(name)}/{SNAPSHOT}" for name in names]
         return Outcome(lines, {"streams": names})
-    groups = plan(job["target"], job.options.streams, job["rows_per_file"])
+    groups = _plan(job)
     lines = [f"{group.stream} {group.date}: {len(group.files)} files to {group.name}" for group in groups]
     files = sum(len(group.files) for group in groups)
     lines.append(f"{files} files would become {len(groups)}" if groups else "nothing to do")
@@ -404,7 +422,6 @@ KIND = JobKind(
             "rows_per_file",
             f"ranges end at its multiples; default {ROWS_PER_FILE}",
             option_values.count(high=1_000_000_000),
-            default=ROWS_PER_FILE,
         ),
     ),
     _run,

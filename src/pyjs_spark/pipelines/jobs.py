@@ -46,6 +46,7 @@ class Job:
     kind: JobKind
     options: Options
     values: Mapping[str, Any]  # of all keys
+    said: tuple[str, ...]  # the options that were given, by their names
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -91,7 +92,7 @@ class JobKind:
                 raise OptionError(f"option {name} is not allowed in {self.name}: {refused[name.lower()]}")
         values = {key.name: self._value(key, said) for key in self.keys}
         found = parse_options({**options, "stream": said["stream"]})
-        return Job(self, found, values)
+        return Job(self, found, values, tuple(options))
 
     def _value(self, key: Key, said: Mapping[str, str]) -> object:
         if key.name not in said:

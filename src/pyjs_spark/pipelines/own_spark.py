@@ -14,6 +14,7 @@ from pyjs_spark.errors import SparkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TRACEBACK = "Traceback (most recent call last):\n"
 WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 
@@ -42,10 +43,19 @@ def worker_error(text: str) -> SparkError:
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or kind is None:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return SparkError(f"Spark failed: {' '.join(lines[:2]) or 'without a word'}")
+        return SparkError(f"Spark failed: {_why(text)}")
     if kind is errors.ApiError:
         return SparkError(match[2])
     found = kind(match[2])
     assert isinstance(found, SparkError)
     return found
+
+
+def _why(text: str) -> str:
+    """Return the end of the last traceback of Python in it; without one, its beginning."""
+    _, found, behind = text.rpartition(TRACEBACK)
+    ends = [line for line in behind.splitlines() if line and not line[0].isspace()]
+    if found and ends:
+        return f"a worker ended with {ends[0]}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:2]) or "without a word"

@@ -28,12 +28,12 @@ def run(pipeline: Any, said: argparse.Namespace) -> int:
     if not hasattr(pipeline, "master"):
         raise OptionError(f"submit-args is for pipelines that run on Spark; {pipeline.kind.name} needs none")
     options = [word for each in said.option for word in ("-o", each)]
-    master = pipeline.master if said.master == config.MASTER else said.master
+    master = said.master or pipeline.master
     if said.config is not None:
         argv = ["run", "-c", os.path.abspath(said.config)]
     else:
-        argv = ["archive", said.stream, said.target, "--format", said.format]
-        argv += ["--rows-per-file", str(said.rows_per_file)]
+        argv = ["archive", said.stream, said.target, "--format", pipeline.format]
+        argv += ["--rows-per-file", str(pipeline.rows_per_file)]
     if said.server is not None:
         argv += ["-o", f"servers={said.server}"]
     return _print(said, master, None, [*argv, *options], pipeline.spark)
@@ -47,7 +47,7 @@ def run_app(said: argparse.Namespace) -> int:
         )
     if not os.path.isfile(said.app):
         raise OptionError(f"--app {said.app}: there is no such file")
-    return _print(said, said.master, os.path.abspath(said.app), (), {})
+    return _print(said, said.master or config.MASTER, os.path.abspath(said.app), (), {})
 
 
 def _print(
