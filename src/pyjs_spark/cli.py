@@ -47,7 +47,7 @@ CODES: Mapping[str, int] = {
     **dict.fromkeys(("BadStore", "StoreKeyNeeded", "BulkRefused"), REFUSED),
     "DataLoss": LOST,
     **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
-    "ReadStalled": UNREACHABLE,
+    **dict.fromkeys(("ReadStalled", "NotAcknowledged"), UNREACHABLE),
 }
 KINDS: Mapping[str, Kind] = {
     "archive": archive_command.KIND,

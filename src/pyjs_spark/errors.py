@@ -84,6 +84,10 @@ class PublishFailed(SparkError):
     """The server did not take a message, or did not acknowledge it in time and after all retries."""
 
 
+class NotAcknowledged(PublishFailed):
+    """The server cannot be reached any more, or stopped answering, before it had acknowledged everything."""
+
+
 class ReplayDiffers(SparkError):
     """A batch that was begun before comes again with other rows or partitions, or cannot be told from it."""
 

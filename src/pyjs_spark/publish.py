@@ -20,6 +20,7 @@ from pyjs_spark.client import NOBODY, Client, Reply
 from pyjs_spark.errors import (
     ConnectionLost,
     NoResponders,
+    NotAcknowledged,
     ProtocolError,
     PublishFailed,
     RequestTimeout,
@@ -209,14 +210,14 @@ class Publisher:
 
     def _send_refused(self) -> None:
         """Publish again what was refused for a reason that passes."""
-        self._count_failure(self._why)
+        self._count_failure(self._why, PublishFailed)
         self._refused.clear()
         self._send_waiting()
 
     def _again(self, error: SparkError) -> None:
         """Connect again and publish again what is not acknowledged."""
         while True:
-            self._count_failure(str(error))
+            self._count_failure(str(error), NotAcknowledged)
             try:
                 self._client.reconnect()
                 if self.stored is not None:
@@ -229,11 +230,11 @@ class Publisher:
             except LOST as worse:
                 error = worse
 
-    def _count_failure(self, why: str) -> None:
+    def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
         """Wait a little longer than before, or give up."""
         self._failures += 1
         if self._failures > self._retries:
-            raise PublishFailed(
+            raise failed(
                 f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
                 f"{self._retries} retries (option retries): {why}"
             )
@@ -290,12 +291,13 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
             if said.code not in PASSING or said.err_code in ADVICE:
                 return said
             error: SparkError = PublishFailed(f"{said.text} (code {said.code}, err_code {said.err_code})")
+            failed = PublishFailed
         except LOST as lost:
-            error = lost
+            error, failed = lost, NotAcknowledged
         if failures < retries:
             time.sleep(pause_s(failures))
             _reconnect(client, error)
-    raise PublishFailed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
+    raise failed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
 
 
 def _reconnect(client: Client, error: SparkError) -> None:

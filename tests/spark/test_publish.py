@@ -17,7 +17,7 @@ from tests.spark.test_frames import cells
 
 from pyjs_spark import frames, publish
 from pyjs_spark.client import Client
-from pyjs_spark.errors import AccessDenied, ProtocolError, PublishFailed
+from pyjs_spark.errors import AccessDenied, NotAcknowledged, ProtocolError, PublishFailed
 from pyjs_spark.frames import Columns, Frames, Framing
 from pyjs_spark.publish import Publisher, publish_one
 from pyjs_spark.settings import ConnectSettings
@@ -170,7 +170,7 @@ def test_a_server_that_does_not_come_back_ends_it(outlet: MakeOutlet, server: Se
     out.client.settings = ConnectSettings(("nats://127.0.0.1:1",))
 
     with pytest.raises(
-        PublishFailed, match=r"\d+ messages are not acknowledged, after 2 retries \(option retries\)"
+        NotAcknowledged, match=r"\d+ messages are not acknowledged, after 2 retries \(option retries\)"
     ):
         out.send(0, 500)
     out.client.close()
