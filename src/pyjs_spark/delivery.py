@@ -42,6 +42,7 @@ PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
 NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
+LONG_AGO_NS = 2**62  # the time of a server that does not tell it: everything was long ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class Target:
     replicas: int
     window_ns: int  # in which it drops a message id that comes again
     now_ns: int  # the server's clock
+    seen_at_s: float  # ours at that time
+    keeps_subjects: bool  # stores messages under the subjects that they were published to
+
+    def age_ns(self, ts_ns: int) -> int:
+        """Return how long ago that was by the server's clock."""
+        return self.now_ns - ts_ns + int((time.monotonic() - self.seen_at_s) * NS_PER_S)
 
 
 def look_at_target(client: Client, options: SinkOptions) -> Target:
@@ -108,7 +115,9 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
         subjects=subjects,
         replicas=int(config.get("num_replicas") or 1),
         window_ns=int(config.get("duplicate_window") or 0),
-        now_ns=parse_rfc3339(now) if now else 0,
+        now_ns=parse_rfc3339(now) if now else LONG_AGO_NS,
+        seen_at_s=time.monotonic(),
+        keeps_subjects=not config.get("subject_transform"),
     )
 
 
@@ -200,6 +209,8 @@ class Delivery:
         self._digest = Digest()
         self._sent = 0
         self._sent_at_s = 0.0  # the last piece
+        self._missing = 0  # messages that left the stream since an earlier attempt began
+        self._begun_ns = 0  # when that was
         self._subject = ""  # of the first row: one that the stream takes
         self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
         self._markers = self._progress.read() if self._is_exact else {}
@@ -323,14 +334,18 @@ class Delivery:
                 )
         after = min(each.after for each in (*before, marker))
         found = self._recovery().find(after)
-        begun_ns = min(each.ts_ns for each in before)
-        if found.missing and not self._is_in_window(self._target.now_ns - begun_ns):
+        self._missing, self._begun_ns = found.missing, min(each.ts_ns for each in before)
+        self._check_evidence()
+        return Replay(found, self._what, keeps_subjects=self._target.keeps_subjects)
+
+    def _check_evidence(self) -> None:
+        """Refuse to guess: of what left the stream only the server's memory of ids tells that it was stored."""
+        if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
-                f"{self._what}: an earlier attempt wrote some of it, and {found.missing} messages left the "
+                f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
                 "stream since (limits, consumers, deletes), so nobody knows which. Write this batch once with "
                 "delivery=atLeastOnce, or make the stream keep its messages"
             )
-        return Replay(found, self._what)
 
     def _recovery(self) -> Recovery:
         return Recovery(
@@ -341,6 +356,7 @@ class Delivery:
             batch_mark=self._batch_mark,
             part=self._place.part,
             retries=self._options.retries,
+            keeps_subjects=self._target.keeps_subjects,
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
@@ -365,6 +381,7 @@ class Delivery:
             stored = replay.stored(frame_rows(columns, 0, columns.rows, self._framing, first))
             skip = bytes(first + at in stored for at in range(columns.rows))
         for low, high in self._pieces(columns):
+            self._check_evidence()
             frames: Frames = frame_rows(columns, low, high, self._framing, first, skip)
             self._publisher.publish(frames)
             self._sent += len(frames.numbers)

@@ -125,6 +125,8 @@ class Progress:
         try:
             self._client.api(f"STREAM.CREATE.{self._stream}", config)
         except ApiError as error:
+            if stream_info(self._client, self._stream) is not None:
+                return  # another task made it, with replicas of its own
             raise PublishFailed(
                 f"progressBucket {self._bucket}: the bucket, in which a sink keeps its progress, is not there and "
                 f"cannot be made: {error}. Make it (nats kv add {self._bucket}), or set delivery=atLeastOnce"

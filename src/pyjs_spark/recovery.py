@@ -71,8 +71,12 @@ class Recovery:
         batch_mark: bytes,
         part: int,
         retries: int,
+        keeps_subjects: bool,
     ) -> None:
-        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream takes."""
+        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream takes.
+
+        `keeps_subjects`: the stream stores messages under the subjects that they were published to.
+        """
         self._client = client
         self._stream = stream
         self._created = created
@@ -80,6 +84,7 @@ class Recovery:
         self._mark = batch_mark
         self._part = part
         self._retries = retries
+        self._keeps_subjects = keeps_subjects
         self._place = re.compile(
             rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % re.escape(batch_mark)
         )
@@ -136,7 +141,7 @@ class Recovery:
                 continue
             if place[1].lower() == b"pyjs-sink":
                 found.ids.add(_own_id(block))
-            what = content(subject.encode(), block, data)
+            what = content(subject.encode() if self._keeps_subjects else b"", block, data)
             if int(place[2]) == self._part:
                 found.mine[int(place[3])] = what
             elif len(found.others) < OTHERS_MAX:
@@ -149,7 +154,7 @@ def _own_id(block: bytes) -> bytes:
     return match[1] if match else b""
 
 
-def sent(frames: Frames) -> Iterator[tuple[int, bytes, int]]:
+def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, bytes, int]]:
     """Yield row, own message id and content of each publish."""
     start, view = 0, memoryview(frames.data)
     for number, end in zip(frames.numbers, frames.ends, strict=True):
@@ -160,16 +165,17 @@ def sent(frames: Frames) -> Iterator[tuple[int, bytes, int]]:
         size = int(words[3]) if words[0] == b"HPUB" else 0
         block = body[:size]
         own = b"" if b"\r\nNats-Msg-Id: pyjs:" in block else _own_id(block)
-        yield number, own, content(words[1], block, body[size:-2])
+        yield number, own, content(words[1] if with_subjects else b"", block, body[size:-2])
 
 
 class Replay:
     """Compares the rows of a replay with what was found, and tells which are still to be sent."""
 
-    def __init__(self, found: Found, what: str) -> None:
-        """`what` names the batch in errors."""
+    def __init__(self, found: Found, what: str, *, keeps_subjects: bool) -> None:
+        """`what` names the batch in errors; `keeps_subjects` as in Recovery."""
         self._found = found
         self._what = what
+        self._keeps_subjects = keeps_subjects
 
     def stored(self, frames: Frames) -> set[int]:
         """Return the rows that are in the stream already.
@@ -178,7 +184,7 @@ class Replay:
             ReplayDiffers: these are not the rows of before.
         """
         found, there, strays, fresh = self._found, set(), 0, 0
-        for row, own, what in sent(frames):
+        for row, own, what in sent(frames, with_subjects=self._keeps_subjects):
             if own:
                 if own in found.ids:
                     there.add(row)

@@ -46,7 +46,12 @@ def plan_rows(fields: Sequence[SparkField], options: SinkOptions) -> RowPlan:
     places: dict[str, int] = {}
     for at, field in enumerate(fields):
         name = "msg_id" if field.name.lower() == id_name else field.name.lower()
-        if name not in TYPES or (name == "msg_id" and field.name.lower() != id_name):
+        if name == "msg_id" and field.name.lower() != id_name:
+            raise SchemaError(
+                f"the column {field.name} is not written: option msgIdColumn={options.msg_id_column} names that of "
+                "the ids; leave one of them out"
+            )
+        if name not in TYPES:
             raise SchemaError(_stranger(field.name, list(TYPES)))
         if name in places:
             raise SchemaError(f"the column {field.name} is there twice; keep one")

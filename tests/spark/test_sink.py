@@ -242,6 +242,11 @@ def test_columns_that_are_not_written_are_refused_by_name(
         out.writer(columns, **options)
 
 
+def test_ids_in_two_columns_are_refused(out: Out) -> None:
+    with pytest.raises(SchemaError, match="the column msg_id is not written: option msgIdColumn=subject"):
+        out.writer("data msg_id subject", msgIdColumn="subject", subject=f"{out.subject}.x")
+
+
 def test_a_column_of_another_type_is_refused(out: Out) -> None:
     schema = StructType().add("subject", StringType()).add("data", LongType())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pyjs_spark.errors import (
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
-from pyjs_spark import publish, sink  # noqa: E402  # only where pyspark is
+from pyjs_spark import delivery, kv, marker, publish, sink  # noqa: E402  # only where pyspark is
 from pyjs_spark.client import Client  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
 
@@ -285,6 +286,36 @@ def test_evidence_that_left_the_stream_is_not_needed_within_the_duplicate_window
     assert sorted(map(int, out.payloads())) == [0, 1, 2, *range(4, 10)]
 
 
+def test_evidence_is_needed_again_when_the_duplicate_window_ends_meanwhile(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out.filler.raw.api(f"STREAM.UPDATE.{out.filler.name}", **out.config(duplicate_window=1_000_000_000))
+    monkeypatch.setattr(delivery, "WINDOW_MARGIN_NS", 0)
+    interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 20)))
+    out.filler.delete(16)
+
+    def slow() -> Iterator[Any]:
+        yield out.batch(out.rows(0, 10))
+        time.sleep(1.2)  # what comes before the sink takes its time
+        yield out.batch(out.rows(10, 20))
+
+    with pytest.raises(ReplayDiffers, match="1 messages left the stream since"):
+        out.stream_writer().write(slow())
+    assert b"15" not in out.payloads()
+
+
+def test_a_stream_that_renames_subjects_can_be_written_to_again(out: Out) -> None:
+    renamed = {"src": f"{out.subject}.>", "dest": f"{out.subject}.as.>"}
+    config = out.config(duplicate_window=100_000_000, subject_transform=renamed)
+    out.filler.raw.api(f"STREAM.UPDATE.{out.filler.name}", **config)
+    interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
+
+    out.stream_writer().write(iter([out.batch(out.rows(0, 12))]))
+
+    assert out.payloads() == [b"%d" % n for n in range(12)]
+    assert out.stored()[0]["subject"] == f"{out.subject}.as.0"
+
+
 def test_a_target_that_was_made_anew_is_told(out: Out) -> None:
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
     out.filler.raw.api(f"STREAM.DELETE.{out.filler.name}")
@@ -391,6 +422,27 @@ def test_a_bucket_that_cannot_be_made_is_told(out: Out) -> None:
     with pytest.raises(PublishFailed, match=r"cannot be made.*nats kv add taken.*delivery=atLeastOnce"):
         out.stream_writer(progressBucket="taken").write(iter([out.batch(out.rows(0, 3))]))
     out.filler.raw.api(f"STREAM.DELETE.X{out.filler.name}")
+
+
+def test_a_bucket_that_another_makes_at_the_same_time_is_used(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = marker.stream_info
+    states: list[Any] = [None]  # what the first look tells
+
+    def late(client: Client, stream: str) -> Any:
+        if states:
+            out.filler.raw.api(
+                f"STREAM.CREATE.{stream}", **kv.config("rival", description="made by somebody else")
+            )
+            return states.pop()
+        return looked(client, stream)
+
+    monkeypatch.setattr(marker, "stream_info", late)
+    out.stream_writer(progressBucket="rival").write(iter([out.batch(out.rows(0, 2))]))
+
+    assert out.markers(bucket="rival")["0"]["rows"] == 2
+    out.filler.raw.api("STREAM.DELETE.KV_rival")
 
 
 def test_progress_of_another_version_is_told(out: Out) -> None:

@@ -36,6 +36,7 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
         rows = rows.where(f.col("ts_ns") < found.until_ns)
     origin = f.concat(f.lit(f"{found.stream}:"), f.col("seq").cast("string"))
     given = f.expr("get(get(map_values(map_filter(headers, (k, v) -> lower(k) = 'nats-msg-id')), 0), 0)")
+    given = f.nullif(given, f.lit(""))  # no id for a server either
     return rows.select(
         "seq",
         f.col("subject").alias("original"),

@@ -60,10 +60,10 @@ class PacedWriter(DataSourceArrowWriter):
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
     """Give rows no faster than `rate` a second, a tenth of a second's at a time."""
-    begun_s, given, piece = time.monotonic(), 0, max(1, rate // PIECES_PER_S)
+    due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
     for batch in batches:
         for at in range(0, batch.num_rows, piece):
-            time.sleep(max(0.0, begun_s + given / rate - time.monotonic()))
+            time.sleep(max(0.0, due_s - time.monotonic()))
             part = batch.slice(at, piece)
-            given += part.num_rows
+            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # what was late is not made up for
             yield part
