@@ -30,6 +30,9 @@ from pyjs_spark.ranges import ReadRange, Report
 NEVER_LAST = 2**62  # a sequence that no stream is at
 WRONG_LAST_SEQ = 10071
 QUIET_S = 0.2
+OTHERS_WAIT_S = (
+    5.0  # what comes later in other partitions is written by their new attempts, and may go on for hours
+)
 OTHERS_MAX = 200_000  # contents of other partitions that are kept: enough to see that partitions have changed
 LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
 OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
@@ -91,15 +94,16 @@ class Recovery:
 
     def find(self, after: int) -> Found:
         """Return the rows behind sequence `after`, once no more come."""
-        found = Found()
-        low, has_more = after + 1, True
-        while has_more:
-            last = self._last_seq()
-            has_more = self._scan(low, last + 1, found) or low == after + 1
-            low = last + 1
-            if has_more:
-                time.sleep(QUIET_S)
-        return found
+        found, low, looks = Found(), after + 1, 0
+        patient_until_s = time.monotonic() + OTHERS_WAIT_S
+        while True:
+            high, mine = self._last_seq() + 1, len(found.mine)
+            came = self._scan(low, high, found)
+            low, looks = max(low, high), looks + 1
+            waits_for_others = came and time.monotonic() < patient_until_s
+            if looks > 1 and len(found.mine) == mine and not waits_for_others:
+                return found
+            time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
         """Return the last sequence, behind everything that reached the stream before this call."""

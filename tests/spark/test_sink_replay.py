@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import arrow_or_skip
 from tests.spark.proxy import CuttingProxy
+from tests.support.raw import RawClient
 
 from pyjs_spark.errors import (
     PublishFailed,
@@ -23,7 +25,7 @@ from pyjs_spark.errors import (
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
-from pyjs_spark import delivery, kv, marker, publish, sink  # noqa: E402  # only where pyspark is
+from pyjs_spark import delivery, kv, marker, publish, recovery, sink  # noqa: E402  # only where pyspark is
 from pyjs_spark.client import Client  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
 
@@ -69,6 +71,56 @@ def test_of_a_batch_that_was_begun_only_the_rest_is_sent(forgetful: Out) -> None
     assert (done.rows, done.sent) == (60, 60 - stored)
     assert 40 < stored <= 50
     assert out.payloads() == before + [b"%d" % n for n in range(60)]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("held", [0, 5])
+def test_a_batch_that_was_begun_without_a_row_is_written(
+    forgetful: Out, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    out = forgetful
+    out.filler.fill(held)
+
+    def crash(self: publish.Publisher, frames: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish.Publisher, "publish", crash)
+        with pytest.raises(Crash):
+            out.stream_writer().write(iter([out.batch(out.rows(0, 10))]))
+
+    out.stream_writer().write(iter([out.batch(out.rows(0, 10))]))
+
+    assert out.payloads()[held:] == [b"%d" % n for n in range(10)]
+
+
+@pytest.mark.timeout(60)
+def test_partitions_that_are_being_written_are_not_waited_for(
+    forgetful: Out, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = forgetful
+    monkeypatch.setattr(recovery, "OTHERS_WAIT_S", 0.5)
+    interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
+    is_over = threading.Event()
+
+    def write_another() -> None:
+        raw = RawClient(server.port)
+        number = 0
+        while not is_over.wait(0.02):
+            head = f"NATS/1.0\r\nNats-Msg-Id: pyjs:{out.subject}:0:1:{number}\r\n\r\n"
+            raw.send(f"HPUB {out.subject}.x {len(head)} {len(head) + 1}\r\n{head}-\r\n".encode())
+            number += 1
+        raw.close()
+
+    other = threading.Thread(target=write_another)
+    other.start()
+    try:
+        out.stream_writer().write(iter([out.batch(out.rows(0, 12))]))
+    finally:
+        is_over.set()
+        other.join()
+
+    assert [data for data in out.payloads() if data != b"-"] == [b"%d" % n for n in range(12)]
 
 
 def test_rows_with_ids_of_their_own_may_come_again_in_another_order_and_partition(forgetful: Out) -> None:
