@@ -126,5 +126,6 @@ def test_an_aggregate_takes_in_what_comes_until_sigterm(
 
     assert code == 143, command.log()
     assert command.log().endswith(ENDED), command.log()
+    assert "Traceback" not in command.log()
     assert (counted(), lag()) == (15, 0)
     filler.raw.close()

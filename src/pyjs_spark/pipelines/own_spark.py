@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pyjs_spark import errors
@@ -26,6 +27,8 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
     # Errors of workers are told by the command, in one line; Spark would tell each with its stack, three times.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
+    logging.root.addFilter(_is_told)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells what its callers are told, with stacks
     try:
         spark = session(name, master, **{**quiet, **settings})
         yield spark
@@ -35,7 +38,14 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
         raise worker_error(str(error)) from error
     finally:
         if spark is not None:
-            spark.stop()
+            with suppress(Exception):  # of a JVM that is gone by now; what it did is told already
+                spark.stop()
+        logging.root.removeFilter(_is_told)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Leave out the stacks with which Py4J tells of an interrupt; this is told in one line, as all is."""
+    return not record.getMessage().endswith("while sending command.")
 
 
 def worker_error(text: str) -> SparkError:
