@@ -28,7 +28,7 @@ from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.publish import Publisher
 from pyjs_spark.ranges import stream_info
 from pyjs_spark.recovery import ADVICE, Found, Recovery, Replay
-from pyjs_spark.rows import MADE, RowReader
+from pyjs_spark.rows import MADE, RowReader, size_max
 from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import EXACTLY_ONCE, SinkOptions
 from pyjs_spark.subjects import is_match
@@ -161,7 +161,14 @@ def _checksum(cells: Cells, before: int) -> int:
     return zlib.adler32(values[offsets[0] : offsets[-1]], before)
 
 
-def _own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
+def framing_of(options: SinkOptions, place: Place, inbox: bytes) -> Framing:
+    """Return what is the same in all messages of a partition."""
+    mark = f"{MADE}{place.sink_id}:{place.batch}:{place.part}:" if options.delivery == EXACTLY_ONCE else ""
+    fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
+    return Framing(inbox, options.subject.encode(), mark.encode(), fixed.encode())
+
+
+def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
     """Return how many bytes of headers a message has at most besides those of its row."""
     lines = len(framing.fixed)
     if framing.mark:
@@ -187,23 +194,15 @@ class Delivery:
             retries=options.retries,
         )
         self._what = f"sink {place.sink_id}, batch {place.batch}, partition {place.part}"
-        batch_mark = f"{MADE}{place.sink_id}:{place.batch}:"
         self._is_exact = options.delivery == EXACTLY_ONCE
-        self._batch_mark = batch_mark.encode() if self._is_exact else b""
-        fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
-        self._framing = Framing(
-            inbox=self._publisher.inbox,
-            subject=options.subject.encode(),
-            mark=f"{batch_mark}{place.part}:".encode() if self._is_exact else b"",
-            fixed=fixed.encode(),
-        )
+        self._framing = framing_of(options, place, self._publisher.inbox)
         self._reader = RowReader(
             plan,
             options,
             part=place.part,
             stream_subjects=self._target.subjects,
-            size_max=int(client.info.get("max_payload") or 1 << 20),
-            own_size=_own_size(options, self._framing, plan),
+            size_max=size_max(client.info),
+            own_size=own_size(options, self._framing, plan),
         )
         self._rows = 0
         self._digest = Digest()
@@ -353,7 +352,7 @@ class Delivery:
             self._target.name,
             self._target.created,
             subject=self._subject,
-            batch_mark=self._batch_mark,
+            batch_mark=f"{MADE}{self._place.sink_id}:{self._place.batch}:".encode(),
             part=self._place.part,
             retries=self._options.retries,
             keeps_subjects=self._target.keeps_subjects,

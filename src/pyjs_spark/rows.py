@@ -12,7 +12,8 @@ Source: ADR-4 (headers: names of printable ASCII without colon), nats.docs "Subj
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -236,6 +237,11 @@ class RowReader:
                 f"it has {sizes[at].as_py()} bytes with its headers; the server takes {self._size_max} "
                 f"(max_payload), of which the headers of the sink take up to {self._own_size}",
             )
+
+
+def size_max(info: Mapping[str, Any]) -> int:
+    """Return how many bytes a server takes of one message, by its INFO."""
+    return int(info.get("max_payload") or 1 << 20)
 
 
 def _is_special(name: str) -> bool:

@@ -7,6 +7,7 @@ columns and the target's subjects, and no server.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
+HEADERS_SIZE = (  # of a message, as the sink counts them
+    "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
+    "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
+)
 NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obey again
 
 
@@ -81,30 +86,54 @@ def _headers(found: Replay) -> Column:
     return f.map_concat(kept, ours)
 
 
-def check(spark: SparkSession, found: Replay, takes: Sequence[str], batches: Sequence[Batch]) -> None:
-    """Refuse what could be written in part only, before anything is written. Raises OptionError.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the target takes of one message."""
 
-    `takes` are the subjects of the target.
-    """
+    subjects: Sequence[str]
+    size: int  # bytes of headers and payload, without the headers of the sink
+    headers_size: int  # the same of the headers alone
+
+
+def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
+    """Refuse what could be written in part only, before anything is written. Raises OptionError."""
     from pyspark.sql import functions as f
 
     if not batches:
         return
     rows = messages(spark, found, batches)
-    unmapped = rows.where(f.col("subject").isNull()).select("seq", "original").first()
-    if unmapped is not None:
-        raise OptionError(
-            f"message {unmapped[0]} has the subject {unmapped[1]}, which no mapping matches; add one ('> -> >' keeps "
-            "the rest as it is), or leave it out with subjects"
-        )
-    strange = rows.where(~f.col("subject").rlike(mapping.pattern_of(takes))).select("seq", "subject").first()
-    if strange is not None:
-        raise OptionError(
-            f"message {strange[0]} would go to {strange[1]}, and stream {found.target} takes "
-            f"{', '.join(takes)}; map it there with map, or name another target"
-        )
+    is_taken = f.col("subject").rlike(mapping.pattern_of(limits.subjects))
+    sized = rows.withColumn("heads", f.expr(HEADERS_SIZE)).withColumn("size", f.expr("heads + length(data)"))
+    is_large = (f.col("size") > limits.size) | (f.col("heads") > limits.headers_size)
+    wrong = sized.where(f.col("subject").isNull() | ~is_taken | is_large)
+    first = wrong.select("seq", "original", "subject", is_taken, "heads", "size").first()
+    if first is not None:
+        raise OptionError(f"message {first[0]} {_why(found, limits, *first[1:])}")
     if found.msg_ids == "keep":
         _check_ids(rows)
+
+
+def _why(
+    found: Replay, limits: Limits, original: str, subject: str | None, is_taken: bool, heads: int, size: int
+) -> str:
+    """Say why a message cannot be written."""
+    if subject is None:
+        return (
+            f"has the subject {original}, which no mapping matches; add one ('> -> >' keeps the rest as it is), or "
+            "leave it out with subjects"
+        )
+    if not is_taken:
+        return (
+            f"would go to {subject}, and stream {found.target} takes {', '.join(limits.subjects)}; map it there with "
+            "map, or name another target"
+        )
+    part, count, most = ("headers", heads, limits.headers_size)
+    if size > limits.size:
+        part, count, most = ("headers and payload", size, limits.size)
+    return (
+        f"has {count} bytes of {part}, with those that a replay adds, and the server takes {most}; leave it out with "
+        "subjects, first_seq or last_seq"
+    )
 
 
 def _check_ids(rows: DataFrame) -> None:

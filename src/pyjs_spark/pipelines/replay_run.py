@@ -19,6 +19,8 @@ from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.pipelines import files, replay, replay_ledger, replay_rows, replay_source
 from pyjs_spark.pipelines.replay import Batch, File, Replay
 from pyjs_spark.pipelines.replay_ledger import BEGUN, DONE, Ledger
+from pyjs_spark.pipelines.replay_rows import Limits
+from pyjs_spark.sink_columns import RowPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +107,7 @@ def run(
         OptionError, RowRefused: something in the archive cannot be written; before the first message is.
         ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
     """
-    replay_rows.check(spark, found, takes(found), [each for each in planned.batches if each.files])
+    replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
     _progress(found).make_bucket(1)
     ledger, done = planned.ledger, []
     for batch in planned.batches:
@@ -158,10 +160,17 @@ def _progress(found: Replay) -> Progress:
     return Progress(connected(options.connect), options.progress_bucket, found.id, options.retries)
 
 
-def takes(found: Replay) -> list[str]:
-    """Return the subjects of the target. Raises OptionError."""
-    info = connected(found.options.connect).api(f"STREAM.INFO.{found.target}")
+def _limits(found: Replay, planned: Plan) -> Limits:
+    """Return what the target takes of one message. Raises OptionError."""
+    from pyjs_spark import delivery  # needs pyarrow
+    from pyjs_spark.rows import HEADERS_MAX, size_max
+
+    client = connected(found.options.connect)
+    info = client.api(f"STREAM.INFO.{found.target}")
     subjects = list(info["config"].get("subjects") or [])
     if not subjects:
         raise OptionError(f"target={found.target}: the stream takes no messages itself; name one that does")
-    return subjects
+    last = delivery.Place(found.id, planned.ledger.batch + len(planned.batches), 0, "")
+    framing = delivery.framing_of(found.options, last, b"")
+    own = delivery.own_size(found.options, framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
+    return Limits(subjects, size_max(client.info) - own, HEADERS_MAX - own)
