@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+from contextlib import suppress
 
 
 class CuttingProxy:
@@ -36,7 +37,8 @@ class CuttingProxy:
                 return
             left = self._cuts[self.connections] if self.connections < len(self._cuts) else 1 << 60
             self.connections += 1
-            with client, socket.create_connection(("127.0.0.1", self.target)) as server:
+            # One of the two may be gone.
+            with client, suppress(OSError), socket.create_connection(("127.0.0.1", self.target)) as server:
                 _pass_on(client, server, left)
 
 

@@ -6,11 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conformance.harness.process import ServerProcess
-from tests.spark.conftest import arrow_or_skip
+from tests.spark.conftest import Filler, arrow_or_skip, our_command_from_anywhere, peer_or_skip
 from tests.spark.proxy import CuttingProxy
 from tests.support.raw import RawClient
 
@@ -25,12 +26,11 @@ from pyjs_spark.errors import (
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
+from tests.spark.sinks import Out, Task  # noqa: E402
+
 from pyjs_spark import delivery, kv, marker, publish, recovery, sink  # noqa: E402  # only where pyspark is
 from pyjs_spark.client import Client  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
-
-if TYPE_CHECKING:
-    from tests.spark.sinks import Out
 
 
 class Crash(Exception):
@@ -45,6 +45,20 @@ def until_crash(*batches: Any) -> Iterator[Any]:
 def interrupted(writer: Any, *batches: Any) -> None:
     with pytest.raises(Crash):
         writer.write(until_crash(*batches))
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
+    """The connections that are made from now on."""
+    found: list[Client] = []
+    made = Client.__init__
+
+    def remember(self: Client, settings: ConnectSettings) -> None:
+        made(self, settings)
+        found.append(self)
+
+    monkeypatch.setattr(Client, "__init__", remember)
+    return found
 
 
 def test_a_done_batch_that_comes_again_adds_nothing(forgetful: Out) -> None:
@@ -225,6 +239,32 @@ def test_rows_are_stored_once_over_connections_that_are_lost(
         proxy.close()
 
 
+@pytest.mark.parametrize("kind", ["ours", "peer"])
+def test_rows_are_stored_once_over_a_server_that_is_killed(tmp_path: Path, task: Task, kind: str) -> None:
+    command = our_command_from_anywhere() if kind == "ours" else peer_or_skip()
+    process = ServerProcess(command, 'jetstream: {store_dir: "<<store>>"}', tmp_path, with_http=False)
+    process.start()
+    proxy = CuttingProxy(process.port, [])
+    filler = Filler(process.port, "OUT")
+    filler.create(storage="file", duplicate_window=100_000_000)
+    out = Out(filler, proxy.port, task)
+
+    def with_kills() -> Iterator[Any]:
+        for low in range(0, 500, 100):
+            yield out.batch(out.rows(low, low + 100))
+            process.kill()
+            process.start()
+            proxy.target = process.port
+
+    try:
+        done = out.stream_writer(maxInFlight="60").write(with_kills())
+        assert sorted(map(int, out.payloads())) == list(range(500))
+        assert done.rows == 500
+    finally:
+        process.kill()
+        proxy.close()
+
+
 def test_a_server_that_is_not_there_is_told_after_all_retries(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +274,9 @@ def test_a_server_that_is_not_there_is_told_after_all_retries(
         out.stream_writer(servers="nats://127.0.0.1:1").write(iter([]))
 
 
-def test_messages_that_left_the_stream_while_the_connection_was_lost_are_told(forgetful: Out) -> None:
+def test_messages_that_left_the_stream_while_the_connection_was_lost_are_told(
+    forgetful: Out, clients: list[Client]
+) -> None:
     out = forgetful
 
     def lossy() -> Iterator[Any]:
@@ -247,33 +289,18 @@ def test_messages_that_left_the_stream_while_the_connection_was_lost_are_told(fo
         yield out.batch(out.rows(20, 30))
 
     writer = out.stream_writer(maxInFlight="100")
-    clients: list[Client] = []
-    made = Client.__init__
-
-    def remember(self: Client, settings: ConnectSettings) -> None:
-        made(self, settings)
-        clients.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Client, "__init__", remember)
-        with pytest.raises(ReplayDiffers, match="the connection was lost, and 1 messages left the stream"):
-            writer.write(lossy())
+    with pytest.raises(ReplayDiffers, match="the connection was lost, and 1 messages left the stream"):
+        writer.write(lossy())
 
 
 def test_rows_with_ids_are_told_by_their_ids_after_a_lost_connection(
-    forgetful: Out, monkeypatch: pytest.MonkeyPatch
+    forgetful: Out, monkeypatch: pytest.MonkeyPatch, clients: list[Client]
 ) -> None:
     out = forgetful
     monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
     rows = [{"subject": f"{out.subject}.a", "data": b"%d" % n, "msg_id": f"id{n}"} for n in range(20)]
     columns = "subject data msg_id"
     interrupted(out.stream_writer(columns, maxInFlight="1"), out.batch(rows[:10]))
-    clients: list[Client] = []
-    made = Client.__init__
-
-    def remember(self: Client, settings: ConnectSettings) -> None:
-        made(self, settings)
-        clients.append(self)
 
     def in_another_order() -> Iterator[Any]:
         yield out.batch(rows[:3])
@@ -281,7 +308,7 @@ def test_rows_with_ids_are_told_by_their_ids_after_a_lost_connection(
         yield out.batch(rows[10:])  # in the places of 3 to 9, which are stored
         yield out.batch(rows[3:10])
 
-    monkeypatch.setattr(Client, "__init__", remember)
+    clients.clear()
     out.stream_writer(columns).write(in_another_order())
 
     assert sorted(map(int, out.payloads())) == list(range(20))
