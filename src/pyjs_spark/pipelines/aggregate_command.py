@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,12 @@ def run(pipeline: Aggregate, said: argparse.Namespace) -> int:
     every_s = said.every if said.continuous else None
     with own_spark("pyjs-pipeline aggregate", pipeline.master, pipeline.spark) as spark:
         query = aggregate_run.start(spark, pipeline, every_s)
-        totals = follow(query, show=sys.stderr.isatty())
+        try:
+            totals = follow(query, show=sys.stderr.isatty())
+        except KeyboardInterrupt:
+            with suppress(Exception):  # of a JVM that was interrupted too
+                query.stop()  # else it tells in a stack that Spark ended below it
+            raise
     if said.json:
         return print_json(totals)
     late = f", {totals['late']} too late" if totals["late"] else ""
