@@ -217,6 +217,8 @@ def test_an_archive_that_has_all_ends_with_0(say: Say, filler: Filler, archived:
         "checked": 9,
         "missing": 0,
         "missing_seqs": [],
+        "replaced": 0,
+        "replaced_seqs": [],
         "removed_since": 2,
         "missing_files": [],
         "lost": [],
@@ -240,6 +242,36 @@ def test_rows_that_a_file_lacks_are_a_loss(say: Say, filler: Filler, archived: C
 
     assert (code, "files lack 2 messages that the stream has, first 8" in err) == (3, True)
     assert said["archive"]["missing_seqs"] == [8, 9]
+
+
+def test_other_messages_under_the_same_sequences_are_a_loss(
+    say: Say, filler: Filler, archived: Callable[[], Path]
+) -> None:
+    filler.create()
+    filler.fill(12)
+    lake = archived()
+    filler.api(f"STREAM.DELETE.{filler.name}")
+    created = filler.create()  # as one is that was restored from a backup, and went on
+    filler.fill(14)
+    (path,) = lake.rglob("_archive.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "created": created}))
+
+    code, said, err = say(str(lake))
+
+    assert (code, "12 messages of the stream are others than the files have" in err) == (3, True)
+    assert (said["archive"]["missing"], said["archive"]["replaced_seqs"]) == (0, list(range(1, 13)))
+
+
+def test_a_stream_that_lost_its_end_is_told(say: Say, filler: Filler, archived: Callable[[], Path]) -> None:
+    filler.create()
+    filler.fill(12)
+    lake = archived()
+    (path,) = lake.rglob("seq=*0011-*.parquet")
+    path.rename(path.with_name(path.name.replace("12.parquet", "20.parquet")))
+
+    code, _, err = say(str(lake))
+
+    assert (code, "ends at sequence 12, and the archive has messages up to 20" in err) == (3, True)
 
 
 def test_a_range_said_to_be_empty_is_checked_too(

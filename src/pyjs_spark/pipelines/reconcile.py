@@ -1,8 +1,9 @@
 """An archive held against its stream: what it lacks, by its files' names, their rows and each sequence.
 
 For every file the sequences in it are compared with those that the stream has in the file's range, as far as the
-stream still has it. What the stream lacks was removed since, which is no fault. What the file lacks is a loss that no
-run of the archive would notice: the file's name says that it is there.
+stream still has it, and the times of storing under them. What the stream lacks was removed since, which is no fault.
+What the file lacks is a loss that no run of the archive would notice: the file's name says that it is there. So is
+another time: the stream lost its end after it was archived, and stored other messages under those sequences.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Reconciled:
     checked: int = 0  # messages of the stream that were looked for
     missing: int = 0  # messages of the stream that a file should have and has not
     missing_seqs: list[int] = field(default_factory=list)
+    replaced: int = 0  # messages of the stream that have the sequence of another one in the archive
+    replaced_seqs: list[int] = field(default_factory=list)
     removed_since: int = 0  # rows whose message the stream has no more
     missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered, though later ones are
     lost: list[tuple[int, int]] = field(default_factory=list)  # removed before they were archived
@@ -53,6 +56,11 @@ class Reconciled:
         if self.missing:
             told.append(
                 f"files lack {self.missing} messages that the stream has, first {self.missing_seqs[0]}"
+            )
+        if self.replaced:
+            told.append(
+                f"{self.replaced} messages of the stream are others than the files have under their sequences, first "
+                f"{self.replaced_seqs[0]}: the stream lost its end and went on"
             )
         if self.lost:
             count = sum(high - low for low, high in self.lost)
@@ -126,40 +134,44 @@ def _compare(root: str, file: NamedFile, holding: Holding, options: Options, fou
     if isinstance(inside, str):
         found.damaged.append({"path": file.path, "why": inside})
         return
-    found.rows += len(inside)
+    held, held_times = inside
+    found.rows += len(held)
     low, high = max(file.low, holding.state.first_seq), min(file.high, holding.state.end)
     if low >= high:
         return
-    there = _seqs(holding, low, high, options)
+    there, times = _messages(holding, low, high, options)
     found.checked += len(there)
-    missing = np.setdiff1d(there, inside, assume_unique=True)
+    missing = np.setdiff1d(there, held, assume_unique=True)
     found.missing += len(missing)
     found.missing_seqs += missing[: SHOWN - len(found.missing_seqs)].tolist()
-    known = inside[(inside >= low) & (inside < high)]
-    found.removed_since += len(np.setdiff1d(known, there, assume_unique=True)) + int((inside < low).sum())
+    both, at_there, at_held = np.intersect1d(there, held, assume_unique=True, return_indices=True)
+    replaced = both[times[at_there] != held_times[at_held]]
+    found.replaced += len(replaced)
+    found.replaced_seqs += replaced[: SHOWN - len(found.replaced_seqs)].tolist()
+    found.removed_since += int((held < high).sum()) - len(both)
 
 
 def _rows(root: str, file: NamedFile) -> Any:
-    """Return the sequences in a file, or what is wrong with it."""
+    """Return the sequences in a file and their times, or what is wrong with it."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if file.is_none:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     system, _ = file_system(root)
     try:
-        seqs = pq.read_table(file.path, columns=["seq"], filesystem=system, partitioning=None).column("seq")
+        rows = pq.read_table(file.path, columns=["seq", "ts_ns"], filesystem=system, partitioning=None)
+        found, times = (rows.column(name).to_numpy() for name in ("seq", "ts_ns"))
     except (pa.ArrowException, OSError, KeyError) as error:
         return f"cannot be read: {' '.join(str(error).split())[:200]}"
-    found = seqs.to_numpy()
     if len(found) and (found[0] < file.low or found[-1] >= file.high or np.any(np.diff(found) <= 0)):
         return f"sequences {found[0]} to {found[-1]} do not rise, or pass what its name says"
-    return found
+    return found, times
 
 
-def _seqs(holding: Holding, low: int, high: int, options: Options) -> Any:
-    """Return the sequences that the stream has in a range, under the archive's filter."""
+def _messages(holding: Holding, low: int, high: int, options: Options) -> Any:
+    """Return the sequences that the stream has in a range, under the archive's filter, and their times."""
     import numpy as np
 
     assert holding.said is not None
@@ -169,14 +181,17 @@ def _seqs(holding: Holding, low: int, high: int, options: Options) -> Any:
         high,
         tuple(holding.said["subjects"]),
         created=holding.state.created,
-        columns=("seq",),
+        columns=("seq", "ts_ns"),
         headers="false",
         **options.transport(),
         keeps_all=False,  # what leaves the stream now is in the archive already
         has_bodies=False,
     )
-    parts = [batch.column("seq").to_numpy() for batch in reading.read_range(options.connect, what)]
-    return np.concatenate([np.empty(0, np.int64), *parts])
+    none, batches = np.empty(0, np.int64), list(reading.read_range(options.connect, what))
+    return tuple(
+        np.concatenate([none, *(batch.column(name).to_numpy() for batch in batches)])
+        for name in ("seq", "ts_ns")
+    )
 
 
 def shown(found: Reconciled) -> dict[str, Any]:
