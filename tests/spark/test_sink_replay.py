@@ -265,6 +265,34 @@ def test_rows_are_stored_once_over_a_server_that_is_killed(tmp_path: Path, task:
         proxy.close()
 
 
+@pytest.mark.parametrize("kind", ["ours", "peer"])
+def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent_again(
+    tmp_path: Path, task: Task, kind: str, clients: list[Client]
+) -> None:
+    command = our_command_from_anywhere() if kind == "ours" else peer_or_skip()
+    config = 'jetstream: {store_dir: "<<store>>"}\nping_interval: "200ms"\nping_max: 1'
+    process = ServerProcess(command, config, tmp_path, with_http=False)
+    process.start()
+    filler = Filler(process.port, "OUT")
+    filler.create()
+    out = Out(filler, process.port, task)
+
+    def slow() -> Iterator[Any]:
+        yield out.batch(out.rows(0, 10))
+        time.sleep(3.0)  # what comes before the sink takes its time, and nobody answers a PING
+        yield out.batch(out.rows(10, 15))
+        time.sleep(0.1)  # until its first bytes have met a closed connection
+        yield out.batch(out.rows(15, 20))
+
+    try:
+        out.writer(delivery="atLeastOnce").write(slow())
+        assert clients[0].connections == 2  # else this proves nothing
+        filler.raw = RawClient(process.port)  # the first one answers no PING
+        assert out.payloads() == [b"%d" % n for n in range(20)]
+    finally:
+        process.kill()
+
+
 def test_a_server_that_is_not_there_is_told_after_all_retries(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
