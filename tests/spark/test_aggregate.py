@@ -108,7 +108,7 @@ def test_the_sink_may_have_a_connection_of_its_own() -> None:
         HEAD, {"n": "count"}, {"servers": "nats://a:1", "user": "u"}, {"Servers": "nats://b:1"}
     )
 
-    assert found.sink == {"user": "u", "Servers": "nats://b:1"}
+    assert found.sink == {"Servers": "nats://b:1"}
 
 
 def test_a_value_that_is_named_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

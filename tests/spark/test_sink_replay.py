@@ -423,6 +423,16 @@ def test_a_stream_that_renames_subjects_can_be_written_to_again(out: Out) -> Non
     assert out.stored()[0]["subject"] == f"{out.subject}.as.0"
 
 
+def test_what_filled_the_stream_can_come_again(out: Out) -> None:
+    full = out.config(duplicate_window=100_000_000, max_msgs=10, discard="new")
+    out.filler.raw.api(f"STREAM.UPDATE.{out.filler.name}", **full)
+    interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
+    while len(out.payloads()) < 10:
+        pass
+
+    assert out.stream_writer().write(iter([out.batch(out.rows(0, 10))])).sent == 0
+
+
 def test_a_target_that_was_made_anew_is_told(out: Out) -> None:
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
     out.filler.raw.api(f"STREAM.DELETE.{out.filler.name}")

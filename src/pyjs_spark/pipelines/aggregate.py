@@ -233,16 +233,15 @@ def _by(said: str) -> str:
 
 
 def _sink(said: Mapping[str, str], of_source: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of the sink: what is said of it, and the connection of the source where nothing is."""
+    """Return the options of the sink; its connection is that of the source if it names no servers of its own."""
     for name in said:
         if name.lower() in SINK_OWN:
             raise OptionError(f"section sink: option {name}: an aggregate sets it itself; leave it out")
     own = {name.lower() for name in said}
-    same = {
-        name: value
-        for name, value in of_source.items()
-        if name.lower() in CONNECTION and name.lower() not in own
-    }
+    shared = (
+        set() if "servers" in own else CONNECTION - own
+    )  # secrets are for the servers that they came with
+    same = {name: value for name, value in of_source.items() if name.lower() in shared}
     parse_sink_options({"stream": "RESULTS", **same, **said})  # only to see what is wrong
     return {**same, **said}
 
