@@ -283,7 +283,7 @@ class Delivery:
                 f"{self._what}: batch {newest} of this sink was written already, so the checkpoint was set back "
                 "or is new. Use another sinkId (or a new checkpoint) to write everything again, or forget the "
                 f"progress of the sink: nats kv del {self._options.progress_bucket} {place.sink_id}.<partition>, "
-                "for each partition"
+                "for each partition, and wait for the duplicate window of the stream"
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:

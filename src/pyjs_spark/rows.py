@@ -131,7 +131,8 @@ class RowReader:
 
     def _header_map(self, column: pa.MapArray, first: int) -> pa.MapArray:
         """Return the headers as a map of lists, all of it checked."""
-        if column.offset or column.null_count:
+        is_part = column.offset or column.offsets[-1].as_py() != len(column.keys)
+        if is_part or column.null_count:
             column = column.take(pa.array(range(len(column)), pa.int64()))  # null rows without entries
         names = _plain(column.keys)
         self._check_names(column, names, first)

@@ -242,6 +242,17 @@ def test_columns_that_are_not_written_are_refused_by_name(
         out.writer(columns, **options)
 
 
+def test_the_first_part_of_a_batch_has_the_errors_of_its_own_rows_alone(out: Out) -> None:
+    rows = [{**row, "headers": {"A": ["1"]}} for row in out.rows(0, 4)]
+    rows[3]["headers"] = {"A": None}
+    batch = out.batch(rows)
+
+    with pytest.raises(RowRefused, match="row 3 of partition 0: the header 'A' is null"):
+        out.writer("subject data headers").write(iter([batch.slice(0, 2), batch.slice(2)]))
+
+    assert len(out.payloads()) <= 2
+
+
 def test_ids_in_two_columns_are_refused(out: Out) -> None:
     with pytest.raises(SchemaError, match="the column msg_id is not written: option msgIdColumn=subject"):
         out.writer("data msg_id subject", msgIdColumn="subject", subject=f"{out.subject}.x")
