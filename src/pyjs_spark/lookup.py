@@ -82,7 +82,8 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
     """Return the sequence of the first message stored at `at_ns` or later; the stream's end if there is none."""
     if not 0 < at_ns < LAST_NS:
         return state.first_seq if at_ns <= 0 else state.end
-    found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns)})
+    # Without a subject nats-server answers that there is no message where it finds one that was deleted.
+    found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns), "next_by_subj": ">"})
     return state.end if found is None else min(found, state.end)
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pyjs_spark import lookup, plan
+from pyjs_spark import kv, lookup, plan
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
 from pyjs_spark.lookup import Api
 from pyjs_spark.offsets import Offsets, StreamOffset
@@ -50,11 +50,7 @@ class Planner:
     def _bounded(self, state: StreamState, bounds: Bounds) -> Span | None:
         low, high = self._first(state, EARLIEST), self._last(state)
         if low > high and isinstance(dict(self._starting(EARLIEST).streams).get(state.name), int):
-            if high < state.end:
-                raise OptionError(
-                    f"stream {state.name}: startingOffsets {low} lies after the read's end, {high}"
-                )
-            self._lost([Gap(state.name, high, low, f"the stream ends at {state.last_seq}")])
+            raise OptionError(f"stream {state.name}: startingOffsets {low} lies after the read's end, {high}")
         low, high = max(low, bounds.seq_low), min(high, bounds.seq_high)
         if bounds.low_ns is not None:
             low = max(low, lookup.seq_at(self._api, state, bounds.low_ns))
@@ -65,12 +61,27 @@ class Planner:
     def _last(self, state: StreamState) -> int:
         if self.options.ending_ns is not None:
             return lookup.seq_at(self._api, state, self.options.ending_ns)
-        return plan.seq_of(self.options.ending_offsets, state, "endingOffsets")
+        high = plan.seq_of(self.options.ending_offsets, state, "endingOffsets")
+        if high > state.end:
+            text = self._not_there("endingOffsets", high, state)
+            if self.options.fail_on_data_loss:
+                raise OptionError(f"{text}, latest, or set failOnDataLoss=false to read what is there")
+            self._tell(text)
+        return min(high, state.end)
 
     def _first(self, state: StreamState, default: Position) -> int:
         if self.options.starting_ns is not None:
             return lookup.seq_at(self._api, state, self.options.starting_ns)
-        return plan.seq_of(self._starting(default), state, "startingOffsets")
+        low = plan.seq_of(self._starting(default), state, "startingOffsets")
+        if low > state.end:  # messages that come meanwhile have other sequences than those asked for
+            raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
+        return low
+
+    def _not_there(self, option: str, seq: int, state: StreamState) -> str:
+        """Return the sentence about a position behind the end of its stream, but for the end of the sentence."""
+        name = state.name.removeprefix(kv.STREAM_PREFIX) if self.options.buckets else state.name
+        last = f"the last sequence of stream {state.name} is {state.last_seq}"
+        return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
 
     def _starting(self, default: Position) -> Position:
         is_given = self.options.starting_offsets is not None and self.options.starting_ns is None
@@ -165,8 +176,11 @@ class Planner:
         if told and self.options.fail_on_data_loss:
             raise DataLoss(f"{'; '.join(told)}. {ADVICE}")
         for line in told:
-            if line in self._told:
-                continue
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        """Write to the log, once, what does not end the read."""
+        if line not in self._told:
             self._told.add(line)
             LOG.warning("%s; going on, as failOnDataLoss=false says", line)
 
