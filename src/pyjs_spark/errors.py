@@ -68,6 +68,14 @@ class OptionError(SparkError):
     """An option that is unknown, missing, or has a value that is not allowed."""
 
 
+def no_consumer(stream: str) -> OptionError:
+    """Return the error for a read by consumer where that would take messages away from others."""
+    return OptionError(
+        f"option readMode=consumer: the stream {stream} is a work queue or interest stream, and its consumers remove "
+        "what they read; use readMode=auto or direct, which remove nothing"
+    )
+
+
 class SchemaError(SparkError):
     """A schema that asks for columns or types that are not there."""
 

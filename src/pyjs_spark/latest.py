@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyjs_spark import lookup, pull
 from pyjs_spark.client import Client
 from pyjs_spark.errors import ReadStalled, SparkError, StreamMissing
+from pyjs_spark.option_values import overlaps
 from pyjs_spark.plan import StreamState, state_of
 from pyjs_spark.ranges import Patience, ReadRange, Report
 from pyjs_spark.wire import SEQ_MAX
@@ -63,17 +64,6 @@ def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
             groups.remove(group)
         groups.append((*group, subject))
     return groups
-
-
-def overlaps(one: str, other: str) -> bool:
-    """Say whether any subject is matched by both."""
-    first, second = one.split("."), other.split(".")
-    for a, b in zip(first, second, strict=False):
-        if ">" in (a, b):
-            return True
-        if a != b and "*" not in (a, b):
-            return False
-    return len(first) == len(second)
 
 
 def _read(client: Client, read: LatestRead, report: Report | None) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 SEQ_MAX = 2**63 - 1  # what a signed 64-bit column of Spark can hold
+RECORDS_PER_PARTITION = 500_000  # unless told otherwise
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -149,6 +150,17 @@ def covers(wide: str, narrow: str) -> bool:
         if token not in ("*", inner[index]):
             return False
     return len(outer) == len(inner)
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Say whether any subject is matched by both."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    return len(first) == len(second)
 
 
 def domain(value: str) -> str:

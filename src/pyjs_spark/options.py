@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import combinations
 from typing import Any
 
 from pyjs_spark import option_values as values
@@ -36,7 +37,7 @@ class Options:
     ending_ns: int | None = None  # exclusive
     fail_on_data_loss: bool = True
     min_partitions: int | None = None  # None: as many as there are cores, of a worthwhile size
-    max_records_per_partition: int = 500_000
+    max_records_per_partition: int = values.RECORDS_PER_PARTITION
     max_rows_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_rows_per_trigger: int | None = None
@@ -206,6 +207,10 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse values that are fine alone but not beside each other."""
     check_connect(said)
     _check_place(said, parsed)
+    if "maxTriggerDelay" in said and "minRowsPerTrigger" not in said:
+        raise OptionError(
+            "option maxTriggerDelay is given without minRowsPerTrigger, which it limits; give both"
+        )
     least, most = parsed.get("min_rows_per_trigger"), parsed.get("max_rows_per_trigger")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         raise OptionError(f"option minRowsPerTrigger={least} is above maxRowsPerTrigger={most}")
@@ -248,6 +253,15 @@ def check_batch(options: Options) -> None:
     """Refuse what makes no sense in a batch read. Raises OptionError."""
     if options.buckets and not options.include_history:
         table_options.check_latest(options)
+    else:
+        _check_consumer(options)
+    for is_given, name in (
+        (options.max_rows_per_trigger is not None, "maxRowsPerTrigger"),
+        (options.max_bytes_per_trigger is not None, "maxBytesPerTrigger"),
+        (options.min_rows_per_trigger is not None, "minRowsPerTrigger"),
+    ):
+        if is_given:
+            raise OptionError(f"option {name} is not allowed in a batch, which has no triggers; leave it out")
     if options.starting_offsets == LATEST and options.starting_ns is None:
         raise OptionError(
             "option startingOffsets=latest is not allowed in a batch: it would read nothing; allowed: earliest, JSON"
@@ -257,6 +271,12 @@ def check_batch(options: Options) -> None:
 def check_stream(options: Options) -> None:
     """Refuse what makes no sense in a streaming read. Raises OptionError."""
     table_options.check_stream(options)
+    _check_consumer(options)
+    if options.pushdown:
+        raise OptionError(
+            "option pushdown is not allowed in a streaming read, of which Spark hands over no filters; leave it out, "
+            "and choose by subjects"
+        )
     if options.path is not None:
         raise OptionError(
             "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
@@ -270,6 +290,19 @@ def check_stream(options: Options) -> None:
         raise OptionError(
             "option endingTimestamp is not allowed in a streaming read, which has no end; leave it out"
         )
+
+
+def _check_consumer(options: Options) -> None:
+    """Refuse a read by consumers with filters that no server takes for one. Raises OptionError."""
+    name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
+    if options.read_mode != "consumer":
+        return
+    for one, other in combinations(chosen, 2):
+        if values.overlaps(one, other):
+            raise OptionError(
+                f"option readMode=consumer: a server takes no filters that overlap, as {one} and {other} of "
+                f"option {name} do; use readMode=auto"
+            )
 
 
 assert {option.target for option in TABLE if "." not in option.target} == {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyjs_spark import kv, lookup, plan
-from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing, no_consumer
 from pyjs_spark.lookup import Api
 from pyjs_spark.offsets import Offsets, StreamOffset
 from pyjs_spark.option_values import Position
@@ -205,7 +205,11 @@ class Planner:
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
         found = {name: lookup.stream_state(self._api, name) for name in sorted(set(names))}
-        return {name: state for name, state in found.items() if state is not None}
+        there = {name: state for name, state in found.items() if state is not None}
+        for name, state in there.items():
+            if state.is_consumed and self.options.read_mode == "consumer":
+                raise no_consumer(name)
+        return there
 
 
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:

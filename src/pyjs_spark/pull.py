@@ -27,7 +27,16 @@ import pyarrow as pa
 from pyjs_spark import direct
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.client import Client, Reply
-from pyjs_spark.errors import ApiError, ConnectionLost, ProtocolError, ReadStalled, SeqTooLarge, SparkError
+from pyjs_spark.errors import (
+    ApiError,
+    ConnectionLost,
+    OptionError,
+    ProtocolError,
+    ReadStalled,
+    SeqTooLarge,
+    SparkError,
+    no_consumer,
+)
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report, check_range, stream_info
 from pyjs_spark.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, TOO_LARGE, Decoding
 
@@ -49,9 +58,10 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
 
     Workqueue and interest streams are read by direct get instead, see direct.py, and so is what no consumer can be
-    made for: there are as many as may be, or its subjects overlap.
+    made for: there are as many as may be, or its subjects overlap. But a range whose mode is `consumer` is refused.
 
     Raises:
+        OptionError: no consumer can read it, and nothing else may.
         DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
         ReadStalled, ServerUnreachable and other SparkErrors: the server does not get any further.
     """
@@ -61,6 +71,8 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
+        if what.mode == "consumer":  # the driver refuses it too, but the stream may have been made anew since
+            raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
         return
     read = PullRead(client, what, report, inactive_ns(info))
@@ -69,6 +81,9 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     except ApiError as error:
         if error.err_code not in NO_CONSUMER:
             raise
+        if what.mode == "consumer":
+            said = f"option readMode=consumer: stream {what.stream} cannot have one more consumer: {error}"
+            raise OptionError(f"{said}; remove some, or use readMode=auto") from error
         yield from direct.read_range(client, replace(what, low=read.next_seq), report)
     finally:
         read.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.kv import stream_of
 from pyjs_spark.objects import stream_of as object_stream_of
-from pyjs_spark.option_values import Position
+from pyjs_spark.option_values import RECORDS_PER_PARTITION, Position
 
 if TYPE_CHECKING:
     from pyjs_spark.options import Options
@@ -84,7 +84,8 @@ def check_latest(options: Options) -> None:
         (options.starting_ns is not None, "startingTimestamp"),
         (options.ending_ns is not None, "endingTimestamp"),
         (options.min_partitions is not None, "minPartitions"),
-        (options.read_mode == "direct", "readMode"),
+        (options.read_mode in ("direct", "bulk"), "readMode"),
+        (options.max_records_per_partition != RECORDS_PER_PARTITION, "maxRecordsPerPartition"),
     ):
         if is_given:
             raise OptionError(

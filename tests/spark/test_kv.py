@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType  # noqa: E402
 from pyjs_spark import kv, latest, pull  # noqa: E402
 from pyjs_spark.client import Client  # noqa: E402
 from pyjs_spark.errors import DataLoss, OptionError, SchemaError, StreamMissing  # noqa: E402
+from pyjs_spark.option_values import overlaps  # noqa: E402
 from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
 from pyjs_spark.source import JetStreamSource  # noqa: E402
@@ -221,8 +222,8 @@ def test_keys_that_overlap_come_once(read: Read, bucket: Bucket) -> None:
     ],
 )
 def test_subjects_overlap_if_one_may_match_both(one: str, other: str, do: bool) -> None:
-    assert latest.overlaps(one, other) is do
-    assert latest.overlaps(other, one) is do
+    assert overlaps(one, other) is do
+    assert overlaps(other, one) is do
 
 
 def test_every_revision_that_is_there_is_read_with_the_history(read: Read, bucket: Bucket) -> None:
@@ -554,6 +555,8 @@ def test_the_schema_is_that_of_entries(source: MakeSource) -> None:
         ("endingTimestamp", "5"),
         ("minPartitions", "2"),
         ("readMode", "direct"),
+        ("readMode", "bulk"),
+        ("maxRecordsPerPartition", "5"),
     ],
 )
 def test_what_has_no_effect_on_the_latest_values_is_refused(

@@ -112,6 +112,7 @@ def test_a_bad_address_is_refused_without_its_password() -> None:
         ({"password": "env:P"}, "password is given without user"),
         ({"jsDomain": "hub", "apiPrefix": "$JS.hub.API"}, "say the same thing twice"),
         ({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"}, "minRowsPerTrigger=9 is above"),
+        ({"maxTriggerDelay": "1m"}, "maxTriggerDelay is given without minRowsPerTrigger"),
         ({"startingTimestamp": "2", "endingTimestamp": "1"}, "is after endingTimestamp"),
         ({"keyFile": "k"}, "keyFile is for reading a store directory; give path too"),
         ({"account": "A"}, "account is for reading a store directory; give path too"),
@@ -129,6 +130,34 @@ def test_a_batch_that_would_read_nothing_is_refused() -> None:
     with pytest.raises(OptionError, match="startingOffsets=latest is not allowed in a batch"):
         check_batch(parse_options({"stream": "S", "startingOffsets": "latest"}))
     check_batch(parse_options({"stream": "S"}))
+
+
+@pytest.mark.parametrize("name", ["maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger"])
+def test_a_batch_has_no_triggers(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is not allowed in a batch, which has no triggers"):
+        check_batch(parse_options({"stream": "S", name: "5"}))
+
+
+def test_filters_are_not_pushed_into_a_streaming_read() -> None:
+    with pytest.raises(OptionError, match="option pushdown is not allowed in a streaming read"):
+        check_stream(parse_options({"stream": "S", "pushdown": "true"}))
+
+
+def test_filters_that_no_consumer_takes_are_refused_where_only_consumers_may_read() -> None:
+    subjects = {"stream": "S", "subjects": "a.*,b,*.c"}
+    keys = {"bucket": "B", "keys": "a.*,*.c"}
+    said = r"no filters that overlap, as a\.\* and \*\.c of option {} do; use readMode=auto"
+
+    for check, chosen, name in (
+        (check_batch, subjects, "subjects"),
+        (check_stream, subjects, "subjects"),
+        (check_batch, keys | {"includeHistory": "true"}, "keys"),
+        (check_stream, keys, "keys"),
+    ):
+        check(parse_options(chosen))
+        with pytest.raises(OptionError, match=said.format(name)):
+            check(parse_options(chosen | {"readMode": "consumer"}))
+    check_batch(parse_options(keys | {"readMode": "consumer"}))  # of the latest values, by one after another
 
 
 @pytest.mark.parametrize(("name", "value"), [("endingOffsets", '{"S": 5}'), ("endingTimestamp", "5")])

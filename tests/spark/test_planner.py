@@ -144,6 +144,20 @@ def test_a_work_queue_that_others_read_meanwhile_is_no_loss(planner: MakePlanner
     assert [(span.low, span.high) for span in planner().between(start, latest(planner(), start))] == [(4, 11)]
 
 
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_stream_whose_consumers_remove_what_they_read_is_refused_to_them(
+    planner: MakePlanner, filler: Filler, retention: str
+) -> None:
+    filler.create(retention=retention)
+    said = f"option readMode=consumer: the stream {filler.name} is a work queue or interest stream"
+
+    with pytest.raises(OptionError, match=said):
+        planner(readMode="consumer").batch(Bounds())
+    with pytest.raises(OptionError, match=said):
+        planner(readMode="consumer").initial()
+    assert ranges(planner(readMode="direct")) == []
+
+
 def test_filters_narrow_a_batch(planner: MakePlanner, filler: Filler) -> None:
     filler.create()
     filler.fill(10)

@@ -23,6 +23,7 @@ from pyjs_spark.errors import (  # noqa: E402
     ApiError,
     ConnectionLost,
     DataLoss,
+    OptionError,
     ProtocolError,
     ReadStalled,
     SeqTooLarge,
@@ -465,6 +466,25 @@ def test_a_stream_without_room_for_a_consumer_is_read_without_one(filler: Filler
     assert [seqs([batch]) for batch in batches] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
     assert report.rows == 9
     assert filler.consumers() == ["other"]
+
+
+def test_a_read_that_may_use_nothing_but_a_consumer_says_that_there_is_none(
+    filler: Filler, client: Client
+) -> None:
+    filler.create(max_consumers=1)
+    filler.fill(3)
+    config = {"durable_name": "other", "ack_policy": "explicit"}
+    filler.api(f"CONSUMER.CREATE.{filler.name}.other", stream_name=filler.name, config=config)
+    full = ReadRange(filler.name, 1, 4, mode="consumer")
+
+    with pytest.raises(OptionError, match=r"cannot have one more consumer.*maximum consumers.*readMode=auto"):
+        read_all(client, full)
+    filler.api(f"STREAM.DELETE.{filler.name}")
+    filler.create(retention="workqueue")
+    filler.fill(3)
+    with pytest.raises(OptionError, match=f"the stream {filler.name} is a work queue or interest stream"):
+        read_all(client, full)
+    assert seqs(read_all(client, replace(full, mode="auto"))) == [1, 2, 3]
 
 
 def test_subjects_that_overlap_are_read_without_a_consumer(filler: Filler, client: Client) -> None:
