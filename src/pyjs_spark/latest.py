@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pyjs_spark import lookup, pull
 from pyjs_spark.client import Client
-from pyjs_spark.errors import ReadStalled, SparkError, StreamMissing
+from pyjs_spark.errors import ApiError, ReadStalled, SparkError, StreamMissing
 from pyjs_spark.option_values import overlaps
 from pyjs_spark.plan import StreamState, state_of
 from pyjs_spark.ranges import Patience, ReadRange, Report
@@ -154,7 +154,25 @@ class LatestRead(pull.PullRead):
         following = lookup.next_seq(self._api, self._state(), at, self._what.subjects)
         if following > self._created_seq:
             return False  # nothing is left of what the consumer was made for
-        return self._empty < following - at + EMPTY_BEFORE_A_LOOK or super()._is_pending()
+        return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
+
+    def _has_pending(self) -> bool:
+        """Return whether the consumer says that it has more, for which the next request waits."""
+        assert self._consumer is not None
+        try:
+            info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
+        except ApiError as error:
+            if error.err_code in pull.CONSUMER_GONE:
+                raise pull.Broken("the consumer is gone") from error
+            raise
+        if info["num_pending"]:
+            self._check_idle(f"{info['num_pending']} are pending")
+        self._waits = True
+        return bool(info["num_pending"])
+
+    def _is_reached(self) -> bool:
+        """Return True: end() tells whether a consumer without anything pending left something out."""
+        return True
 
     def _state(self) -> StreamState:
         info = self._patience.stream_info(self._what.stream)

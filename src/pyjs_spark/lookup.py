@@ -94,6 +94,15 @@ def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...
     return min([*found, state.end])
 
 
+def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
+    """Say whether a stream has a message of [low, high) with one of the subjects."""
+    if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
+        return False  # most often, and with one request
+    requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))
+    found = (_message_seq(client, stream, body) for body in requests)
+    return any(seq is not None and seq < high for seq in found)
+
+
 def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | None:
     try:
         return int(client.api(f"STREAM.MSG.GET.{stream}", body)["message"]["seq"])

@@ -4,10 +4,12 @@ The consumer is ephemeral, acknowledges nothing and begins at the range's first 
 on the server and may be repeated. One request is outstanding at a time and none while the caller has a batch: a
 caller that is slow for minutes then has no bytes on their way to it, and the server no reason to cut the connection.
 
-The read ends at the last sequence of the range, or when nothing is pending any more; messages are never counted,
-because some of the range may be deleted. Where sequences have no message, the stream's first sequence tells whether
-they were trimmed meanwhile (ranges.Losses). After a lost connection, a vanished consumer or a delivery that is
-missing, a new consumer goes on behind the last row.
+The read ends at the last sequence of the range, or when the stream has nothing more of it; messages are never
+counted, because some of the range may be deleted. That a consumer has nothing pending is not enough: in a cluster it
+may stand beside a replica that lags behind, and ends where that one does. So the stream (its leader) is asked,
+and the read waits as long as there is more. Where sequences have no message, the stream's first sequence tells
+whether they were trimmed meanwhile (ranges.Losses). After a lost connection, a vanished consumer or a delivery that
+is missing, a new consumer goes on behind the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers' behaviour is checked in tests/spark/test_pull.py.
 """
@@ -24,10 +26,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyjs_spark import direct
+from pyjs_spark import direct, lookup
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.client import Client, Reply
 from pyjs_spark.errors import (
+    AccessDenied,
     ApiError,
     ConnectionLost,
     OptionError,
@@ -37,7 +40,16 @@ from pyjs_spark.errors import (
     SparkError,
     no_consumer,
 )
-from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report, check_range, stream_info
+from pyjs_spark.ranges import (
+    BATCH_SIZE_MAX,
+    LOG,
+    Losses,
+    Patience,
+    ReadRange,
+    Report,
+    check_range,
+    stream_info,
+)
 from pyjs_spark.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, TOO_LARGE, Decoding
 
 try:
@@ -164,10 +176,10 @@ class PullRead:
                 if not self._is_listening() and not self._open():
                     return False
                 has_more = self._pull()
-            except (SparkError, _Broken) as error:
+            except (SparkError, Broken) as error:
                 if self._decoder.last_seq > before:
                     self._patience.progress()
-                if isinstance(error, _Broken):
+                if isinstance(error, Broken):
                     self.close()
                     self._patience.bear(ApiError(503, 0, f"stream {self._what.stream}: {error}"))
                 else:
@@ -189,7 +201,8 @@ class PullRead:
             return self._losses.of_stream(None, next_seq)
         self._decoder.listen(made.sid, what.high, next_seq)
         # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
-        return self._losses.of_stream(stream_info(self._client, what.stream), next_seq) and made.pending > 0
+        is_there = self._losses.of_stream(stream_info(self._client, what.stream), next_seq)
+        return is_there and (made.pending > 0 or self._is_pending())
 
     def _create(self, start: dict[str, object]) -> _Consumer | None:
         """Make a consumer; None: there is no such stream."""
@@ -219,17 +232,17 @@ class PullRead:
 
     def _pull(self) -> bool:
         """Make requests until the batch is full; False: until the range is read."""
-        while self._decoder.rows < self._what.batch_rows:
+        while self._decoder.rows < self._what.batch_rows and self._decoder.size < BATCH_SIZE_MAX:
             before = self._decoder.delivered
             self._request()
             end = self._receive()
-            if end == DONE:
-                return False
             if end == FULL:
                 return True
             if self._decoder.delivered > before:
                 self._heard_at_s = time.monotonic()
                 self._waits = False
+                if end == DONE and self._is_reached():
+                    return False
             elif end == NEED_MORE and not self._is_pending():
                 return False
         return True
@@ -271,7 +284,7 @@ class PullRead:
             text = f"stream {self._what.stream}: the sequence behind {seq} is above 2^63-1, which Spark cannot hold"
             raise SeqTooLarge(text)
         if state == GAP:
-            raise _Broken(f"a delivery behind sequence {seq} is missing")
+            raise Broken(f"a delivery behind sequence {seq} is missing")
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
@@ -289,7 +302,7 @@ class PullRead:
         if code == 409 and "maxbytes" in text.lower():
             return self._at_size_limit()
         if code in (409, 503):
-            raise _Broken(f"the consumer is gone ({code} {text or 'No Responders'})")
+            raise Broken(f"the consumer is gone ({code} {text or 'No Responders'})")
         said = f"{code} {text}" if code else f"a message on {status.subject[:60]!r} that is no delivery"
         raise ProtocolError(f"{self._client.address}: the server answered a pull request with {said}")
 
@@ -302,23 +315,42 @@ class PullRead:
         self._oversize = 2 * (self._oversize or BATCH_SIZE_MAX) + OVERHEAD
         return ENOUGH
 
+    def _is_reached(self) -> bool:
+        """Return whether the range is read, after a delivery with which the decoder was done."""
+        last_seq = self._decoder.last_seq
+        if last_seq >= self._what.high - 1 or self._decoder.pending:
+            return True  # what is still pending lies behind the range
+        if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
+            raise Broken(
+                f"it ended behind sequence {last_seq}, and the stream has more; its replica lags behind"
+            )
+        return True
+
     def _is_pending(self) -> bool:
-        """Return whether the consumer has messages left, after a request that found none."""
-        assert self._consumer is not None
-        idle_s = time.monotonic() - self._heard_at_s
+        """Return whether the stream has more of the range, where the consumer has nothing to deliver."""
+        what, low = self._what, self._decoder.last_seq + 1
         try:
-            info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
+            is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
+        except AccessDenied as error:  # as it was before this was asked
+            LOG.warning("stream %s: its end is where the consumer says, since %s", what.stream, error)
+            return False
         except ApiError as error:
             if error.err_code in CONSUMER_GONE:
-                raise _Broken("the consumer is gone") from error
+                raise Broken("the stream is gone") from error
             raise
-        if info["num_pending"] and idle_s > self._what.idle_timeout_s:
+        if is_left:
+            self._check_idle("the stream has some")
+        self._waits = True
+        return is_left
+
+    def _check_idle(self, there: str) -> None:
+        """Raise ReadStalled if nothing came for long; `there` says why something should have come."""
+        idle_s = time.monotonic() - self._heard_at_s
+        if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(
                 f"stream {self._what.stream}: no message behind sequence {self._decoder.last_seq} for "
-                f"{idle_s:.0f} s, though {info['num_pending']} are pending; raise idleTimeout, or look at the server"
+                f"{idle_s:.0f} s, though {there}; raise idleTimeout, or look at the server"
             )
-        self._waits = True
-        return bool(info["num_pending"])
 
     def _check_gaps(self, has_more: bool) -> bool:
         """Find out whether sequences without a message were trimmed; False: read no further."""
@@ -331,5 +363,5 @@ class PullRead:
         return self._losses.of_batch(info, low, high, missing)
 
 
-class _Broken(Exception):
+class Broken(Exception):
     """The consumer cannot be used any more, but the connection can."""

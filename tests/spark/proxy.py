@@ -1,20 +1,25 @@
-"""A TCP proxy that cuts the connection after so many bytes of the server, as often as it is told."""
+"""A TCP proxy that cuts the connection after so many bytes of the server, as often as it is told, or changes them."""
 
 from __future__ import annotations
 
 import select
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 
 class CuttingProxy:
-    """Listens on a port of its own; `cuts` has the bytes after which each connection in turn is cut."""
+    """Listens on a port of its own; `cuts` has the bytes after which each connection in turn is cut.
 
-    def __init__(self, port: int, cuts: list[int]) -> None:
+    `said` makes of what the server says, piece by piece, what its client hears.
+    """
+
+    def __init__(self, port: int, cuts: list[int], said: Callable[[bytes], bytes] = bytes) -> None:
         self.connections = 0
         self.target = port  # of the server; may change between two connections
         self._cuts = cuts
+        self._said = said
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -39,10 +44,10 @@ class CuttingProxy:
             self.connections += 1
             # One of the two may be gone.
             with client, suppress(OSError), socket.create_connection(("127.0.0.1", self.target)) as server:
-                _pass_on(client, server, left)
+                _pass_on(client, server, left, self._said)
 
 
-def _pass_on(client: socket.socket, server: socket.socket, left: int) -> None:
+def _pass_on(client: socket.socket, server: socket.socket, left: int, said: Callable[[bytes], bytes]) -> None:
     """Copy both ways until one side closes or the server has said `left` bytes."""
     while left > 0:
         for source in select.select([client, server], [], [])[0]:
@@ -51,6 +56,6 @@ def _pass_on(client: socket.socket, server: socket.socket, left: int) -> None:
                 return
             if source is server:
                 left -= len(data)
-                client.sendall(data)
+                client.sendall(said(data))
             else:
                 server.sendall(data)

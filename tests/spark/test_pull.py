@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -303,6 +305,53 @@ def test_a_stream_that_ends_before_the_range_is_data_loss(filler: Filler, client
 # -- trouble -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("fetch_batch", [1, 3])
+@pytest.mark.parametrize("subjects", [(), ("*.1",), ("*.0", "*.2")])
+def test_a_consumer_beside_a_replica_that_lags_behind_does_not_end_the_read(
+    filler: Filler, server: ServerProcess, fetch_batch: int, subjects: tuple[str, ...]
+) -> None:
+    created = filler.create()
+    filler.fill(9)
+    filler.delete(9)
+    # Such a consumer has nothing pending behind the last message of its replica, and the leader has more.
+    proxy = CuttingProxy(server.port, [], said=nothing_pending)
+    client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
+    what = ReadRange(filler.name, 1, 10, subjects, created=created, fetch_batch=fetch_batch)
+
+    found = seqs(read_all(client, what))
+    client.close()
+    proxy.close()
+
+    assert found == [seq for seq in range(1, 9) if not subjects or f"*.{seq % 3}" in subjects]
+
+
+def nothing_pending(data: bytes) -> bytes:
+    """Return what a server says, with nothing pending in it."""
+    data = re.sub(rb'"num_pending":\d+', lambda found: b'"num_pending":0'.ljust(len(found[0])), data)
+    return re.sub(rb"(\$JS\.ACK\.\S+\.)\d+( \d+\r\n)", rb"\g<1>0\2", data)
+
+
+def test_a_user_that_may_not_get_messages_reads_as_far_as_the_consumer(
+    start_peer: Callable[[str], ServerProcess], caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = start_peer(
+        'jetstream: {store_dir: "<<store>>"}\nno_auth_user: all\nauthorization: {users: [{user: all, password: a}, '
+        '{user: some, password: s, permissions: {publish: {deny: "$JS.API.STREAM.MSG.GET.>"}}}]}'
+    )
+    filler = Filler(peer.port, "TAIL")
+    filler.create()
+    filler.fill(5)
+    filler.delete(5)
+    client = Client(ConnectSettings((f"127.0.0.1:{peer.port}",), user="some", password="s"))
+
+    with caplog.at_level(logging.WARNING, "pyjs_spark"):
+        assert seqs(read_all(client, ReadRange("TAIL", 1, 6))) == [1, 2, 3, 4]
+
+    assert "its end is where the consumer says" in caplog.text
+    client.close()
+    filler.raw.close()
+
+
 @pytest.mark.parametrize("cuts", [[60_000], [4_000, 90_000, 5_000], [3_000, 3_100, 3_300, 40_000, 61_234]])
 def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_repeated(
     filler: Filler, server: ServerProcess, cuts: list[int]
@@ -439,7 +488,7 @@ def test_messages_that_a_paused_consumer_holds_back_stall_the_read(filler: Fille
     (name,) = filler.consumers()
     filler.api(f"CONSUMER.PAUSE.{filler.name}.{name}", pause_until="2099-01-01T00:00:00Z")
 
-    with pytest.raises(ReadStalled, match=r"no message behind sequence 10 for .* though 20 are pending"):
+    with pytest.raises(ReadStalled, match=r"no message behind sequence 10 for .* though the stream has some"):
         list(reading)
 
 
@@ -549,7 +598,7 @@ def test_heartbeats_end_nothing_and_flow_control_is_answered(reading: pull.PullR
     "text", [b"409 Consumer Deleted", b"409 Leadership Change", b"503", b"409 Server Shutdown"]
 )
 def test_statuses_of_a_consumer_that_is_gone_ask_for_another(reading: pull.PullRead, text: bytes) -> None:
-    with pytest.raises(pull._Broken, match="the consumer is gone"):
+    with pytest.raises(pull.Broken, match="the consumer is gone"):
         reading._ended(status(text))
 
 
@@ -568,7 +617,7 @@ def test_a_message_that_never_fits_is_told(reading: pull.PullRead) -> None:
 
 @pytest.mark.parametrize(
     ("state", "error"),
-    [(wire.TOO_LARGE, SeqTooLarge), (wire.GAP, pull._Broken), (wire.NEED_MORE, ConnectionLost)],
+    [(wire.TOO_LARGE, SeqTooLarge), (wire.GAP, pull.Broken), (wire.NEED_MORE, ConnectionLost)],
 )
 def test_states_that_end_no_request_are_errors(
     reading: pull.PullRead, state: int, error: type[Exception]
