@@ -72,7 +72,9 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 
 
 def missing(client: Api, name: str) -> StreamMissing:
-    """Return the error for a stream that is not there; it names the closest one."""
+    """Return the error for a stream that is not there, which names the closest one, or for a pattern."""
+    if is_pattern(name):
+        return StreamMissing(f"option stream={name}: no stream has such a name")
     near = difflib.get_close_matches(name, _all_names(client), n=1)
     hint = f"did you mean {near[0]}?" if near else "create it, or name another"
     return StreamMissing(f"option stream={name}: there is no such stream; {hint}")

@@ -109,8 +109,11 @@ class Planner:
 
         Raises:
             DataLoss: something after `start` is gone, and the query may not go on without it.
+            OptionError, StreamMissing: the options name other streams than `start`, or one that is not there.
         """
+        self._check_known(start)
         states = self._states(known=start)
+        self._check_there(states, start)
         if target is not None:
             states = {
                 name: _until(state, (target.get(name), start.get(name)))
@@ -155,7 +158,10 @@ class Planner:
             if span.stream not in states
         )
         there = [span for span in spans if span.stream in states]
-        return self._partitions([_from_first(span, start, states[span.stream]) for span in there], states)
+        # Cut by sequences alone: how many messages there are changes, and a batch that comes again must be cut the
+        # same way, since a sink knows its rows by their partitions.
+        full = {name: replace(state, messages=state.end) for name, state in states.items()}
+        return self._partitions([_from_first(span, start, states[span.stream]) for span in there], full)
 
     # -- both -------------------------------------------------------------------------------------------------------
 
@@ -187,11 +193,9 @@ class Planner:
     def _named_states(self) -> dict[str, StreamState]:
         """Return the states of all streams that the options name; each name and pattern must find one."""
         states = self._states()
-        for wanted in self.options.streams:
-            if not lookup.is_pattern(wanted) and wanted not in states:
-                raise lookup.missing(self._api, wanted)
+        self._check_there(states)
         if not states:
-            raise StreamMissing(f"option stream={','.join(self.options.streams)}: no stream has such a name")
+            raise self._missing(self.options.streams[0])
         for position, option in (
             (self.options.starting_offsets, "startingOffsets"),
             (self.options.ending_offsets, "endingOffsets"),
@@ -199,6 +203,27 @@ class Planner:
             if position is not None:
                 plan.check_named(position, states, option)
         return states
+
+    def _check_there(self, states: Mapping[str, StreamState], known: Iterable[str] = ()) -> None:
+        """Refuse a name of the options that no stream has; one that is `known` had it. Raises StreamMissing."""
+        for wanted in self.options.streams:
+            if not lookup.is_pattern(wanted) and wanted not in states and wanted not in known:
+                raise self._missing(wanted)
+
+    def _missing(self, name: str) -> StreamMissing:
+        """Return the error for a name or pattern of the options that no stream has."""
+        return lookup.missing(self._api, name)
+
+    def _check_known(self, start: Offsets) -> None:
+        """Refuse a checkpoint with streams that the options do not name. Raises OptionError."""
+        for name in start:
+            if not any(lookup.fits(wanted, name) for wanted in self.options.streams):
+                option = "bucket" if self.options.buckets else "stream"
+                said = ",".join(self.options.buckets or self.options.streams)
+                raise OptionError(
+                    f"the checkpoint has the stream {name}, which option {option}={said} does not name; add it, or "
+                    "begin with a new checkpoint directory"
+                )
 
     def _states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
         return self._states_of({*known, *lookup.stream_names(self._api, self.options.streams)})

@@ -60,23 +60,15 @@ class TablePlanner(Planner):
         found = super()._states_of(names)
         return {name: replace(state, is_consumed=True) for name, state in found.items()}
 
-    def _named_states(self) -> dict[str, StreamState]:
-        try:
-            return super()._named_states()
-        except StreamMissing:
-            raise self._missing() from None
-
-    def _missing(self) -> StreamMissing:
+    def _missing(self, name: str) -> StreamMissing:
         """Return the error in the words of buckets."""
         is_store = bool(self.options.object_store)
         option, prefix = ("objectStore", objects.STREAM_PREFIX) if is_store else ("bucket", kv.STREAM_PREFIX)
         there = lookup.stream_names(self._api, (f"{prefix}*",))
-        wanted = [name for name in self.options.streams if not lookup.is_pattern(name)]
-        lacking = next((name for name in wanted if name not in there), self.options.streams[0])
-        asked, buckets = lacking.removeprefix(prefix), [name.removeprefix(prefix) for name in there]
+        asked, buckets = name.removeprefix(prefix), [each.removeprefix(prefix) for each in there]
         near = difflib.get_close_matches(asked.removeprefix(prefix), buckets, n=1)
         hint = f"did you mean {near[0]}?" if near else "create it, or name another"
-        return StreamMissing(f"option {option}={asked}: there is no such bucket (stream {lacking}); {hint}")
+        return StreamMissing(f"option {option}={asked}: there is no such bucket (stream {name}); {hint}")
 
 
 # -- key-value buckets ----------------------------------------------------------------------------------------------

@@ -350,6 +350,40 @@ def test_messages_between_the_target_and_the_start_at_the_end_are_no_loss(
         other.raw.try_api(f"STREAM.DELETE.{other.name}")
 
 
+def test_a_batch_that_comes_again_is_cut_the_same_way_whatever_came_meanwhile(
+    planner: MakePlanner, filler: Filler
+) -> None:
+    filler.create()
+    filler.fill(40)
+    filler.delete(*range(2, 40))
+    made = planner(startingOffsets="earliest", maxRecordsPerPartition="4")
+    start = made.initial()
+    end = latest(made, start)
+    first = made.between(start, end)
+    filler.fill(40)
+
+    assert made.between(start, end) == first
+    assert max(span.count for span in first) == 4
+
+
+def test_a_checkpoint_of_other_streams_is_refused(planner: MakePlanner, filler: Filler) -> None:
+    other = beside(filler, f"{filler.name}_B")
+    filler.create()
+    other.create()
+    try:
+        both = planner(stream=f"{filler.name}, {other.name}").initial()
+
+        assert latest(planner(stream=f"{filler.name}*"), both) == both
+        with pytest.raises(
+            OptionError, match=f"has the stream {other.name}, which option stream={filler.name} does"
+        ):
+            latest(planner(), both)
+        with pytest.raises(StreamMissing, match=f"did you mean {filler.name}"):
+            latest(planner(stream=f"{filler.name}, {other.name}, {filler.name}X"), both)
+    finally:
+        other.raw.try_api(f"STREAM.DELETE.{other.name}")
+
+
 def test_nothing_new_gives_the_same_offset(planner: MakePlanner, filler: Filler) -> None:
     filler.create()
     filler.fill(5)
