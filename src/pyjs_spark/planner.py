@@ -20,6 +20,7 @@ from pyjs_spark.plan import Gap, Span, StreamState
 from pyjs_spark.pushdown import Bounds
 
 LOG = logging.getLogger("pyjs_spark")
+SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was created anew use a new checkpoint."
@@ -48,7 +49,8 @@ class Planner:
         return self._partitions(spans, states)
 
     def _bounded(self, state: StreamState, bounds: Bounds) -> Span | None:
-        low, high = self._first(state, EARLIEST), self._last(state)
+        subjects = self.options.subjects if bounds.subjects is None else bounds.subjects
+        low, high = self._first(state, EARLIEST, subjects), self._last(state)
         if low > high and isinstance(dict(self._starting(EARLIEST).streams).get(state.name), int):
             raise OptionError(f"stream {state.name}: startingOffsets {low} lies after the read's end, {high}")
         low, high = max(low, bounds.seq_low), min(high, bounds.seq_high)
@@ -69,13 +71,23 @@ class Planner:
             self._tell(text)
         return min(high, state.end)
 
-    def _first(self, state: StreamState, default: Position) -> int:
+    def _first(self, state: StreamState, default: Position, subjects: tuple[str, ...]) -> int:
         if self.options.starting_ns is not None:
             return lookup.seq_at(self._api, state, self.options.starting_ns)
-        low = plan.seq_of(self._starting(default), state, "startingOffsets")
+        position = self._starting(default)
+        low = plan.seq_of(position, state, "startingOffsets")
+        is_told = isinstance(dict(position.streams).get(state.name), int)
+        if low == state.first_seq and not is_told:
+            return self._first_of(state, subjects)
         if low > state.end:  # messages that come meanwhile have other sequences than those asked for
             raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
         return low
+
+    def _first_of(self, state: StreamState, subjects: tuple[str, ...]) -> int:
+        """Return the first sequence with one of the subjects; what leaves the stream before it is no loss."""
+        is_useful = 0 < len(subjects) <= SUBJECTS_MAX and not state.is_consumed and self.options.path is None
+        first_seq = state.first_seq
+        return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
 
     def _not_there(self, option: str, seq: int, state: StreamState) -> str:
         """Return the sentence about a position behind the end of its stream, but for the end of the sentence."""
@@ -93,7 +105,8 @@ class Planner:
         """Return where a new query starts. Raises StreamMissing, OptionError."""
         states = self._named_states()
         return {
-            name: StreamOffset(self._first(state, LATEST), state.created) for name, state in states.items()
+            name: StreamOffset(self._first(state, LATEST, self.options.subjects), state.created)
+            for name, state in states.items()
         }
 
     def newest(self) -> Offsets:

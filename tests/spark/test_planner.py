@@ -272,6 +272,37 @@ def test_a_query_starts_at_the_end_or_where_it_is_told(planner: MakePlanner, fil
     assert nexts(planner(startingTimestamp="2000-01-01T00:00:00Z", startingOffsets="latest").initial()) == [1]
 
 
+@pytest.mark.parametrize("subject", ["0", "*,x.>"])
+def test_other_subjects_that_leave_the_stream_before_the_first_message_asked_for_are_no_loss(
+    planner: MakePlanner, filler: Filler, subject: str
+) -> None:
+    filler.create()
+    filler.fill(9)
+    if subject != "0":
+        filler.delete(1, 2)
+    made = planner(subjects=f"{filler.subject.decode()}.{subject}", startingOffsets="earliest")
+    spans, start = made.batch(Bounds()), made.initial()
+    filler.api(f"STREAM.PURGE.{filler.name}", seq=3)
+
+    assert [(span.low, span.high) for span in spans] == [(3, 10)]
+    assert nexts(start) == [3]
+    assert nexts(latest(made, start)) == [10]
+    assert made.between(start, latest(made, start)) == spans
+    filler.api(f"STREAM.PURGE.{filler.name}", seq=4)
+    with pytest.raises(DataLoss, match="messages 3 to 3 are gone"):
+        latest(made, start)
+
+
+def test_a_filter_that_nothing_passes_begins_at_the_end(planner: MakePlanner, filler: Filler) -> None:
+    filler.create()
+    filler.fill(9)
+    nobody = Bounds(subjects=("nobody",))
+
+    assert ranges(planner(), nobody) == []
+    assert nexts(planner(subjects="nobody", startingOffsets="earliest").initial()) == [10]
+    assert ranges(planner(), Bounds(subjects=tuple(f"nobody.{n}" for n in range(50)))) == [(1, 10)]
+
+
 def test_limits_cut_a_batch(planner: MakePlanner, filler: Filler) -> None:
     filler.create()
     filler.fill(10, size=100)

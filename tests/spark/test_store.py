@@ -141,6 +141,7 @@ def test_subjects_are_filtered_with_and_without_a_dictionary(store: Store) -> No
     assert store.read(subjects=("s.1", "*.2")) == ([1, 2, 4, 5, 7, 8], 0)
     assert store.read(subjects=("s.>",))[0] == list(range(1, 10))
     assert store.read(subjects=("s",)) == ([], 0)
+    assert [(span.low, span.high) for span in store.plan(subjects="s.2").batch(Bounds())] == [(1, 10)]
 
 
 def test_batches_go_over_segments(store: Store) -> None:
