@@ -104,6 +104,11 @@ class Client:
         )
 
     @property
+    def received(self) -> int:
+        """Bytes that came over this connection."""
+        return self._stream.received
+
+    @property
     def address(self) -> str:
         """The server in use."""
         return str(self._stream.address)
@@ -231,14 +236,14 @@ class Client:
             elif decoder.state != OTHER:
                 return None
             else:
-                message = self._frame(deadline_s)
+                message = self._frame()
                 if message is not None and message.sid == decoder.sid:
                     return message
 
     def next_message(self, deadline_s: float) -> Reply | None:
         """Return the next message of any subscription, or None at the deadline."""
         while self._has_line(deadline_s):
-            message = self._frame(deadline_s)
+            message = self._frame()
             if message is not None:
                 return message
         return None
@@ -257,23 +262,27 @@ class Client:
             end = stream.data.find(b"\r\n", stream.start, stream.end)
             words = bytes(stream.data[stream.start : end]).split()
             if len(words) in (4, 5) and words[0].upper() == b"MSG" and words[2] == mark:
-                return words[1], self._view(words, end + 2 - stream.start, deadline_s)
-            message = self._frame(deadline_s)
+                return words[1], self._view(words, end + 2 - stream.start)
+            message = self._frame()
             if message is not None and message.sid == sid and message.status == NOBODY:
                 raise NoResponders(f"{self.address}: nobody answers on {message.subject.decode()}")
         return None
 
-    def _view(self, words: list[bytes], head_size: int, deadline_s: float) -> memoryview:
+    def _view(self, words: list[bytes], head_size: int) -> memoryview:
         """Take a message without headers whose line is there."""
         stream = self._stream
         if not words[-1].isdigit():
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
         size = int(words[-1])
-        if not stream.fill(head_size + size + 2, max(deadline_s, time.monotonic() + self.settings.timeout_s)):
-            raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
+        self._fill_message(head_size + size + 2)
         at = stream.start + head_size
         stream.start = at + size + 2
         return memoryview(stream.data)[at : at + size]
+
+    def _fill_message(self, need: int) -> None:
+        """Wait for the rest of a message that has begun, however long it takes, as long as it comes."""
+        if not self._stream.fill_whole(need, self.settings.timeout_s):
+            raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
 
     def _ask(self, subject: str, payload: bytes, headers: bytes) -> bytes:
         self._asked += 1
@@ -299,7 +308,7 @@ class Client:
     def _more_frames(self, deadline_s: float) -> bool:
         if not self._has_line(deadline_s):
             return False
-        self._frame(deadline_s)
+        self._frame()
         return True
 
     def _has_line(self, deadline_s: float) -> bool:
@@ -313,7 +322,7 @@ class Client:
                 return False
         return True
 
-    def _frame(self, deadline_s: float) -> Reply | None:
+    def _frame(self) -> Reply | None:
         """Take one frame; return it if it is a message. Its line is there already."""
         stream = self._stream
         end = stream.data.find(b"\r\n", stream.start, stream.end)
@@ -321,7 +330,7 @@ class Client:
         words = line.split()
         verb = words[0].upper() if words else b""
         if verb in (b"MSG", b"HMSG"):
-            return self._message(words, verb == b"HMSG", end + 2 - stream.start, deadline_s)
+            return self._message(words, verb == b"HMSG", end + 2 - stream.start)
         stream.start = end + 2
         if verb == b"PING":
             stream.send(b"PONG\r\n")
@@ -335,7 +344,7 @@ class Client:
             raise ProtocolError(f"{self.address}: the server sent {line[:60]!r}, which is no NATS protocol")
         return None
 
-    def _message(self, words: list[bytes], has_headers: bool, head_size: int, deadline_s: float) -> Reply:
+    def _message(self, words: list[bytes], has_headers: bool, head_size: int) -> Reply:
         stream = self._stream
         rest = 2 if has_headers else 1  # sizes at the end of the line
         numbers = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
@@ -344,8 +353,7 @@ class Client:
         sid, *sizes = map(int, numbers)
         headers_size, size = sizes if has_headers else (0, *sizes)
         reply = words[3] if len(words) == 4 + rest else b""
-        if not stream.fill(head_size + size + 2, max(deadline_s, time.monotonic() + self.settings.timeout_s)):
-            raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
+        self._fill_message(head_size + size + 2)
         at = stream.start + head_size
         body = bytes(stream.data[at : at + size])
         stream.start = at + size + 2

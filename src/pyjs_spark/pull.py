@@ -264,6 +264,7 @@ class PullRead:
         """Read until the request is over: DONE, FULL (the batch), ENOUGH, or NEED_MORE if it ended before."""
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
         while True:
+            received = self._client.received
             status = self._client.pump(self._decoder, time.monotonic() + wait_s)
             if status is not None:
                 end = self._ended(status)
@@ -275,7 +276,8 @@ class PullRead:
                 self._oversize = 0
             if state in (DONE, ENOUGH, FULL):
                 return state
-            self._failed(state, wait_s)
+            if state != NEED_MORE or self._client.received == received:
+                self._failed(state, wait_s)
 
     def _failed(self, state: int, wait_s: float) -> None:
         """Raise what stands behind a state that no request ends with."""

@@ -28,6 +28,7 @@ class ByteStream:
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # first byte that nobody used yet
         self.end = 0  # behind the last byte received
+        self.received = 0  # bytes so far: more of them is a sign of life
         self._least = 1  # bytes that wake whoever waits
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -60,6 +61,15 @@ class ByteStream:
                 return False
         return True
 
+    def fill_whole(self, need: int, silence_s: float) -> bool:
+        """Do the same as long as bytes come; return False when none came for so long."""
+        before = -1
+        while before < self.received:
+            before = self.received
+            if self.fill(need, time.monotonic() + silence_s):
+                return True
+        return False
+
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
         """Receive once, of `missing` bytes some at least; return False when the deadline came first."""
         left_s = deadline_s - time.monotonic()
@@ -67,15 +77,30 @@ class ByteStream:
             return False
         self._wake_at(min(missing, LEAST_MAX) if missing >= LARGE else 1)
         try:
-            self._socket.settimeout(left_s)
-            count = self._socket.recv_into(view[self.end :])
+            return self._receive_within(left_s, view)
         except TimeoutError:
-            return False
+            if self._least == 1:
+                return False
+        self._wake_at(1)
+        try:
+            self._receive_within(0.0, view)  # what came was not enough to be woken for
+        except BlockingIOError:
+            pass
+        return False
+
+    def _receive_within(self, wait_s: float, view: memoryview) -> bool:
+        """Receive once; return True. Raises ConnectionLost, TimeoutError, BlockingIOError."""
+        try:
+            self._socket.settimeout(wait_s)
+            count = self._socket.recv_into(view[self.end :])
+        except (TimeoutError, BlockingIOError):
+            raise
         except OSError as error:
             raise ConnectionLost(f"{self.address}: the connection broke: {error}") from error
         if not count:
             raise ConnectionLost(f"{self.address}: the server closed the connection")
         self.end += count
+        self.received += count
         return True
 
     def _wake_at(self, size: int) -> None:

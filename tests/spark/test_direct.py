@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,8 +16,8 @@ arrow_or_skip()
 
 import pyarrow as pa  # noqa: E402
 
-from pyjs_spark import direct  # noqa: E402
-from pyjs_spark.client import Client, Reply  # noqa: E402
+from pyjs_spark import direct, reading  # noqa: E402
+from pyjs_spark.client import Client, Reply, connected  # noqa: E402
 from pyjs_spark.errors import DataLoss, ProtocolError, StreamMissing  # noqa: E402
 from pyjs_spark.pull import ReadRange, Report, read_range  # noqa: E402
 from pyjs_spark.schema import arrow_schema  # noqa: E402
@@ -227,6 +228,31 @@ def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_repeated(
     assert [batch.num_rows for batch in batches] == [700, 700, 600]
     assert seqs(batches) == list(range(1, 2001))
     assert report.failures == 3
+
+
+@pytest.mark.parametrize("mode", ["consumer", "direct", "auto"])
+def test_a_line_that_is_too_slow_for_a_message_in_one_timeout_is_read_all_the_same(
+    filler: Filler, server: ServerProcess, mode: str
+) -> None:
+    created = filler.create(allow_direct=True)
+    filler.fill(2, size=600_000)
+    proxy, report = CuttingProxy(server.port, [], said=slow), Report()
+    settings = ConnectSettings((f"127.0.0.1:{proxy.port}",), timeout_s=0.6)
+    what = ReadRange(filler.name, 1, 3, created=created, mode=mode)
+
+    batches = list(reading.read_range(settings, what, report))
+    connected(settings).close()
+    proxy.close()
+
+    rows = [(row["seq"], row["size"]) for batch in batches for row in batch.to_pylist()]
+    assert rows == [(1, 600_000), (2, 600_000)]
+    assert (report.failures, proxy.connections) == (0, 1)
+
+
+def slow(data: bytes) -> bytes:
+    """Return what a server says, later: a message takes more than the timeout, no piece of it does."""
+    time.sleep(0.08)
+    return data
 
 
 def test_megabytes_of_payload_pass_in_bounded_batches(

@@ -87,6 +87,25 @@ def test_a_large_frame_that_stops_half_way_ends_with_the_deadline_and_goes_on_la
     stream.send(b"!")
 
 
+def test_a_large_frame_on_a_slow_line_is_not_silence(connect: Connect) -> None:
+    pieces = threading.Semaphore(0)
+
+    def serve(other: socket.socket) -> None:
+        for _ in range(10):
+            pieces.acquire(timeout=10)
+            other.sendall(b"x" * 30_000)
+        other.recv(1)
+
+    stream = connect(serve)
+    for number in range(10):
+        pieces.release()
+        while stream.received < 30_000 * (number + 1):
+            assert stream.fill(300_000, time.monotonic() + 0.05) == (stream.received == 300_000)
+    assert stream.fill_whole(300_000, 0.05)
+    assert not stream.fill_whole(300_001, 0.05)
+    stream.send(b"!")
+
+
 def test_a_large_frame_whose_sender_goes_away_is_told_at_once(connect: Connect) -> None:
     stream = connect(lambda other: other.sendall(b"x" * 100_000))
     began_s = time.monotonic()
