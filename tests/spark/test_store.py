@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.spark.records import DELETES, FOOTER, STATE, Stored, header, other, t
 
 arrow_or_skip()
 msgpack = pytest.importorskip("msgpack")
+
+import pyarrow as pa  # noqa: E402
 
 from pyjs_spark.cli import main  # noqa: E402
 from pyjs_spark.errors import BadStore, DataLoss, StoreKeyNeeded, StreamMissing  # noqa: E402
@@ -102,6 +105,34 @@ def place_of_record(data: bytes, number: int) -> tuple[int, int]:
     for _ in range(number):
         at += int.from_bytes(data[at : at + 4], "little")
     return at, at + int.from_bytes(data[at : at + 4], "little")
+
+
+def test_a_stream_that_is_deleted_under_the_reader_is_a_loss(store: Store) -> None:
+    def reading(fail: bool, report: Report) -> Iterator[pa.RecordBatch]:
+        store.write_meta("a")
+        for number in range(3):
+            store.segment(number + 1, *range(5 * number + 1, 5 * number + 6), footer=number < 2)
+        what = ReadRange("S", 1, 16, created=CREATED, bulk_batch_rows=2, fail_on_data_loss=fail)
+        found = reader.read_range(store.place, what, report)
+        yield next(found)
+        shutil.rmtree(store.stream)
+        yield from found
+
+    report = Report()
+    with pytest.raises(DataLoss, match="it was deleted since the read was planned"):
+        list(reading(True, Report()))
+    (store.stream / "msgs").mkdir(parents=True)
+    rows = [row["seq"] for batch in reading(False, report) for row in batch.to_pylist()]
+
+    assert rows == list(range(1, len(rows) + 1))
+    assert report.lost == 15 - len(rows)
+
+
+def test_a_stream_without_the_directory_of_its_segments_is_told(store: Store) -> None:
+    shutil.rmtree(store.stream / "msgs")
+
+    with pytest.raises(BadStore, match="msgs: the directory of the stream's segments is missing; restore it"):
+        store.read()
 
 
 # -- what is whole --------------------------------------------------------------------------------------------------
@@ -502,6 +533,32 @@ def test_a_segment_that_is_cut_or_gone_is_known_by_its_index_file(
         file.truncate(last.stat().st_size - 5000)
     with pytest.raises(DataLoss, match="its end is missing"):
         seqs_in(place, 1, 10_001)
+
+
+@pytest.mark.parametrize("columns", [("seq", "data"), ("seq",)])
+def test_a_stream_that_is_made_anew_under_the_reader_is_a_loss_and_nothing_of_it_is_read(
+    server: ServerProcess, tmp_path: Path, columns: tuple[str, ...]
+) -> None:
+    filler = Filler(server.port, "LIVE")
+    place, report = Place(str(tmp_path / "store")), Report()
+    what = ReadRange("LIVE", 1, 9001, created=filler.create(storage="file"), columns=(*columns, "ts_ns"))
+    filler.fill(9000, size=2000)  # three segments
+    (last,) = reader.read_range(place, replace(what, low=9000))
+    strict = reader.read_range(place, replace(what, bulk_batch_rows=100), Report())
+    careless = reader.read_range(place, replace(what, bulk_batch_rows=100, fail_on_data_loss=False), report)
+    begun = [next(strict), next(careless)]
+    filler.api("STREAM.DELETE.LIVE")
+    filler.create(storage="file")
+    filler.fill(9000, size=2000)
+
+    with pytest.raises(DataLoss, match="another stream has its name by now"):
+        list(strict)
+    rows = [row for batch in [begun[1], *careless] for row in batch.to_pylist()]
+
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert max(row["ts_ns"] for row in rows) < last.column("ts_ns")[0].as_py()
+    assert len(rows) + report.lost == 9000
+    filler.raw.close()
 
 
 def test_a_record_that_an_index_file_vouches_for_is_checked(server: ServerProcess, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ So the same planner works with and without a server.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pyjs_spark.errors import ApiError
+from pyjs_spark.errors import ApiError, BadStore
 from pyjs_spark.option_values import format_rfc3339, parse_rfc3339
 from pyjs_spark.store import directory, snapshot
 from pyjs_spark.store.image import Unusable
@@ -79,9 +80,20 @@ def first_since(found: Snapshot, at_ns: int) -> int:
 
 
 def snapshot_of(place: Place, name: str) -> Snapshot | None:
-    """Return what a stream of a store holds now, None if it is not there."""
+    """Return what a stream of a store holds now, None if it is not there. Raises BadStore, StoreKeyNeeded."""
     found = directory.stream(place, name)
-    return snapshot.take(found) if found is not None else None
+    if found is None:
+        return None
+    try:
+        return snapshot.take(found)
+    except FileNotFoundError:
+        if os.path.isdir(found.messages):
+            raise
+    if directory.stream(place, name) is None:  # deleted meanwhile
+        return None
+    raise BadStore(
+        f"{found.messages}: the directory of the stream's segments is missing; restore it from a backup"
+    )
 
 
 def info_of(found: Snapshot) -> dict[str, Any]:

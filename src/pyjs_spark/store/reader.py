@@ -51,7 +51,7 @@ def read_range(place: Place, what: ReadRange, report: Report | None = None) -> I
     assert found is not None
     for lost in found.lost:
         losses.damaged(lost.low, lost.high, lost.why)
-    read = _Read(found, what, losses)
+    read = _Read(place, found, what, losses)
     maker = BatchMaker(what)
     for _ in read.batches():
         report.rows += read.decoder.rows
@@ -61,7 +61,8 @@ def read_range(place: Place, what: ReadRange, report: Report | None = None) -> I
 class _Read:
     """One read of a range."""
 
-    def __init__(self, found: Snapshot, what: ReadRange, losses: Losses) -> None:
+    def __init__(self, place: Place, found: Snapshot, what: ReadRange, losses: Losses) -> None:
+        self._place = place
         self._found = found
         self._what = what
         self._losses = losses
@@ -71,11 +72,14 @@ class _Read:
             decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
         )
         self.decoder.listen(what.low, what.high)
+        self._is_deleted = False  # the stream, since the read began
 
     def batches(self) -> Iterator[None]:
         """Yield whenever the decoder has a batch to be taken."""
         what = self._what
         for segment in self._found.segments:
+            if self._is_deleted:
+                break
             if segment.next_seq > what.low and segment.base_seq < what.high:
                 yield from self._segment(segment)
         if self.decoder.rows:
@@ -93,7 +97,7 @@ class _Read:
             try:
                 if (yield from self._from_image(image, segment, is_doubted, path)):
                     return
-            except Unusable:
+            except (FileNotFoundError, Unusable):
                 self._removed(segment)
                 return
             finally:
@@ -118,8 +122,13 @@ class _Read:
 
     def _removed(self, segment: Contents) -> None:
         """Take note of a segment that is gone since the read began: its messages were removed, or are lost."""
-        again = snapshot.take(self._found.stream)
         low = max(segment.base_seq, self.decoder.last_seq + 1)
+        again = snapshot_of(self._place, self._what.stream)
+        created_ns = self._found.stream.metadata.created_ns
+        if again is None or again.stream.metadata.created_ns != created_ns:
+            self._is_deleted = True
+            self._losses.of_stream(info_of(again) if again is not None else None, low)
+            return
         for lost in again.lost:
             self._losses.damaged(max(lost.low, low), min(lost.high, segment.next_seq), lost.why)
         if not self._found.is_consumed:

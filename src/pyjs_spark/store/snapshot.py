@@ -265,8 +265,12 @@ def contents_of(
     """
     known = _index_of(f"{stream.messages}/{number:08d}.seg", stream.metadata.key)
     if not is_doubted and known is not None and fits(known, image):
-        return known
-    return _by_records(stream, image, number, known, base_seq)
+        found = known
+    else:
+        found = _by_records(stream, image, number, known, base_seq)
+    if found.incarnation != stream.metadata.created_ns:
+        raise Unusable("it belongs to a stream that was made anew since")
+    return found
 
 
 def _by_records(
