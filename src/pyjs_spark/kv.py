@@ -34,6 +34,7 @@ TYPES = {
     "headers": "map<string,array<string>>",
     "size": "int",
 }
+NULLABLE = ("value", "headers")
 EXTRA = ("created_ns", "headers", "size")  # only if a schema asks for them
 # The column of a message that each is made of; all of them also of the headers.
 SOURCES = {

@@ -17,13 +17,14 @@ import binascii
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import DataLoss, OptionError, ProtocolError
 from pyjs_spark.ranges import BATCH_SIZE_MAX, ReadRange
 from pyjs_spark.schema import Projection, typed_schema
+from pyjs_spark.wire import SEQ_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ TYPES = {
     "revision": "bigint",
     "content": "binary",
 }
+NULLABLE = ("description", "digest", "headers", "metadata", "link", "content")
 EXTRA = ("nuid", "deleted", "revision", "content")  # only if a schema asks for them
 DIGEST = "SHA-256="
 PUTS_MAX = 3  # how often an object is read anew that is put anew meanwhile
@@ -99,7 +101,7 @@ class Listing:
                     size += len(row.get("content") or b"")
                 if self.has_deletes or not row["deleted"]:  # it may have been deleted meanwhile
                     waiting.append(row)
-                if size >= BATCH_SIZE_MAX:
+                if size >= BATCH_SIZE_MAX or len(waiting) >= what.batch_rows:
                     yield self._batch(waiting, schema)
                     waiting, size = [], 0
             if waiting and not self.wants_content:
@@ -136,27 +138,38 @@ def described(bucket: str, message: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "bucket": bucket,
             "name": str(said["name"]),
-            "description": str(said.get("description") or "") or None,
-            "size": int(said.get("size") or 0),
-            "chunks": int(said.get("chunks") or 0),
-            "digest": str(said.get("digest") or "") or None,
+            "description": _text(said.get("description")),
+            "size": _count(said.get("size")),
+            "chunks": _count(said.get("chunks")),
+            "digest": _text(said.get("digest")),
             "modified": message["ts_ns"] // 1000,
-            "headers": _pairs(said.get("headers")),
-            "metadata": _pairs(said.get("metadata")),
-            "link": {"bucket": link.get("bucket"), "name": link.get("name") or None} if link else None,
+            "headers": _pairs(said.get("headers"), lambda value: [str(each) for each in value]),
+            "metadata": _pairs(said.get("metadata"), str),
+            "link": {name: _text(link.get(name)) for name in ("bucket", "name")} if link else None,
             "nuid": str(said.get("nuid") or ""),
             "deleted": bool(said.get("deleted")),
             "revision": message["seq"],
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as wrong:
         raise ProtocolError(
             f"object store {bucket}: message {message['seq']} on {message['subject']} describes no object "
             f"({wrong!r}); name the objects to read with the option objects, or remove that message"
         ) from None
 
 
-def _pairs(said: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
-    return list(said.items()) if said else None
+def _count(said: Any) -> int:
+    count = int(said or 0)
+    if not 0 <= count <= SEQ_MAX:
+        raise ValueError(f"{count} is no size")
+    return count
+
+
+def _text(said: Any) -> str | None:
+    return str(said) if said else None
+
+
+def _pairs(said: Any, value_of: Callable[[Any], object]) -> list[tuple[str, object]] | None:
+    return [(name, value_of(value)) for name, value in said.items()] if said else None
 
 
 class Contents:

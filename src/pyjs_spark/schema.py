@@ -17,7 +17,7 @@ from the Spark schema, nullability included.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("stream", "seq", "ts", "ts_ns", "subject", "headers", "data", "size")
 DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "ts_ns")
+NULLABLE = ("headers",)  # of a message without any
 # The type of each column as Spark writes it in a schema.
 SPARK_TYPES = {
     "stream": "string",
@@ -125,14 +126,16 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
         raise SchemaError(
             "the schema asks for headers, but option includeHeaders=false; set it to map or raw"
         )
-    return pick(fields, types_of(headers))
+    return pick(fields, types_of(headers), NULLABLE)
 
 
-def pick(fields: Sequence[SparkField], spark_types: Mapping[str, str]) -> Projection:
-    """Return what a schema asks for of a table with these columns. Raises SchemaError."""
+def pick(
+    fields: Sequence[SparkField], spark_types: Mapping[str, str], nullable: Collection[str]
+) -> Projection:
+    """Return what a schema asks for of a table with these columns, of which some may be null. Raises SchemaError."""
     if not fields:
         raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")
-    columns = tuple(_column(field, spark_types) for field in fields)
+    columns = tuple(_column(field, spark_types, nullable) for field in fields)
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise SchemaError(f"the schema has the column {twice[0]} twice; name it once")
@@ -141,7 +144,7 @@ def pick(fields: Sequence[SparkField], spark_types: Mapping[str, str]) -> Projec
     )
 
 
-def _column(field: SparkField, spark_types: Mapping[str, str]) -> str:
+def _column(field: SparkField, spark_types: Mapping[str, str], nullable: Collection[str]) -> str:
     column = field.name.lower()
     if column not in spark_types:
         near = difflib.get_close_matches(column, spark_types, n=1)
@@ -150,4 +153,8 @@ def _column(field: SparkField, spark_types: Mapping[str, str]) -> str:
     said, wanted = field.dataType.simpleString(), spark_types[column]
     if said != wanted:
         raise SchemaError(f"the schema asks for {field.name} as {said}; it is {wanted}")
+    if column in nullable and not field.nullable:
+        raise SchemaError(
+            f"the schema says that {field.name} is NOT NULL, but it may be null; leave NOT NULL out"
+        )
     return column

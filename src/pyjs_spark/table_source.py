@@ -40,13 +40,15 @@ def ddl(options: Options) -> str:
 def reader(options: Options, fields: Sequence[SparkField]) -> DataSourceReader:
     """Return the reader of a batch."""
     if options.object_store:
-        return ObjectReader(options, pick(fields, objects.TYPES))
-    return (HistoryReader if options.include_history else LatestReader)(options, pick(fields, kv.TYPES))
+        return ObjectReader(options, pick(fields, objects.TYPES, objects.NULLABLE))
+    return (HistoryReader if options.include_history else LatestReader)(
+        options, pick(fields, kv.TYPES, kv.NULLABLE)
+    )
 
 
 def stream_reader(options: Options, fields: Sequence[SparkField]) -> DataSourceStreamReader:
     """Return the reader of a streaming query."""
-    return ChangeReader(options, pick(fields, kv.TYPES))
+    return ChangeReader(options, pick(fields, kv.TYPES, kv.NULLABLE))
 
 
 class TablePlanner(Planner):

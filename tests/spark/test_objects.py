@@ -235,6 +235,28 @@ def test_chunks_that_are_missing_or_too_many_are_told(read: Read, store: Store, 
         read("content")
 
 
+def test_small_contents_come_in_batches_of_rows(server: ServerProcess, store: Store) -> None:
+    store.create()
+    for name in "abcde":
+        store.put(name, b"tiny")
+    given = {"servers": f"nats://127.0.0.1:{server.port}", "objectStore": store.name, "arrowBatchRows": "2"}
+    source = JetStreamSource(options=datasource.CaseInsensitiveDict(given))
+
+    reader = source.reader(schema=types.StructType().add("content", types.BinaryType()))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
+
+
+def test_values_of_other_types_become_text(read: Read, store: Store) -> None:
+    store.create()
+    store.describe("a", {"name": "a", "metadata": {"n": 1}, "options": {"link": {"bucket": 5}}, "digest": 7})
+
+    (row,) = read("metadata", "link", "digest")
+
+    assert row == {"metadata": [("n", "1")], "link": {"bucket": "5", "name": None}, "digest": "7"}
+
+
 def test_an_object_put_anew_while_it_is_read_is_read_anew(
     read: Read, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +282,19 @@ def test_an_object_put_anew_while_it_is_read_is_read_anew(
 # -- what is wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", ["no json", [], {"size": 1}, {"name": "a", "size": "many"}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no json",
+        [],
+        {"size": 1},
+        {"name": "a", "size": "many"},
+        {"name": "a", "size": 1 << 63},
+        {"name": "a", "chunks": float("inf")},
+        {"name": "a", "headers": {"A": 1}},
+        {"name": "a", "metadata": [1]},
+    ],
+)
 def test_a_message_that_describes_no_object_is_told(read: Read, store: Store, said: object) -> None:
     store.create()
     store.describe("a", said)

@@ -72,6 +72,13 @@ def test_a_column_that_is_not_there_or_has_another_type_is_refused(
         schema.project(fields(field), headers)
 
 
+def test_a_column_that_may_be_null_is_refused_as_one_that_never_is() -> None:
+    with pytest.raises(
+        SchemaError, match="says that Headers is NOT NULL, but it may be null; leave NOT NULL"
+    ):
+        schema.project([Field("Headers", Type("map<string,array<string>>"), nullable=False)], "map")
+
+
 def test_a_column_said_twice_is_refused() -> None:
     with pytest.raises(SchemaError, match="column seq twice"):
         schema.project(fields("seq bigint", "Seq bigint"), "map")
