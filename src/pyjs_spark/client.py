@@ -271,7 +271,7 @@ class Client:
     def _view(self, words: list[bytes], head_size: int) -> memoryview:
         """Take a message without headers whose line is there."""
         stream = self._stream
-        if not words[-1].isdigit():
+        if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
         size = int(words[-1])
         self._fill_message(head_size + size + 2)
@@ -352,6 +352,8 @@ class Client:
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
         sid, *sizes = map(int, numbers)
         headers_size, size = sizes if has_headers else (0, *sizes)
+        if headers_size > size:
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
         reply = words[3] if len(words) == 4 + rest else b""
         self._fill_message(head_size + size + 2)
         at = stream.start + head_size

@@ -37,7 +37,7 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
     line = _line(stream, deadline_s)
     if not line.startswith(b"INFO "):
         raise ProtocolError(f"it answered {line[:40]!r}, which is no NATS server; is the port right?")
-    info: Info = json.loads(line[5:])
+    info = _info(line)
     if not settings.tls_first and _wants_tls(address, settings, info):
         if stream.start < stream.end:  # who stands between could have sent it, as if it came by TLS
             raise ProtocolError("it said more than INFO before TLS began")
@@ -47,8 +47,15 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
         if line.startswith(b"-ERR"):
             raise AccessDenied(f"it refused the connection: {line[5:].decode('utf-8', 'replace')}")
         if line.startswith(b"INFO "):
-            info = json.loads(line[5:])
+            info = _info(line)
     return info
+
+
+def _info(line: bytes) -> Info:
+    found = json.loads(line[5:])
+    if not isinstance(found, dict):
+        raise ProtocolError(f"it greets with {line[5:45]!r}, which is no NATS server; is the port right?")
+    return found
 
 
 def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:

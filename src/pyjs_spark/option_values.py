@@ -17,6 +17,7 @@ RECORDS_PER_PARTITION = 500_000  # unless told otherwise
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS_MAX = 3650 * SECONDS["d"]  # more does not fit where sockets and servers count it
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
@@ -76,9 +77,10 @@ def one_of(*words: str) -> Callable[[str], str]:
 def seconds(value: str) -> float:
     """Return a duration in seconds: a number with ms, s, m, h or d, or of seconds alone."""
     match = DURATION.fullmatch(value.strip().lower())
-    if match is None or float(match[1]) == 0:
-        raise ValueError("a duration above zero such as 500ms, 5s, 15m or 1h")
-    return float(match[1]) * SECONDS[match[2] or "s"]
+    found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
+    if not 0 < found <= SECONDS_MAX:
+        raise ValueError("a duration above zero and up to 3650d such as 500ms, 5s, 15m or 1h")
+    return found
 
 
 def byte_size(value: str) -> int:

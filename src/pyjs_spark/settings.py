@@ -75,7 +75,7 @@ def parse_address(server: str) -> Address:
     shown = _without_user(server)
     try:
         parts = urlsplit(server if "://" in server else f"nats://{server}")
-        port = parts.port or PORT
+        port = PORT if parts.port is None else parts.port
     except ValueError as error:
         raise SparkError(f"servers: {shown!r} is no address ({error}); write nats://host:4222") from None
     if parts.scheme not in SCHEMES:
@@ -84,6 +84,8 @@ def parse_address(server: str) -> Address:
         )
     if not parts.hostname:
         raise SparkError(f"servers: {shown!r} names no host; write nats://host:4222")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise SparkError(f"servers: {shown!r} has more than a host and a port; write nats://host:4222")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Address(parts.hostname, port, parts.scheme == "tls", user, password)
 

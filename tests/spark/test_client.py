@@ -415,7 +415,10 @@ def test_addresses_are_taken_apart(text: str, address: Address) -> None:
     assert str(Address("::1", 5)) == "[::1]:5"
 
 
-@pytest.mark.parametrize("text", ["ws://u:s3cret@a:1", "nats://u:s3cret@", "nats://u:s3cret@a:port", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["ws://u:s3cret@a:1", "nats://u:s3cret@", "nats://u:s3cret@a:port", "", "a/b", "nats://u:1/s3cret@a"],
+)
 def test_what_is_no_address_is_told_without_its_password(text: str) -> None:
     with pytest.raises(SparkError, match=r"^servers: ") as caught:
         parse_address(text)

@@ -58,6 +58,7 @@ def test_an_error_that_ends_the_connection_is_told(say: Say) -> None:
         (b"MSG a 1 -5\r\n", "the server sent b'MSG a 1 -5'"),
         (b"MSG a b c d e 1\r\n", "the server sent b'MSG a b c d e 1'"),
         (b"MSG a 1 9999999999\r\n", "the server sent b'MSG a 1 9999999999'"),
+        (b"HMSG {inbox} 1 20 12\r\nNATS/1.0\r\n\r\n\r\n", "the server sent b'HMSG "),
         (b"INFO {\r\n", "the server sent b'{', which is no JSON object"),
         (b"x" * (LINE_MAX + 2), "a protocol line of more than"),
     ],
@@ -108,6 +109,22 @@ def test_what_is_said_before_tls_is_never_taken_for_what_came_by_it() -> None:
     with pytest.raises(ServerUnreachable, match="it said more than INFO before TLS began"):
         Client(ConnectSettings((f"127.0.0.1:{server.port}",), timeout_s=5))
     server.close()
+
+
+def test_a_greeting_that_is_no_json_object_is_told() -> None:
+    server = ScriptedServer(b"CONNECT", b"", info=b"[]")
+
+    with pytest.raises(ServerUnreachable, match=r"it greets with b'\[\]', which is no NATS server"):
+        Client(ConnectSettings((f"127.0.0.1:{server.port}",), timeout_s=5))
+    server.close()
+
+
+def test_a_view_of_more_bytes_than_any_message_has_is_refused(say: Say) -> None:
+    client = say(b"MSG x 2 99999999999999\r\n")
+    client.publish(b"a", reply=b"r")
+
+    with pytest.raises(ProtocolError, match="the server sent b'MSG x 2 99999999999999'"):
+        client.next_view(client.subscribe(b"x"), time.monotonic() + 5)
 
 
 def test_a_login_without_end_is_told() -> None:

@@ -65,6 +65,7 @@ def test_an_option_like_no_other_gets_the_whole_list() -> None:
         ("maxBytesPerTrigger", "5x", "a number of bytes"),
         ("maxTriggerDelay", "soon", "a duration"),
         ("fetchExpires", "0s", "a duration above zero"),
+        ("requestTimeout", "99999999999d", "a duration above zero and up to 3650d"),
         ("readMode", "fast", "auto, consumer, direct or bulk"),
         ("includeHeaders", "yes", "map, raw or false"),
         ("stream", "a.b", "names of streams"),
