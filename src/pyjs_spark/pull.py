@@ -6,7 +6,8 @@ caller that is slow for minutes then has no bytes on their way to it, and the se
 
 The read ends at the last sequence of the range, or when the stream has nothing more of it; messages are never
 counted, because some of the range may be deleted. That a consumer has nothing pending is not enough: in a cluster it
-may stand beside a replica that lags behind, and ends where that one does. So the stream (its leader) is asked,
+may stand beside a replica that lags behind, and ends where that one does; and nats-server (2.15.1) counts too few now
+and then while messages are deleted. So the stream (its leader) is asked,
 and the read waits as long as there is more. Where sequences have no message, the stream's first sequence tells
 whether they were trimmed meanwhile (ranges.Losses). After a lost connection, a vanished consumer or a delivery that
 is missing, a new consumer goes on behind the last row.
@@ -323,9 +324,7 @@ class PullRead:
         if last_seq >= self._what.high - 1 or self._decoder.pending:
             return True  # what is still pending lies behind the range
         if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
-            raise Broken(
-                f"it ended behind sequence {last_seq}, and the stream has more; its replica lags behind"
-            )
+            raise Broken(f"the consumer ended behind sequence {last_seq}, and the stream has more")
         return True
 
     def _is_pending(self) -> bool:
