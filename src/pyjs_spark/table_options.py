@@ -33,6 +33,7 @@ OWN = {
     "endingTimestamp": ("stream", "bucket"),
     "readMode": ("stream", "bucket"),
     "minPartitions": ("stream", "bucket"),
+    "maxRecordsPerPartition": ("stream", "bucket"),
 }
 INSTEAD = {
     "subjects": "keys chooses by key",
