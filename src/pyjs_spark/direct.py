@@ -23,8 +23,9 @@ import pyarrow as pa
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.client import Client
 from pyjs_spark.errors import ApiError, SparkError
+from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report, check_range, stream_info
-from pyjs_spark.stored import Stored, ns_of, stored
+from pyjs_spark.stored import Stored, stored
 from pyjs_spark.subjects import is_match
 from pyjs_spark.wire import Rows
 
@@ -148,7 +149,7 @@ class _Read:
                 return []
             raise
         headers, data = (base64.b64decode(found.get(name) or "") for name in ("hdrs", "data"))
-        return [Stored(found["seq"], ns_of(found["time"]), found["subject"].encode(), headers, data)]
+        return [Stored(found["seq"], parse_rfc3339(found["time"]), found["subject"].encode(), headers, data)]
 
     def _is_chosen(self, subject: bytes) -> bool:
         return not self._chosen or any(is_match(subject.split(b"."), wanted) for wanted in self._chosen)

@@ -118,3 +118,10 @@ class StoreKeyNeeded(SparkError):
 
 class BulkRefused(SparkError):
     """The server offers no bulk reads, or the stream does not allow them."""
+
+
+def is_passing(error: SparkError) -> bool:
+    """Say whether the same request may succeed in a moment."""
+    if isinstance(error, ApiError):
+        return error.code == 503
+    return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)

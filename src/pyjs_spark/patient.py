@@ -12,14 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyjs_spark.client import connected
-from pyjs_spark.errors import (
-    ApiError,
-    ConnectionLost,
-    NoResponders,
-    RequestTimeout,
-    ServerUnreachable,
-    SparkError,
-)
+from pyjs_spark.errors import ApiError, SparkError, is_passing
 from pyjs_spark.lookup import Api
 from pyjs_spark.options import Options
 from pyjs_spark.settings import ConnectSettings
@@ -60,10 +53,3 @@ def api_of(options: Options) -> Api:
     from pyjs_spark.store.api import StoreApi  # needs numpy and pyarrow, which other plans do not
 
     return StoreApi(options.place)
-
-
-def is_passing(error: SparkError) -> bool:
-    """Say whether the same request may succeed in a moment."""
-    if isinstance(error, ApiError):
-        return error.code == 503
-    return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)

@@ -15,14 +15,13 @@ from typing import Any
 from pyjs_spark.client import Client
 from pyjs_spark.errors import (
     ApiError,
-    ConnectionLost,
     DataLoss,
     NoResponders,
-    RequestTimeout,
     SeqTooLarge,
     ServerUnreachable,
     SparkError,
     StreamMissing,
+    is_passing,
 )
 from pyjs_spark.schema import DEFAULT_COLUMNS
 from pyjs_spark.store.place import Place
@@ -189,9 +188,7 @@ class Patience:
         """Wait and connect again if need be, or raise `error` if it is not one to bear or one too many."""
         self._failures += 1
         self._report.failures += 1
-        is_passing = isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)
-        is_passing = is_passing or (isinstance(error, ApiError) and error.code == 503)
-        if not is_passing or self._failures > FAILURES_MAX:
+        if not is_passing(error) or self._failures > FAILURES_MAX:
             raise error
         if self._failures > 1:
             time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 2**self._failures))

@@ -8,11 +8,11 @@ Source: ADR-31; both servers' answers are checked in tests/spark/test_direct.py.
 
 from __future__ import annotations
 
-import datetime
 from typing import NamedTuple
 
 from pyjs_spark.client import Reply
 from pyjs_spark.errors import ProtocolError
+from pyjs_spark.option_values import parse_rfc3339
 
 
 class Stored(NamedTuple):
@@ -30,18 +30,9 @@ def stored(answer: Reply) -> Stored:
     own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
     named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
     try:
-        seq, ts = int(named[b"Nats-Sequence"]), ns_of(named[b"Nats-Time-Stamp"].decode())
+        seq, ts = int(named[b"Nats-Sequence"]), parse_rfc3339(named[b"Nats-Time-Stamp"].decode())
         subject = named[b"Nats-Subject"]
     except (KeyError, ValueError):
         raise ProtocolError(f"a direct get was answered with the headers {answer.headers[:200]!r}") from None
     headers = own + b"\r\n\r\n" if own != b"NATS/1.0" else b""
     return Stored(seq, ts, subject, headers, answer.payload)
-
-
-def ns_of(text: str) -> int:
-    """Return the nanoseconds since 1970 of an RFC 3339 time, exactly. Raises ValueError."""
-    whole, _, rest = text.partition(".")
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    zone = rest[len(digits) :] if rest else ""
-    at = datetime.datetime.fromisoformat(whole + zone)
-    return int(at.timestamp()) * 10**9 + int(digits.ljust(9, "0")[:9] or 0)

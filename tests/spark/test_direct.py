@@ -19,6 +19,7 @@ import pyarrow as pa  # noqa: E402
 from pyjs_spark import direct, reading  # noqa: E402
 from pyjs_spark.client import Client, Reply, connected  # noqa: E402
 from pyjs_spark.errors import DataLoss, ProtocolError, StreamMissing  # noqa: E402
+from pyjs_spark.option_values import parse_rfc3339  # noqa: E402
 from pyjs_spark.pull import ReadRange, Report, read_range  # noqa: E402
 from pyjs_spark.schema import arrow_schema  # noqa: E402
 from pyjs_spark.settings import ConnectSettings  # noqa: E402
@@ -93,7 +94,7 @@ def test_headers_are_raw_as_they_were_published(filler: Filler, client: Client, 
     stored = [filler.api(f"STREAM.MSG.GET.{filler.name}", seq=seq)["message"] for seq in (1, 2)]
 
     assert batch.column("headers").to_pylist() == [HEADERS, None, b"NATS/1.0\r\nA: 1\r\n\r\n"]
-    assert [direct.ns_of(str(one["time"])) for one in stored if isinstance(one, dict)] == batch.column(
+    assert [parse_rfc3339(str(one["time"])) for one in stored if isinstance(one, dict)] == batch.column(
         "ts_ns"
     ).to_pylist()[:2]
 
@@ -283,4 +284,4 @@ def test_an_answer_without_its_headers_is_told() -> None:
     ],
 )
 def test_times_keep_their_nanoseconds(text: str, ns: int) -> None:
-    assert direct.ns_of(text) == ns
+    assert parse_rfc3339(text) == ns

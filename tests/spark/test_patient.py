@@ -17,8 +17,9 @@ from pyjs_spark.errors import (
     NoResponders,
     ServerUnreachable,
     SparkError,
+    is_passing,
 )
-from pyjs_spark.patient import PatientApi, is_passing
+from pyjs_spark.patient import PatientApi
 from pyjs_spark.settings import ConnectSettings
 
 

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark import option_values
 from pyjs_spark.client import Client, Reply
 from pyjs_spark.errors import ApiError, OptionError, SparkError
-from pyjs_spark.option_values import format_rfc3339
+from pyjs_spark.option_values import format_rfc3339, parse_rfc3339
 from pyjs_spark.pipelines.files import file_system
 from pyjs_spark.pipelines.jobs import NO_PATH, STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.pipelines.quality import read, spans_of
 from pyjs_spark.ranges import Patience, Report, stream_info
-from pyjs_spark.stored import Stored, ns_of, stored
+from pyjs_spark.stored import Stored, stored
 from pyjs_spark.wire import header_pairs
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _managed(name: str, answer: Reply) -> Stored | None:
         raise ApiError(int(error.get("code", 0)), int(error.get("err_code", 0)), text)
     found = said["message"]
     headers, data = (base64.b64decode(found.get(part) or "") for part in ("hdrs", "data"))
-    return Stored(found["seq"], ns_of(found["time"]), found["subject"].encode(), headers, data)
+    return Stored(found["seq"], parse_rfc3339(found["time"]), found["subject"].encode(), headers, data)
 
 
 # -- the report -----------------------------------------------------------------------------------------------------
