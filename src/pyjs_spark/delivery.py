@@ -266,7 +266,8 @@ class Delivery:
         for columns, first in batches:
             self._send(columns, first, replay)
         self._publisher.flush()
-        progress.write(place.part, replace(marker, state=DONE, rows=self._rows, digest=self._digest.text))
+        done = replace(marker, state=DONE, rows=self._rows, digest=self._digest.text)
+        progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _check(self, markers: dict[int, Marker]) -> None:
         """Refuse to write where the markers say that these rows belong to another history."""

@@ -3,7 +3,8 @@
     bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, made by the first write that needs it
     key      <sinkId>.<partition>
     value    JSON: {"v": 1, "batch": 7, "state": "begun", "stream": "OUT", "created": "...", "after": 1234,
-                    "first_run": "...", "attempt": "...", "rows": 0, "digest": ""}
+                    "first_run": "...", "attempt": "...", "rows": 0, "digest": "",
+                    "duplicates": 0}
 
 `begun` is written before the first row of a batch and says which sequence the stream had then: what the batch put
 into the stream lies behind it. `done` is written after the last acknowledgement. Every write names the revision
@@ -53,6 +54,7 @@ class Marker:
     attempt: str  # who wrote this
     rows: int = 0  # DONE: of the batch in this partition
     digest: str = ""  # DONE: of their content
+    duplicates: int = 0  # DONE: rows that the last attempt sent and the stream had already
     revision: int = 0  # of the key; not part of the value
     ts_ns: int = 0  # when it was written; not part of the value
 

@@ -15,7 +15,7 @@ arrow_or_skip()
 import pyarrow.parquet as pq  # noqa: E402  # only where it is installed
 
 from pyjs_spark.client import Client  # noqa: E402  # only where it is installed
-from pyjs_spark.errors import DataLoss, OptionError  # noqa: E402
+from pyjs_spark.errors import DataLoss, OptionError, SparkError  # noqa: E402
 from pyjs_spark.marker import Progress  # noqa: E402
 from pyjs_spark.options import Options, parse_options  # noqa: E402
 from pyjs_spark.pipelines import replay, replay_ledger, replay_run, replay_source, tables  # noqa: E402
@@ -154,6 +154,37 @@ def test_progress_that_was_forgotten_begins_anew(
     assert [(batch.low, batch.high) for batch in planned.batches] == [(1, 4)]
     assert replay_ledger.write(client, found, planned.ledger).revision > 0
     client.close()
+
+
+def test_a_damaged_file_is_named(filler: Filler, options: Options, make: Make, tmp_path: Path) -> None:
+    filler.create()
+    filler.fill(3)
+    write(options, tmp_path, "parquet")
+    (path,) = tmp_path.rglob("seq=*.parquet")
+    path.write_bytes(path.read_bytes()[:-20])
+    (batch,) = replay_run.plan(make("parquet")).batches
+
+    with pytest.raises(
+        SparkError, match=f"{path}: cannot be read: .*; with quality you see what else is damaged"
+    ) as caught:
+        replay_run.rows_of(make("parquet"), batch)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_damaged_table_is_told_in_one_line(
+    filler: Filler, options: Options, make: Make, tmp_path: Path, kind: str
+) -> None:
+    filler.create()
+    filler.fill(3)
+    write(options, tmp_path, kind)
+    damaged = "_delta_log/*.json" if kind == "delta" else "metadata/*.metadata.json"
+    for path in (tmp_path / filler.name).glob(damaged):
+        path.write_text("{")
+
+    with pytest.raises(SparkError, match=f"{tmp_path}/{filler.name}: ") as caught:
+        replay_source.look(make(kind))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_hole_is_data_loss(filler: Filler, options: Options, make: Make, tmp_path: Path) -> None:

@@ -106,13 +106,16 @@ def run(found: Replay, said: argparse.Namespace) -> int:
         found
     )  # what is wrong is told before Spark starts, and nothing to do costs no JVM
     done = _done(found, planned) if planned.batches else []
-    rows = sum(each.rows for each in done)
+    rows, duplicates = sum(each.rows for each in done), sum(each.duplicates for each in done)
     if said.json:
-        return print_json({"batches": [asdict(each) for each in done], "rows": rows})
+        return print_json(
+            {"batches": [asdict(each) for each in done], "rows": rows, "duplicates": duplicates}
+        )
     if not done:
         print("nothing new")
         return 0
-    print(f"{found.target}: {rows} messages in {len(done)} batches, next sequence {done[-1].high}")
+    known = f", {duplicates} of them not stored, whose ids it had already" if duplicates else ""
+    print(f"{found.target}: {rows} messages in {len(done)} batches{known}, next sequence {done[-1].high}")
     return 0
 
 

@@ -76,7 +76,11 @@ def _headers(found: Replay) -> Column:
     from pyspark.sql import functions as f
 
     kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
-    second = f.date_format(f.timestamp_seconds(f.expr("ts_ns DIV 1000000000")), "yyyy-MM-dd'T'HH:mm:ss")
+    # Without a zone: a function of instants would tell them in that of the session.
+    second = f.expr(
+        "replace(CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, ts_ns DIV 1000000000) "
+        "AS string), ' ', 'T')"
+    )
     fraction = f.lpad(f.expr("ts_ns % 1000000000").cast("string"), 9, "0")
     ours = f.create_map(
         f.lit("Pyjs-Origin-Stream"), f.array(f.lit(found.stream)),

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark import lookup
 from pyjs_spark.client import connected
-from pyjs_spark.errors import DataLoss, OptionError
+from pyjs_spark.errors import DataLoss, OptionError, SparkError
 from pyjs_spark.pipelines import files, replay, replay_ledger, replay_rows, replay_source
 from pyjs_spark.pipelines.replay import Batch, File, Replay
 from pyjs_spark.pipelines.replay_ledger import BEGUN, DONE, Ledger
@@ -46,6 +46,9 @@ class Replayed:
     low: int
     high: int
     rows: int  # with those that an earlier run had written
+    duplicates: int = (
+        0  # of them those that the target did not store: it had their ids, from elsewhere mostly
+    )
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -75,15 +78,26 @@ def plan(found: Replay) -> Plan:
 
 def rows_of(found: Replay, batch: Batch) -> int:
     """Return how many rows the files have in the range of a batch, about; before any filter."""
-    import pyarrow.parquet as pq
-
     system, _ = files.file_system(found.source)
     total = 0
     for file in batch.files:
-        rows = pq.read_metadata(file.path, filesystem=system).num_rows
+        rows = _rows_in(system, file.path)
         part = min(file.high, batch.high) - max(file.low, batch.low)
         total += -(-rows * part // (file.high - file.low))
     return total
+
+
+def _rows_in(system: Any, path: str) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(path, filesystem=system).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        text = " ".join(str(error).split())
+        raise SparkError(
+            f"{path}: cannot be read: {text}; with quality you see what else is damaged"
+        ) from None
 
 
 def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
@@ -134,7 +148,10 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
     with _numbered(spark, number):
         ready = rows.select("subject", "headers", "data", "msg_id")
         ready.write.format(kind).mode("append").options(**options).save()
-    return Replayed(batch.low, batch.high, _rows_written(found, number))
+    marker = _progress(found).read().get(0)
+    if marker is None or marker.batch != number:  # the filters left no row
+        return Replayed(batch.low, batch.high, 0)
+    return Replayed(batch.low, batch.high, marker.rows, marker.duplicates)
 
 
 @contextmanager
@@ -145,12 +162,6 @@ def _numbered(spark: SparkSession, number: int) -> Iterator[None]:
         yield
     finally:
         spark.sparkContext.setLocalProperty(BATCH_ID, None)
-
-
-def _rows_written(found: Replay, number: int) -> int:
-    """Return how many rows a batch had, as the sink has noted."""
-    marker = _progress(found).read().get(0)
-    return marker.rows if marker is not None and marker.batch == number else 0
 
 
 def _progress(found: Replay) -> Progress:

@@ -67,12 +67,12 @@ def _once(held: Iterable[File]) -> Iterator[File]:
 
 
 def _table(table: Table) -> Source | None:
-    record = table.record()
-    if record is None:
-        return None
-    held = sorted(
-        _delta(table) if table.lake.format == "delta" else _iceberg(table), key=lambda each: each.low
-    )
+    with tables.told(table):
+        record = table.record()
+        if record is None:
+            return None
+        parts = _delta(table) if table.lake.format == "delta" else _iceberg(table)
+        held = sorted(parts, key=lambda each: each.low)
     whole = File("", record.first, record.next, 0)  # what is in no file had no message
     return Source(record.created, record.headers, [whole, *held])
 

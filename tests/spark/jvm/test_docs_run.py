@@ -125,7 +125,7 @@ SAID = {
     "Row(subject='orders.paid', messages=1, first=3, last=3)]]\n",
     "streaming": "4 orders\n0 new orders\n",
     "writing": "1000 messages\n4 orders copied\n",
-    "pipelines": "4 rows archived\n[(1, 5)]\nReplayed(low=1, high=5, rows=4)\n4 messages replayed\n"
+    "pipelines": "4 rows archived\n[(1, 5)]\nReplayed(low=1, high=5, rows=4, duplicates=0)\n4 messages replayed\n"
     "{'messages': 4, 'late': 0, 'open': 2}\n",
 }
 

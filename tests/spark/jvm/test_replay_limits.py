@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.option_values import parse_rfc3339
 from pyjs_spark.options import parse_options
 from pyjs_spark.pipelines import archive, replay, replay_run
 
@@ -68,6 +71,47 @@ def test_a_message_with_too_many_headers_is_told(filler: Filler, again: Run) -> 
         OptionError, match=r"message 1 has 65\d+ bytes of headers, with those that a replay adds"
     ):
         again()
+
+
+def test_messages_whose_ids_the_target_had_are_told(
+    filler: Filler,
+    again: Run,
+    command: Callable[..., tuple[int, str, str]],
+    server: ServerProcess,
+    tmp_path: Path,
+) -> None:
+    filler.create()
+    filler.fill(3)
+    again()
+
+    argv = [str(tmp_path), filler.name, f"{filler.name}_AGAIN", "--id", f"{filler.name}-2"]
+    argv += ["--map", f"{filler.subject.decode()}.> -> again.>", "-s", f"nats://127.0.0.1:{server.port}"]
+    code, out, _ = command("replay", *argv)
+
+    assert (code, out) == (
+        0,
+        f"{filler.name}_AGAIN: 3 messages in 1 batches, 3 of them not stored, whose ids it had already, "
+        "next sequence 4\n",
+    )
+
+
+def test_the_time_of_an_original_is_told_in_utc_in_any_session(
+    filler: Filler, again: Run, spark: SparkSession
+) -> None:
+    filler.create()
+    filler.fill(1)
+    stored_at = filler.raw.api(f"STREAM.MSG.GET.{filler.name}", seq=1)["message"]["time"]
+
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        again()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+    message = filler.raw.api(f"STREAM.MSG.GET.{filler.name}_AGAIN", seq=1)["message"]
+    (said,) = re.findall(r"Pyjs-Origin-Ts: (\S+)\r\n", base64.b64decode(message["hdrs"]).decode())
+    assert parse_rfc3339(said) == parse_rfc3339(stored_at)
 
 
 def test_an_empty_message_id_is_none(filler: Filler, again: Run) -> None:
