@@ -245,7 +245,43 @@ class Aggregate(Trial):
         }
 
 
-TRIALS: dict[str, type[Trial]] = {"replay": Replay, "aggregate": Aggregate}
+class Windows(Aggregate):
+    """The same sums into a stream: each window of each group once, when nothing can come for it any more."""
+
+    target = "RESULTS"
+
+    def __init__(self, port: int, folder: Path, seed: int) -> None:
+        super().__init__(port, folder, seed)
+        self.raw.api(
+            "STREAM.CREATE.RESULTS", name="RESULTS", subjects=["stats.>"], duplicate_window=100_000_000
+        )
+
+    def argv(self) -> list[str]:
+        """Sum up in many batches; what is a minute old is final."""
+        words = [word for word in super().argv() if word != "--create"]
+        words[words.index("kv:RATES")] = "subject:stats"
+        return [*words, "--late", "1m"]
+
+    def expected(self) -> dict[str, tuple[int, int]]:
+        """Leave out windows that end less than a minute before the last message."""
+        final = BEGINS + timedelta(seconds=MESSAGES // PER_SECOND - 2 * 60)
+        return {
+            key: said for key, said in super().expected().items() if key[:16] <= f"{final:%Y%m%dT%H%M%SZ}"
+        }
+
+    def found(self) -> dict[str, tuple[int, int]]:
+        """Return count and total of each window and group; of those that are there twice the sum."""
+        found: dict[str, tuple[int, int]] = {}
+        for seq in range(1, self.written() + 1):
+            message: dict[str, Any] = self.raw.api("STREAM.MSG.GET.RESULTS", seq=seq)["message"]
+            said = json.loads(base64.b64decode(message["data"]))
+            key = f"{said['start'].replace('-', '').replace(':', '')}.{said['group']}"
+            count, total = found.get(key, (0, 0))
+            found[key] = (count + said["count"], total + said["total"])
+        return found
+
+
+TRIALS: dict[str, type[Trial]] = {"replay": Replay, "aggregate": Aggregate, "windows": Windows}
 
 
 def run(
