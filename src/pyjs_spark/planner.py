@@ -7,6 +7,7 @@ losses it has told, so a plan made again from the same offsets is the same, what
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -14,13 +15,15 @@ from pyjs_spark import kv, lookup, plan
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing, no_consumer
 from pyjs_spark.lookup import Api
 from pyjs_spark.offsets import Offsets, StreamOffset
-from pyjs_spark.option_values import Position
+from pyjs_spark.option_values import NS_PER_S, Position, format_rfc3339
 from pyjs_spark.options import EARLIEST, LATEST, Options
 from pyjs_spark.plan import Gap, Span, StreamState
 from pyjs_spark.pushdown import Bounds
 
 LOG = logging.getLogger("pyjs_spark")
+SKEW_NS = 60 * NS_PER_S  # by which the clock of whoever chose a time may be ahead
 SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
+TOLD_MAX = 1000  # lines of the log: a query that goes on for months may lose something every second
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was created anew use a new checkpoint."
@@ -103,6 +106,12 @@ class Planner:
 
     def initial(self) -> Offsets:
         """Return where a new query starts. Raises StreamMissing, OptionError."""
+        start_ns = self.options.starting_ns
+        if start_ns is not None and start_ns > time.time_ns() + SKEW_NS:
+            raise OptionError(
+                f"option startingTimestamp lies in the future: a query would begin now, with what comes until "
+                f"{format_rfc3339(start_ns)}; leave it out, or give a time that has been"
+            )
         states = self._named_states()
         return {
             name: StreamOffset(self._first(state, LATEST, self.options.subjects), state.created)
@@ -200,6 +209,8 @@ class Planner:
     def _tell(self, line: str) -> None:
         """Write to the log, once, what does not end the read."""
         if line not in self._told:
+            if len(self._told) >= TOLD_MAX:
+                self._told.clear()
             self._told.add(line)
             LOG.warning("%s; going on, as failOnDataLoss=false says", line)
 

@@ -272,6 +272,33 @@ def test_a_query_starts_at_the_end_or_where_it_is_told(planner: MakePlanner, fil
     assert nexts(planner(startingTimestamp="2000-01-01T00:00:00Z", startingOffsets="latest").initial()) == [1]
 
 
+def test_a_query_that_would_start_in_the_future_is_refused(planner: MakePlanner, filler: Filler) -> None:
+    # It would begin now, with messages from before that time.
+    filler.create()
+    filler.fill(3)
+
+    with pytest.raises(OptionError, match=r"startingTimestamp lies in the future.*until 2100-01-01T00:00:00"):
+        planner(startingTimestamp="2100-01-01T00:00:00Z").initial()
+
+
+def test_what_was_told_is_not_remembered_forever(
+    planner: MakePlanner, filler: Filler, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyjs_spark.planner.TOLD_MAX", 2)
+    filler.create()
+    filler.fill(10)
+    made = planner(failOnDataLoss="false", startingOffsets="earliest")
+    start = made.initial()
+
+    with caplog.at_level(logging.WARNING, "pyjs_spark"):
+        for seq in (3, 5, 7, 9):
+            filler.api(f"STREAM.PURGE.{filler.name}", seq=seq)
+            latest(made, start)
+
+    assert caplog.text.count("are gone") == 4
+    assert len(made._told) <= 2
+
+
 @pytest.mark.parametrize("subject", ["0", "*,x.>"])
 def test_other_subjects_that_leave_the_stream_before_the_first_message_asked_for_are_no_loss(
     planner: MakePlanner, filler: Filler, subject: str
