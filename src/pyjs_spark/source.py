@@ -41,7 +41,7 @@ from pyjs_spark.patient import api_of
 from pyjs_spark.plan import Span
 from pyjs_spark.planner import Planner
 from pyjs_spark.pushdown import Bounds, push
-from pyjs_spark.ranges import ReadRange
+from pyjs_spark.ranges import LOG, ReadRange, Report
 from pyjs_spark.schema import Projection, pa_schema, project, spark_ddl
 from pyjs_spark.sink_options import SinkOptions, is_of_writing, parse_sink_options
 
@@ -141,7 +141,14 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range as the options say, with the columns and names of messages."""
-        return reading.read_range(self.options.connect, what)
+        report = Report()
+        yield from reading.read_range(self.options.connect, what, report)
+        if report.lost:
+            LOG.warning(
+                "stream %s: up to %d messages of %d to %d were lost after the read was planned; going on, as "
+                "failOnDataLoss=false says",
+                *(what.stream, report.lost, what.low, what.high - 1),
+            )
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""

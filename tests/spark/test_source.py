@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import pickle
 from collections.abc import Callable
 
@@ -122,6 +123,22 @@ def test_a_schema_that_cannot_be_is_refused_by_the_driver(source: MakeSource) ->
         source().reader(schema=StructType().add("seqs", LongType()))
     with pytest.raises(SchemaError, match="no column"):
         source().streamReader(schema=StructType())
+
+
+def test_what_is_lost_between_plan_and_read_is_told_in_the_log_of_the_worker(
+    source: MakeSource, filler: Filler, caplog: pytest.LogCaptureFixture
+) -> None:
+    filler.create()
+    filler.fill(10)
+    reader = source(failOnDataLoss="false").reader(schema=SEQ)
+    (part,) = reader.partitions()
+    filler.api(f"STREAM.PURGE.{filler.name}", seq=6)
+
+    with caplog.at_level(logging.WARNING, "pyjs_spark"):
+        rows = [seq for batch in reader.read(part) for seq in batch.column("seq").to_pylist()]
+
+    assert rows == [6, 7, 8, 9, 10]
+    assert "up to 5 messages of 1 to 10 were lost after the read was planned; going on" in caplog.text
 
 
 def test_latest_offset_takes_a_limit_and_lives_without_one(source: MakeSource, filler: Filler) -> None:
