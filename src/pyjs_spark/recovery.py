@@ -93,7 +93,7 @@ class Recovery:
         )
 
     def find(self, after: int) -> Found:
-        """Return the rows behind sequence `after`, once no more come."""
+        """Return the rows behind sequence `after`, once no more of this partition come; others may go on to."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
