@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pyjs_spark.cli import Terminated
 from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.pipelines.plot import POINTS_MAX, Sample, rate, svg, thinned
 from pyjs_spark.pipelines.watch import Done, Watch
@@ -126,7 +127,11 @@ def test_the_rate_while_it_runs_is_that_of_the_last_ten_seconds(
 
 @pytest.mark.parametrize(
     ("error", "state", "said"),
-    [(DataLoss("gone\n  for good"), "failed", "gone for good"), (KeyboardInterrupt(), "interrupted", "")],
+    [
+        (DataLoss("gone\n  for good"), "failed", "gone for good"),
+        (KeyboardInterrupt(), "interrupted", ""),
+        (Terminated(), "interrupted", ""),
+    ],
 )
 def test_a_run_that_does_not_end_well_says_so(
     watch: Watch, file: Path, error: BaseException, state: str, said: str
