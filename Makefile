@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-demo spark-kills spark-size check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -35,6 +35,9 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
 	@.ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
+
+spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="tests/spark/jvm/test_sink.py")
+	@PYJS_SPARK_MATRIX=1 .ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
 spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)

@@ -5,7 +5,7 @@
     stream    stream to stream
     all       these three at once
 
-With "once" they do what there is and end; else they go on until they are killed.
+With "once" they do what there is, then their last batch again, and end; else they go on until they are killed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,29 @@ def main() -> None:
         "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
     }
     spark = pyjs_spark.session("kills", "local[2]", **settings)
-    started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
-    if what in ("archive", "all"):
-        archives(spark, said, folder)
-    for each in started:
-        each.awaitTermination()
+    run(spark, what, said)
+    take_back_last_commit(folder)
+    run(spark, what, said)
     if said["once"] and what in ("files", "all"):
         found = spark.read.parquet(str(folder / "files")).select("seq").collect()
         (folder / "found.json").write_text(json.dumps(sorted(row.seq for row in found)))
+
+
+def run(spark: SparkSession, what: str, said: dict[str, Any]) -> None:
+    """Run the queries until they end."""
+    started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
+    if what in ("archive", "all"):
+        archives(spark, said, Path(said["folder"]))
+    for each in started:
+        each.awaitTermination()
+
+
+def take_back_last_commit(folder: Path) -> None:
+    """Make Spark run its last batch again."""
+    for commits in folder.glob("checkpoint-*/commits"):
+        last = max(int(path.name) for path in commits.glob("*") if path.name.isdigit())
+        for path in (commits / str(last), commits / f".{last}.crc"):
+            path.unlink(missing_ok=True)
 
 
 def query(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuery:

@@ -1,9 +1,15 @@
-"""One real Spark for all tests of this folder."""
+"""One real Spark for all tests of this folder.
+
+A test that takes both kinds of server is run against one of them, turn about: our server for a module's first test,
+the other one for its second. With PYJS_SPARK_MATRIX=1 (`make spark-matrix`) each is run against both, and Spark has
+its own settings where it has quicker ones here.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +22,23 @@ from tests.style.tree import ROOT
 import pyjs_spark
 from pyjs_spark import cli
 from pyjs_spark.errors import SparkMissing
-from pyjs_spark.pipelines import aggregate_command, replay_command
+from pyjs_spark.pipelines import aggregate_command, archive_command, replay_command
 from pyjs_spark.sessions import check_installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+IS_MATRIX = os.environ.get("PYJS_SPARK_MATRIX", "") not in ("", "0")
+# A JVM that lives for a minute: no time is lost on compiling well, nor on a collector with threads of its own.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# The one that Spark has for local folders runs the program readlink twice for each file of a checkpoint.
+QUICK_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+QUICK = {
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.streaming.checkpointFileManagerClass": QUICK_CHECKPOINTS,
+}
 
 
 def lacking() -> str:
@@ -32,14 +50,41 @@ def lacking() -> str:
     return ""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def is_ours(item: pytest.Item) -> bool:
+    """Return whether a test is one of this folder."""
+    return Path(__file__).parent in item.path.parents
+
+
+def not_their_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return one of each two tests that differ in the kind of server alone."""
+    modules: defaultdict[Path, dict[tuple[str, str], dict[object, pytest.Item]]] = defaultdict(dict)
+    for item in items:
+        said = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        kind = said.pop("server", None)
+        test = (item.nodeid.partition("[")[0], repr(sorted(said.items())))
+        modules[item.path].setdefault(test, {})[kind] = item
+    left = []
+    for tests in modules.values():
+        for number, kinds in enumerate(tests.values()):
+            turn = ("ours", "peer")[number % 2]
+            left += [item for kind, item in kinds.items() if turn in kinds and kind != turn]
+    return left
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark all tests of this folder; skip them, all for one reason, where Spark cannot run."""
-    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    is_named = any("[" in argument for argument in config.args)  # as test_spark.py::test_a_view_in_sql[peer]
+    left = [] if IS_MATRIX or is_named else not_their_turn([each for each in items if is_ours(each)])
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
+    ours = [item for item in items if is_ours(item)]
     missing = lacking() if ours and not required("spark") else ""
     for item in ours:
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group("spark"))
-        item.add_marker(pytest.mark.timeout(300))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
         if missing:
             item.add_marker(pytest.mark.skip(reason=missing))
 
@@ -50,6 +95,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     settings = {
+        **({} if IS_MATRIX else QUICK),
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
@@ -71,7 +117,7 @@ def command(
     def shared(*settings: object) -> Iterator[SparkSession]:
         yield spark
 
-    for module in (replay_command, aggregate_command):
+    for module in (archive_command, replay_command, aggregate_command):
         monkeypatch.setattr(module, "own_spark", shared)
 
     def run(*argv: str) -> tuple[int, str, str]:

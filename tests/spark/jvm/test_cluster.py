@@ -1,7 +1,6 @@
 """A standalone cluster of a master and two workers: what `submit-args` prints runs there.
 
-Six small JVMs (master, two workers, driver, two executors), so this module comes first in its folder: the session
-that the other modules share has not begun. Where memory is short it is skipped with that reason.
+Six small JVMs: master, two workers, driver, two executors. Where memory is short it is skipped with that reason.
 """
 
 from __future__ import annotations
@@ -17,11 +16,18 @@ from pathlib import Path
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler
+from tests.spark.jvm.conftest import QUICK_JAVA
 from tests.style.tree import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MEMORY_MIN_MB = 3000
-DAEMON_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.memory": "480m",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.ui.enabled": "false",
+}
 # A read in the workers, which have nothing of this package but the zip.
 READ = """
 import sys
@@ -59,7 +65,7 @@ class Cluster:
     def _start(self, name: str, ready: str, *argv: str) -> str:
         common = ("--host", "127.0.0.1", "--webui-port", "0")
         command = [str(self._home / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *common, *argv]
-        env = self.env() | {"SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": DAEMON_JAVA}
+        env = self.env() | {"SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -Xss512k"}
         running = subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -90,7 +96,7 @@ class Cluster:
             running.wait()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers with a core each."""
     free_mb = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) // 1024  # type: ignore[index]
@@ -104,7 +110,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.stop()
 
 
-def submitted(cluster: Cluster, folder: Path, *argv: str, more: str = "") -> subprocess.CompletedProcess[str]:
+def submitted(
+    cluster: Cluster, folder: Path, *argv: str, more: str = "", cores: int = 2
+) -> subprocess.CompletedProcess[str]:
     """Run what submit-args prints, as it stands there, from a folder that has nothing of this tree."""
     command = [
         sys.executable,
@@ -118,10 +126,10 @@ def submitted(cluster: Cluster, folder: Path, *argv: str, more: str = "") -> sub
     ]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     said = subprocess.run([*command, *argv], env=env, capture_output=True, text=True, check=True)
-    memory = {"spark.driver.memory": "512m", "spark.executor.memory": "480m", "spark.ui.enabled": "false"}
-    conf = " ".join(f"--conf {name}={value}" for name, value in memory.items())
+    conf = {**SMALL, "spark.cores.max": cores}  # each core is an executor, and a JVM
+    settings = " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in conf.items())
     (line,) = said.stdout.splitlines()
-    line = line.replace(" --py-files ", f" {conf} --py-files ") + more
+    line = line.replace(" --py-files ", f" {settings} --py-files ") + more
     return subprocess.run(
         line,
         shell=True,
@@ -129,7 +137,7 @@ def submitted(cluster: Cluster, folder: Path, *argv: str, more: str = "") -> sub
         env=cluster.env(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
 
@@ -161,10 +169,10 @@ def test_an_archive_is_written_by_the_workers(
         f'format = "delta"\n[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
     )
 
-    done = submitted(cluster, tmp_path, "-c", str(file))
+    done = submitted(cluster, tmp_path, "-c", str(file), cores=1)
     filler.fill(6)
     filler.api(f"STREAM.PURGE.{filler.name}", seq=15)
-    lost = submitted(cluster, tmp_path, "-c", str(file))
+    lost = submitted(cluster, tmp_path, "-c", str(file), cores=1)
 
     assert (done.returncode, done.stdout) == (0, f"{filler.name}: 3 files, 12 rows, next sequence 13\n"), (
         done.stderr
