@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,7 +23,6 @@ from pyjs_spark.errors import (  # noqa: E402
     ApiError,
     ConnectionLost,
     DataLoss,
-    OptionError,
     ProtocolError,
     ReadStalled,
     SeqTooLarge,
@@ -305,53 +302,6 @@ def test_a_stream_that_ends_before_the_range_is_data_loss(filler: Filler, client
 # -- trouble -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fetch_batch", [1, 3])
-@pytest.mark.parametrize("subjects", [(), ("*.1",), ("*.0", "*.2")])
-def test_a_consumer_beside_a_replica_that_lags_behind_does_not_end_the_read(
-    filler: Filler, server: ServerProcess, fetch_batch: int, subjects: tuple[str, ...]
-) -> None:
-    created = filler.create()
-    filler.fill(9)
-    filler.delete(9)
-    # Such a consumer has nothing pending behind the last message of its replica, and the leader has more.
-    proxy = CuttingProxy(server.port, [], said=nothing_pending)
-    client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
-    what = ReadRange(filler.name, 1, 10, subjects, created=created, fetch_batch=fetch_batch)
-
-    found = seqs(read_all(client, what))
-    client.close()
-    proxy.close()
-
-    assert found == [seq for seq in range(1, 9) if not subjects or f"*.{seq % 3}" in subjects]
-
-
-def nothing_pending(data: bytes) -> bytes:
-    """Return what a server says, with nothing pending in it."""
-    data = re.sub(rb'"num_pending":\d+', lambda found: b'"num_pending":0'.ljust(len(found[0])), data)
-    return re.sub(rb"(\$JS\.ACK\.\S+\.)\d+( \d+\r\n)", rb"\g<1>0\2", data)
-
-
-def test_a_user_that_may_not_get_messages_reads_as_far_as_the_consumer(
-    start_peer: Callable[[str], ServerProcess], caplog: pytest.LogCaptureFixture
-) -> None:
-    peer = start_peer(
-        'jetstream: {store_dir: "<<store>>"}\nno_auth_user: all\nauthorization: {users: [{user: all, password: a}, '
-        '{user: some, password: s, permissions: {publish: {deny: "$JS.API.STREAM.MSG.GET.>"}}}]}'
-    )
-    filler = Filler(peer.port, "TAIL")
-    filler.create()
-    filler.fill(5)
-    filler.delete(5)
-    client = Client(ConnectSettings((f"127.0.0.1:{peer.port}",), user="some", password="s"))
-
-    with caplog.at_level(logging.WARNING, "pyjs_spark"):
-        assert seqs(read_all(client, ReadRange("TAIL", 1, 6))) == [1, 2, 3, 4]
-
-    assert "its end is where the consumer says" in caplog.text
-    client.close()
-    filler.raw.close()
-
-
 @pytest.mark.parametrize("cuts", [[60_000], [4_000, 90_000, 5_000], [3_000, 3_100, 3_300, 40_000, 61_234]])
 def test_a_cut_connection_is_made_again_and_nothing_is_lost_or_repeated(
     filler: Filler, server: ServerProcess, cuts: list[int]
@@ -515,25 +465,6 @@ def test_a_stream_without_room_for_a_consumer_is_read_without_one(filler: Filler
     assert [seqs([batch]) for batch in batches] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
     assert report.rows == 9
     assert filler.consumers() == ["other"]
-
-
-def test_a_read_that_may_use_nothing_but_a_consumer_says_that_there_is_none(
-    filler: Filler, client: Client
-) -> None:
-    filler.create(max_consumers=1)
-    filler.fill(3)
-    config = {"durable_name": "other", "ack_policy": "explicit"}
-    filler.api(f"CONSUMER.CREATE.{filler.name}.other", stream_name=filler.name, config=config)
-    full = ReadRange(filler.name, 1, 4, mode="consumer")
-
-    with pytest.raises(OptionError, match=r"cannot have one more consumer.*maximum consumers.*readMode=auto"):
-        read_all(client, full)
-    filler.api(f"STREAM.DELETE.{filler.name}")
-    filler.create(retention="workqueue")
-    filler.fill(3)
-    with pytest.raises(OptionError, match=f"the stream {filler.name} is a work queue or interest stream"):
-        read_all(client, full)
-    assert seqs(read_all(client, replace(full, mode="auto"))) == [1, 2, 3]
 
 
 def test_subjects_that_overlap_are_read_without_a_consumer(filler: Filler, client: Client) -> None:
