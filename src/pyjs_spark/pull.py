@@ -7,10 +7,10 @@ caller that is slow for minutes then has no bytes on their way to it, and the se
 The read ends at the last sequence of the range, or when the stream has nothing more of it; messages are never
 counted, because some of the range may be deleted. That a consumer has nothing pending is not enough: in a cluster it
 may stand beside a replica that lags behind, and ends where that one does; and nats-server (2.15.1) counts too few now
-and then while messages are deleted. So the stream (its leader) is asked,
-and the read waits as long as there is more. Where sequences have no message, the stream's first sequence tells
-whether they were trimmed meanwhile (ranges.Losses). After a lost connection, a vanished consumer or a delivery that
-is missing, a new consumer goes on behind the last row.
+and then while messages are deleted. So the stream (its leader) is asked, and the read waits as long as there is more.
+Where sequences have no message, the stream's first sequence tells whether they were trimmed meanwhile
+(ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
+behind the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers' behaviour is checked in tests/spark/test_pull.py.
 """
