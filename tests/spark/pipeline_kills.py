@@ -201,7 +201,7 @@ class Aggregate(Trial):
     """Sums of the source by minutes and subjects, into a bucket."""
 
     target = "KV_RATES"
-    options = ("-o", "maxRowsPerTrigger=300")  # several batches
+    options = ("-o", "maxRowsPerTrigger=600")  # several batches
 
     def argv(self) -> list[str]:
         """Sum up in many batches."""
