@@ -52,7 +52,7 @@ def run(spark: SparkSession, what: str, said: dict[str, Any]) -> None:
     """Run the queries until they end."""
     started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
     if what in ("archive", "all"):
-        archives(spark, said, Path(said["folder"]))
+        archives(spark, said, Path(said["folder"]), started)
     for each in started:
         each.awaitTermination()
 
@@ -89,14 +89,17 @@ def query(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuer
     return writer.start()
 
 
-def archives(spark: SparkSession, said: dict[str, Any], folder: Path) -> None:
-    """Archive what there is; without "once", again and again."""
+def archives(spark: SparkSession, said: dict[str, Any], folder: Path, beside: list[StreamingQuery]) -> None:
+    """Archive what there is; without "once", again and again, as long as none of the queries beside it fails."""
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
     while True:
         archive(spark, str(folder / "archive"), options, rows_per_file=PARTITION_ROWS)
         if said["once"]:
             return
         time.sleep(0.5)  # a timer of its user
+        for each in beside:
+            if (error := each.exception()) is not None:
+                raise error
 
 
 if __name__ == "__main__":
