@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.conftest import arrow_or_skip, required
-from tests.spark.jvm.conftest import lacking
+from tests.spark.jvm.conftest import IS_MATRIX, lacking
 
 arrow_or_skip()
 
@@ -20,7 +20,7 @@ MISSING = "" if required("spark") else lacking()
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@pytest.mark.parametrize(("what", "server"), [("replay", "peer"), ("aggregate", "ours")])
+@pytest.mark.parametrize(("what", "server"), [("replay", "peer"), *[("aggregate", "ours")] * IS_MATRIX])
 def test_a_pipeline_that_was_killed_does_the_rest_and_nothing_twice(
     what: str, server: str, tmp_path: Path
 ) -> None:
