@@ -77,7 +77,8 @@ class ByteStream:
             return False
         self._wake_at(min(missing, LEAST_MAX) if missing >= LARGE else 1)
         try:
-            return self._receive_within(left_s, view)
+            self._receive_within(left_s, view)
+            return True
         except TimeoutError:
             if self._least == 1:
                 return False
@@ -88,8 +89,8 @@ class ByteStream:
             pass
         return False
 
-    def _receive_within(self, wait_s: float, view: memoryview) -> bool:
-        """Receive once; return True. Raises ConnectionLost, TimeoutError, BlockingIOError."""
+    def _receive_within(self, wait_s: float, view: memoryview) -> None:
+        """Receive once. Raises ConnectionLost; TimeoutError, or BlockingIOError when it was not to wait."""
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])
@@ -101,7 +102,6 @@ class ByteStream:
             raise ConnectionLost(f"{self.address}: the server closed the connection")
         self.end += count
         self.received += count
-        return True
 
     def _wake_at(self, size: int) -> None:
         """Be woken when so many bytes are there, not for each packet: both sides pay (benchmarks/bulk_read.py).
