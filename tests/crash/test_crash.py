@@ -27,6 +27,7 @@ def args(**given: Any) -> Namespace:
             "cycles": 0,
             "process": False,
             "part": "1/1",
+            "begin": 0,
             "store": None,
             **given,
         }

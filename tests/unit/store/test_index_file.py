@@ -288,11 +288,12 @@ def test_writing_index_files_leaves_nothing_behind(tmp_path: Path) -> None:
         store.store(b"s", b"", b"payload-%d" % number, 1000 + number)
         if number % 8 == 7:
             store.sync_now()
+        if number in (99, 999):
             counts.append(views())
     written = len(index_files(tmp_path / "msgs"))
     store.close()
     assert written > 40
-    assert counts[-1] <= counts[5]
+    assert counts[1] <= counts[0]
 
 
 def test_segments_may_go_while_their_index_files_are_written(tmp_path: Path) -> None:
