@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import JETSTREAM, Filler, Start, arrow_or_skip, required
-from tests.spark.jvm.conftest import lacking
+from tests.spark.jvm.conftest import IS_MATRIX, lacking
 
 arrow_or_skip()
 
@@ -77,6 +77,7 @@ def test_snapshots_are_made_again_and_again_until_sigterm(
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.skipif(not IS_MATRIX, reason="a JVM of its own: make spark-matrix runs it")
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
