@@ -217,8 +217,7 @@ def _written_anew(
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
-    if erased:
-        _add(out, DELETES, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
+    _add_removals(out, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
     n = c.n if known is None else known.n
     if known is not None:
         _add_known(out, known)
@@ -255,9 +254,14 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 def _add_known(out: bytearray, known: SegmentContents) -> None:
     """Add what an index file knows beside messages: what was removed elsewhere, and how far the sequences go."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
-    for at in range(0, len(removals), DELETES_SIZE):
-        _add(out, DELETES, end, removals[at : at + DELETES_SIZE])
+    _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
+
+
+def _add_removals(out: bytearray, seq: int, removals: bytes, flags: int = 0) -> None:
+    """Add records of removals as short as the server writes them."""
+    for at in range(0, len(removals), DELETES_SIZE):
+        _add(out, DELETES, seq, removals[at : at + DELETES_SIZE], flags)
 
 
 def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> None:
