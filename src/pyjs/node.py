@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from typing import TYPE_CHECKING
 
 import pyjs
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.nuid import token
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
+    from pyjs.core.job import Job
     from pyjs.jetstream.service import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
@@ -220,6 +221,8 @@ class Node(Host):
             state = self.turn_state
             state.begin(now_ns, COPIES_PER_TURN)
             self.timers.fire(now_ns)
+            for job, failure in state.take("finished"):
+                self._finish(job, failure)
             for _ in range(TURN_ROUNDS):
                 if not (state.streams or state.requests or state.consumers):
                     break
@@ -245,6 +248,13 @@ class Node(Host):
         except Exception:
             subject = request.subject.decode("utf-8", "replace")
             self._report(f"unexpected failure in a request on {subject}")
+
+    def _finish(self, job: Job, failure: Exception | None) -> None:
+        """Take in what a job brings back from its thread."""
+        try:
+            job.finish(failure)
+        except Exception:
+            self._report(f"unexpected failure after {type(job).__name__}")
 
     def _go_on(self, chore: Iterator[None]) -> None:
         """Do a step of work that is too long for one turn; it ends when it fails."""

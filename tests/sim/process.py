@@ -17,12 +17,14 @@ from pyjs.base.clock import NS_PER_S, VirtualClock
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.config.options import Options
+from pyjs.core.job import Lane
 from pyjs.core.link import Peer
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.syncer import Syncer
 from pyjs.server.upkeep import Upkeep
+from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,12 +159,7 @@ class SimSwitch(JetStreamSwitch):
         interval_ns, always = options.sync_interval_ns, options.sync_always
         syncer = self._syncer = Syncer(self._driver, threads[0], interval_ns, always)  # type: ignore[arg-type]
         upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
-
-        def after_turn() -> None:
-            syncer.after_turn()
-            upkeep.after_turn()
-
-        self._driver.after_turn = after_turn
+        self._driver.after_turn[1:] = [syncer.after_turn, upkeep.after_turn]
         return threads
 
 
@@ -211,13 +208,16 @@ class Process:
         self.loop = SimLoop(self.clock)
         self.node = Node(options, self.clock, SeededRng(seed), disk, self.log)
         self.driver = Driver(self.loop, self.node)  # type: ignore[arg-type]
+        self.lanes = {lane: SimThread(self.loop, self.clock) for lane in Lane}
+        self.workers = Workers(self.driver, self.lanes)  # type: ignore[arg-type]
+        self.driver.after_turn.append(self.workers.after_turn)
         self.switch = self.switch_class(self.driver)
         self.threads: list[SimThread] = []
         self.stopped = False
 
     def start(self) -> None:
         """Recover; clients may come when this returns."""
-        self.threads = self.switch.start_on(self.loop, self.clock)
+        self.threads = [*self.lanes.values(), *self.switch.start_on(self.loop, self.clock)]
         self.driver.wake()
         self.run()
 

@@ -37,6 +37,7 @@ ABSTRACT = (
     "base/disk.py",
     "core/link.py",
     "core/host.py",
+    "core/job.py",
     "server/transport.py",
 )
 

@@ -124,6 +124,7 @@ class NodeFixture:
         self.options = options or Options()
         self.clock = VirtualClock() if now_ns is None else VirtualClock(now_ns)
         self.log = ListLog()
+        self.hold_jobs = False  # True: jobs stay queued, as while their thread is busy
         self.node = Node(self.options, self.clock, SeededRng(seed), OsDisk(), self.log)
 
     def client(self, connect: bytes | None = CONNECT) -> Client:
@@ -133,8 +134,22 @@ class NodeFixture:
     def turn(self) -> None:
         """Let the node do what is due, until nothing is."""
         self.node.turn(self.clock.now_ns())
-        while self.node.has_work:
+        while self.node.has_work or self.run_jobs():
             self.node.turn(self.clock.now_ns())
+
+    def run_jobs(self) -> bool:
+        """Run the jobs that were queued, if `hold_jobs` is not set; tell whether there were any."""
+        state = self.node.turn_state
+        if self.hold_jobs or not state.jobs:
+            return False
+        for job in state.take("jobs"):
+            failure = None
+            try:
+                job.run()
+            except Exception as error:
+                failure = error
+            state.finished.append((job, failure))
+        return True
 
     def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
         """Move the clock, stopping at every deadline on the way as a real loop would."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,15 +6,16 @@ editor can jump to it; line and column count from 1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import PyjsError
-from pyjs.base.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@record()
+@dataclass(slots=True)
 class Place:
     """Where something stands: line and column count from 1; line 0 is not in a file (a flag)."""
 
@@ -31,7 +32,7 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong."""
 

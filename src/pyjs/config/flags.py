@@ -9,8 +9,9 @@ Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.config.errors import Place, Problem, did_you_mean
 from pyjs.config.options import Options
 
@@ -29,7 +30,7 @@ class UsageError(Exception):
     """The command line cannot be read; the text says why."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """One flag under all its names, the first being the one it is kept under."""
 
@@ -120,7 +121,7 @@ UNSUPPORTED = {
 FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CommandLine:
     """What was typed: flags under their kept names in the order given, the words behind them."""
 

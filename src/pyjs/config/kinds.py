@@ -6,7 +6,8 @@ Refused with what was expected, what was found and how to write it.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 from pyjs.config.errors import Refused

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
 from pyjs.base.units import parse_number
 from pyjs.config.errors import ConfigError, Place, Problem
 from pyjs.config.values import Value
@@ -45,7 +45,7 @@ _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Variable:
     """A reference `$name` in the place of a value."""
 

@@ -9,8 +9,9 @@ them all; a syntax error ends the reading at once.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field_names, record
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import SYSTEM_ACCOUNT, Options
@@ -117,7 +118,7 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
     return []
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """One option that differs between two configurations."""
 
@@ -184,7 +185,6 @@ def _plain(data: object) -> object:
         return tuple(_plain(element) for element in data)
     if isinstance(data, dict):
         return {name: _plain(element) for name, element in data.items()}
-    names = field_names(type(data))
-    if names:
-        return {name: _plain(getattr(data, name)) for name in names}
+    if is_dataclass(data):
+        return {each.name: _plain(getattr(data, each.name)) for each in fields(data)}
     return data

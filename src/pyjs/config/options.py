@@ -10,8 +10,8 @@ Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the s
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field, record
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class SubjectPermissions:
     """Which subjects a user may publish to, or subscribe to ("subject" or "subject queue")."""
 
@@ -29,7 +29,7 @@ class SubjectPermissions:
     deny: tuple[str, ...] = ()  # wins over allow
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class ResponsePermission:
     """Leave to answer on the reply subject of a message that was received."""
 
@@ -37,7 +37,7 @@ class ResponsePermission:
     expires_ns: int = 120 * NS_PER_S  # since the message came; negative: no limit
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class PermissionOptions:
     """What a user may do; None where nothing was said, which allows all."""
 
@@ -46,7 +46,7 @@ class PermissionOptions:
     allow_responses: ResponsePermission | None = None  # set: publish.allow is a tuple, () if none was given
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class UserOptions:
     """One user and the account it belongs to."""
 
@@ -56,7 +56,7 @@ class UserOptions:
     account: str = GLOBAL_ACCOUNT
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AuthorizationOptions:
     """Who may connect, beside the users of accounts."""
 
@@ -68,7 +68,7 @@ class AuthorizationOptions:
     default_permissions: PermissionOptions | None = None
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AccountLimits:
     """What the connections of one account may use; -1: no limit of its own."""
 
@@ -77,7 +77,7 @@ class AccountLimits:
     max_payload: int = -1
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AccountJetStreamOptions:
     """What the streams of one account may use; -1: no limit of its own."""
 
@@ -91,7 +91,7 @@ class AccountJetStreamOptions:
     max_ack_pending: int = -1
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AccountOptions:
     """One account."""
 
@@ -102,7 +102,7 @@ class AccountOptions:
     limits: AccountLimits = field(default_factory=AccountLimits)
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
     """Server-wide bounds on what streams and consumers may ask for; 0: no bound."""
 
@@ -112,7 +112,7 @@ class JetStreamLimits:
     default_max_consumers: int = 1000  # of a stream that names none; -1: no bound
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class JetStreamOptions:
     """Persistence."""
 
@@ -134,7 +134,7 @@ class JetStreamOptions:
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Options:
     """All options of one server."""
 

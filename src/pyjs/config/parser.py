@@ -22,8 +22,8 @@ absolute include path, a list that ends in a number, a comma that leads a line, 
 from __future__ import annotations
 
 from posixpath import dirname, isabs, normpath
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import ConfigMap, Entry, Value

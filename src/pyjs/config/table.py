@@ -8,8 +8,9 @@ never accepted without effect.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.config.errors import Place, Problem, Refused, suggestion
 from pyjs.config.values import ConfigMap, Entry, Value, describe
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """How a value is read: a name and unit for people, and the function."""
 
@@ -26,7 +27,7 @@ class Kind:
     read: Callable[[Reading, Key, Value, object], object]
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Key:
     """One row: an effective key."""
 
@@ -40,7 +41,7 @@ class Key:
     secret: bool = False  # its value is never repeated in a message
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A key of nats-server that would change nothing here yet, under all its names."""
 

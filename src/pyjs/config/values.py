@@ -6,8 +6,9 @@ exact spelling of their keys; readers compare keys without case.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.config.errors import Place
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
 
 
-@record()
+@dataclass(slots=True)
 class Value:
     """One value: what it is, where it stands, and how a bare word was written ("2m" for 2000000)."""
 

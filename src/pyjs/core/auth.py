@@ -8,7 +8,8 @@ Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
+
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.permissions import Permissions
 
@@ -16,7 +17,7 @@ GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class User:
     """One identity. `secret` is its password or, for the token of the server, the token."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field_names, record
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.link import Peer
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClosedSubscription:
     """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
 
@@ -30,7 +31,7 @@ class ClosedSubscription:
         return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClosedSession:
     """The attributes of a ClientSession at the moment it ended; same names."""
 
@@ -54,7 +55,7 @@ class ClosedSession:
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
-        values = [getattr(session, name) for name in field_names(cls)]
+        values = [getattr(session, each.name) for each in fields(cls)]
         values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()}
         return cls(*values)
 

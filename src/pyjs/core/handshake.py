@@ -5,9 +5,10 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
-from pyjs.base.record import field_names, record
-from pyjs.core.flat_json import read_flat, write_flat
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import orjson
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,7 +18,7 @@ class BadConnect(ValueError):
     """The CONNECT arguments are not the JSON they should be; the connection is closed without a word."""
 
 
-@record()
+@dataclass(slots=True)
 class ConnectOptions:
     """What CONNECT said. The defaults are those of a client that leaves the key out, or never connects."""
 
@@ -67,11 +68,8 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
     """
-    given = None if fast_json.is_loaded() else read_flat(line)
-    if given is None:
-        given = _read_any(line)
-    values = {name: getattr(previous, name) for name in field_names(ConnectOptions)}
-    for key, value in given.items():
+    values = {each.name: getattr(previous, each.name) for each in fields(ConnectOptions)}
+    for key, value in _read_any(line).items():
         field = _FIELDS.get(key.lower())
         if field is None or value is None:
             continue
@@ -84,8 +82,8 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
 
 def _read_any(line: bytes) -> dict[str, Any]:
     try:
-        given: Any = fast_json.loads(line)
-    except fast_json.JSONDecodeError as error:
+        given: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
         raise BadConnect(str(error)) from None
     if not isinstance(given, dict):
         raise BadConnect("CONNECT needs a JSON object")
@@ -94,5 +92,4 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 def info_line(fields: dict[str, object]) -> bytes:
     """Return the INFO line; nats-server puts a space before the line end and clients have seen it there."""
-    write = fast_json.dumps if fast_json.is_loaded() else write_flat
-    return b"INFO " + write(fields) + b" \r\n"
+    return b"INFO " + orjson.dumps(fields) + b" \r\n"

@@ -5,10 +5,11 @@ Node (node.py) is the one implementation; this base class keeps core from knowin
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.clock import NS_PER_S, Clock
 from pyjs.base.log import Log
-from pyjs.base.record import record
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.auth import Authenticator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
 
 
-@record()
+@dataclass(slots=True)
 class SessionSettings:
     """Limits and intervals of every client connection; changed by a reload."""
 

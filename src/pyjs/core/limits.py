@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AccountLimits:
     """What all clients of an account may use together."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Peer:
     """Who is at the other end of a connection."""
 

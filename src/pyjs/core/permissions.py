@@ -9,8 +9,9 @@ Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 CACHE_MAX = 4096
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ResponsePermission:
     """Leave to publish to reply subjects of received messages."""
 

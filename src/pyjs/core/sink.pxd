@@ -19,6 +19,8 @@ cdef class Turn:
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
     cdef readonly list upkeep           # stores whose files can be made smaller, in a thread
+    cdef readonly list jobs             # core.job.Job: to be run in a thread
+    cdef readonly list finished         # (Job, Exception or None): jobs that have run, to be taken in by a turn
     cdef readonly list unsynced         # whoever has bytes in files and not on the medium yet: Streams, LogSync
 
 cdef class Sink:

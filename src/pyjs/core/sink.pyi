@@ -1,6 +1,8 @@
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
+from pyjs.core.job import Job
+
 SOURCE_HASH: bytes
 
 @type_check_only
@@ -37,6 +39,8 @@ class Turn:
     chores: list[Iterator[None]]
     unsynced: list[Syncing]
     upkeep: list[Keeping]
+    jobs: list[Job]
+    finished: list[tuple[Job, Exception | None]]
     def begin(self, now: int, copies: int) -> None: ...
     def go_on(self, chore: Iterator[None]) -> None: ...
     @overload
@@ -51,6 +55,10 @@ class Turn:
     def take(self, name: Literal["unsynced"]) -> list[Syncing]: ...
     @overload
     def take(self, name: Literal["upkeep"]) -> list[Keeping]: ...
+    @overload
+    def take(self, name: Literal["jobs"]) -> list[Job]: ...
+    @overload
+    def take(self, name: Literal["finished"]) -> list[tuple[Job, Exception | None]]: ...
     @overload
     def take(self, name: Literal["chores"]) -> list[Iterator[None]]: ...
     @property

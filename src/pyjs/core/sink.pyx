@@ -28,6 +28,8 @@ cdef class Turn:
         self.chores = []
         self.unsynced = []
         self.upkeep = []
+        self.jobs = []
+        self.finished = []
 
     def go_on(self, chore) -> None:
         """Do one step of what is too long for one turn; the rest follows, a step in each of the next turns."""
@@ -50,6 +52,10 @@ cdef class Turn:
             out, self.upkeep = self.upkeep, []
         elif name == "unsynced":
             out, self.unsynced = self.unsynced, []
+        elif name == "jobs":
+            out, self.jobs = self.jobs, []
+        elif name == "finished":
+            out, self.finished = self.finished, []
         else:
             assert name == "requests"
             out, self.requests = self.requests, []
@@ -58,7 +64,8 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
-        return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores)
+        return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores
+                    or self.finished)
 
     def begin(self, int64_t now, int copies) -> None:
         """Begin a turn in which streams may copy from others `copies` times."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.store.layout import DAMAGED
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ what it reports is what is there afterwards.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, meta_in, size_of

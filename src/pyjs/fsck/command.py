@@ -6,7 +6,8 @@ permission, a newer format.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import PyjsError
 from pyjs.fsck.check import NotChecked, Progress, StoreCheck
 from pyjs.fsck.findings import CLEAN, NOT_CHECKED

@@ -9,8 +9,8 @@ A finding may have a mend: what `--repair` calls, which returns what it did. Kno
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field, record
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ DAMAGED = 1
 NOT_CHECKED = 2
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class Finding:
     """One place where something is not as it should be."""
 
@@ -42,7 +42,7 @@ class Finding:
     mend: Mend | None = None
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class ConsumerReport:
     """One consumer."""
 
@@ -52,7 +52,7 @@ class ConsumerReport:
     pending: int = 0
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class StreamReport:
     """One stream, as a start of the server will find it."""
 
@@ -76,7 +76,7 @@ class StreamReport:
         return count_of(self.lost)
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class StoreReport:
     """A whole store directory."""
 

@@ -6,9 +6,10 @@ compressed, encrypted.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import CorruptRecord
-from pyjs.base.record import record
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.form import (
     HEADER,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 HEAD_SIZE = 65536  # of a segment: what has the header and the metadata in clear
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class Files:
     """How the files of one stream are read and written."""
 
@@ -47,7 +48,7 @@ class Files:
     meta: bytes = b""  # the stream's metadata, as an encrypted segment has it in clear
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class SegmentFile:
     """The plain image of a segment, and what its file is like."""
 

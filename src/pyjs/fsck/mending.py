@@ -10,10 +10,10 @@ far the sequences went.
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import xxhash
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.fsck.aside import copy_aside, move_aside
 from pyjs.fsck.images import (
     Files,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import envelope, metadata_paths

@@ -11,10 +11,10 @@ What damage costs is told as the server will find it: which sequences, and where
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord
-from pyjs.base.record import field, record
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
@@ -46,7 +46,7 @@ RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
 SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
 
 
-@record(eq=False)
+@dataclass(eq=False, slots=True)
 class Read:
     """What is kept of a segment that was scanned."""
 

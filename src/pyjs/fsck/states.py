@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING, fast_json
+import orjson
+
 from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
 from pyjs.fsck.images import Files, state_file
@@ -122,7 +124,7 @@ class StatesCheck:
             return
         snapshot, changes = loaded
         try:
-            state = fast_json.loads(snapshot)
+            state = orjson.loads(snapshot)
             if state["version"] != VERSION:
                 self._find(UNCHECKED, directory, "its state was written by a newer version")
                 return
@@ -179,7 +181,7 @@ class StatesCheck:
             return
         try:
             for entry in (loaded[0], *loaded[1]):
-                values = fast_json.loads(entry)
+                values = orjson.loads(entry)
                 for _, (seq, ident) in values["sources"].items():
                     int(seq), str(ident)
                 at = int(values["at"])

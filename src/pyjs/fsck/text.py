@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, count_of, range_text
 
 if TYPE_CHECKING:
@@ -110,7 +113,7 @@ def summary(report: StoreReport) -> str:
 
 def json_of(report: StoreReport) -> bytes:
     """Return the report as JSON."""
-    return fast_json.dumps(
+    return orjson.dumps(
         {
             "store_dir": report.root,
             "exit_code": report.exit_code(),

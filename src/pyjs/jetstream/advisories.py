@@ -8,7 +8,10 @@ Source: nats.docs "JetStream advisories"; fields, their order and the order of e
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
 from pyjs.base.rng import Rng
@@ -33,7 +36,7 @@ def publish(
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain
-    account.send(subject, fast_json.dumps(event))
+    account.send(subject, orjson.dumps(event))
 
 
 def tell_of_stream(account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str) -> None:

@@ -9,13 +9,16 @@ Source: nats.docs "Streams"; field order, names and what is left out when empty 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
-from pyjs.base.record import field, field_names, record, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeVar
+
+    from _typeshed import DataclassInstance
 
     T = TypeVar("T")
 
@@ -30,7 +33,7 @@ PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class Placement:
     """Where a stream should live; kept and shown, a single server has nothing to choose."""
 
@@ -50,7 +53,7 @@ class Placement:
         return out
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class ConsumerLimits:
     """What consumers of the stream may ask for; 0: anything."""
 
@@ -63,7 +66,7 @@ class ConsumerLimits:
         return {name: value for name, value in out.items() if value}
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
     """Under which subject a message is stored; an empty source is every subject, an empty destination none."""
 
@@ -75,7 +78,7 @@ class SubjectTransformConfig:
         return {"src": self.src, "dest": self.dest}
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class RepublishConfig:
     """Where messages are published once they are kept; an empty destination is nowhere."""
 
@@ -89,7 +92,7 @@ class RepublishConfig:
         return out | {"headers_only": True} if self.headers_only else out
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class ExternalStream:
     """Where the API of another account or domain is found, and where it delivers to."""
 
@@ -101,7 +104,7 @@ class ExternalStream:
         return {"api": self.api, "deliver": self.deliver}
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class SourceConsumer:
     """A consumer of the origin that is there already; read for its checks, and then refused."""
 
@@ -109,7 +112,7 @@ class SourceConsumer:
     deliver_subject: str = ""
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class StreamSource:
     """A stream that another one takes its messages from: its mirror, or one of its sources."""
 
@@ -162,7 +165,7 @@ class StreamSource:
         return _checked(cls(**values))
 
 
-@record(repr=False)
+@dataclass(repr=False, slots=True)
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
@@ -291,7 +294,7 @@ class StreamConfig:
         Raises:
             ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
         """
-        unknown = sorted(set(meta) - set(field_names(cls)))
+        unknown = sorted(set(meta) - {each.name for each in fields(cls)})
         if unknown:
             raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
         values = dict(meta)
@@ -311,8 +314,8 @@ class StreamConfig:
         return _checked(cls(**values))
 
 
-def _plain(of: object) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in field_names(type(of))}
+def _plain(of: DataclassInstance) -> dict[str, Any]:
+    return {each.name: getattr(of, each.name) for each in fields(of)}
 
 
 def _checked(made: T) -> T:

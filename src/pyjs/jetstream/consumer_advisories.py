@@ -7,7 +7,8 @@ Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probe
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
 from pyjs.jetstream import advisories

@@ -8,11 +8,11 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import moment_text
-from pyjs.base.record import field, record
 from pyjs.jetstream.json_strict import parse_time_ns
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SERVER_LEVEL_KEY = "_nats.level"
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerConfig:
     """What a consumer was asked to be. Durations are ns, 0 means unset, times are ns since the epoch."""
 

@@ -5,7 +5,8 @@ Source: nats.docs "ConsumerInfo"; field order and omissions probed on nats-serve
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config import API_LEVEL, PEER_VERSION
 from pyjs.jetstream.consumer import Consumer

@@ -7,7 +7,8 @@ Source: error texts probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
+
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.jetstream.json_strict import (
@@ -111,7 +112,7 @@ NEXT_REQUEST = Struct(
 )
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CreateRequest:
     """A decoded CONSUMER.CREATE body."""
 

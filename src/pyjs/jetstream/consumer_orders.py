@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.base import fast_json
+import orjson
+
 from pyjs.base.units import parse_duration_ns
 
 
@@ -17,7 +18,7 @@ def read_delay_ns(argument: bytes) -> int:
         return -1
     if text[:1] != b"{":
         return parse_duration_ns(text.decode("utf-8", "replace"))
-    fields = fast_json.loads(text)
+    fields = orjson.loads(text)
     delay = fields.get("delay", 0)
     if type(delay) is not int:
         raise ValueError(f"the delay is not a whole number of nanoseconds: {delay!r}")

@@ -7,7 +7,10 @@ with checksums and cuts a torn end; what is lost so is at most the last turn, wh
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream.consumer_log import decode
 
@@ -74,7 +77,7 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.take()
     consumer.changes.lost = True
     assert consumer.file is not None
-    consumer.file.snapshot(fast_json.dumps({"version": VERSION, **consumer.dump_state()}))
+    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
     consumer.changes.lost = False
 
 
@@ -85,7 +88,7 @@ def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> boo
         BadState: the bytes are not a state of this version.
     """
     try:
-        state: dict[str, Any] = fast_json.loads(snapshot)
+        state: dict[str, Any] = orjson.loads(snapshot)
         if state.pop("version") != VERSION:
             raise NewerState("the consumer state was written by a newer version: use that one")
         consumer.load_state(state)

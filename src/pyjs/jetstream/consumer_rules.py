@@ -9,10 +9,10 @@ Source: order and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
-from pyjs.base.record import record, replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.consumer_config import (
     REQUIRED_LEVEL_KEY,
@@ -41,7 +41,7 @@ _BAD_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StreamTraits:
     """What the rules need to know of the stream."""
 
@@ -54,7 +54,7 @@ class StreamTraits:
     limit_inactive_threshold_ns: int = 0
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerLimits:
     """What server and account allow; 0 is no limit."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyjs.base.log import Log
-from pyjs.base.record import record
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.store.store import StreamStore
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Seat:
     """The surroundings of a consumer. It holds the store, not the stream."""
 

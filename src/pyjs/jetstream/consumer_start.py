@@ -5,13 +5,14 @@ Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-ser
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
+
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Start:
     """The first sequence to look at; `skips`: deliver exactly these, then go on behind `skips_end`."""
 

@@ -8,10 +8,11 @@ Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import NONSENSE, StoreFailed
 from pyjs.base.nuid import token
-from pyjs.base.record import replace
 from pyjs.jetstream import consumer_record, consumer_rules, errcodes
 from pyjs.jetstream.config import MEMORY, WORKQUEUE
 from pyjs.jetstream.consumer import Consumer

@@ -9,7 +9,8 @@ Source: nats.docs "JetStream".
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng

@@ -6,7 +6,8 @@ message. Knows nothing of stores; the stream drops.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.timers import Timer, Timers
 
 if TYPE_CHECKING:

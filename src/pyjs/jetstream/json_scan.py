@@ -9,8 +9,7 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 from __future__ import annotations
 
 import re
-
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any

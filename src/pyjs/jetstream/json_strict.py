@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING, fast_json
+import orjson
+
 from pyjs.jetstream.json_scan import JsonFault, Scan, scan
 
 if TYPE_CHECKING:
@@ -116,9 +118,9 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
         JsonFault: with the text that follows "invalid JSON: ".
     """
     try:
-        document = fast_json.loads(body)
+        document = orjson.loads(body)
         found: Scan | None = None
-    except fast_json.JSONDecodeError:
+    except orjson.JSONDecodeError:
         found = scan(body)
         if not found.documents:
             return {}

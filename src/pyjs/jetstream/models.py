@@ -8,8 +8,9 @@ Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import record
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import (
     ConsumerLimits,
@@ -194,7 +195,7 @@ _LATER = {
 }
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 

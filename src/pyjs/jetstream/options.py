@@ -6,8 +6,8 @@ otherwise; sizes are bytes, times nanoseconds.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field, record
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyjs.config import options as config
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream that sets no limit of its own
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AccountLimits:
     """JetStream limits of one account."""
 
@@ -29,7 +29,7 @@ class AccountLimits:
     max_bytes_required: bool = False
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class JetStreamOptions:
     """The `jetstream` block."""
 

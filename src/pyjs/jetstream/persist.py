@@ -8,11 +8,12 @@ Long because making, changing, recovering and removing share one layout and what
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.disk import Disk
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
-from pyjs.base.record import record
 from pyjs.jetstream.config import LIMITS, S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
@@ -56,7 +57,7 @@ HEAD_SIZE = 1 << 20  # bytes of a segment in which the metadata in clear ends
 SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredConsumer:
     """One consumer as it was kept."""
 

@@ -10,7 +10,10 @@ Knows nothing of streams; the names of sources are those of Nats-Stream-Source.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ class Positions:
             self._log.warn(f"Positions of sources cannot be kept: {error}")
 
     def _apply(self, entry: bytes) -> None:
-        values = fast_json.loads(entry)
+        values = orjson.loads(entry)
         true_at = _sequence(values["at"])
         for name, (seq, ident) in values["sources"].items():
             self.known[name.encode("utf-8", "surrogateescape")] = (_sequence(seq), ident.encode())
@@ -93,4 +96,4 @@ def _entry(true_at: int, positions: dict[bytes, Position]) -> bytes:
         name.decode("utf-8", "surrogateescape"): [seq, ident.decode()]
         for name, (seq, ident) in positions.items()
     }
-    return fast_json.dumps({"at": true_at, "sources": sources})
+    return orjson.dumps({"at": true_at, "sources": sources})

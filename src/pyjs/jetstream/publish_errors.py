@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from pyjs.base import fast_json
+import orjson
+
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.message_ttl import parse_ttl_ns
@@ -32,7 +33,7 @@ def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> by
 
 def failure_body(stream: str, error: ApiError) -> bytes:
     """Return the reply body that carries `error`."""
-    return fast_json.dumps({"error": error.as_json(), "stream": stream, "seq": 0})
+    return orjson.dumps({"error": error.as_json(), "stream": stream, "seq": 0})
 
 
 def store_error(error: Exception | None) -> ApiError:

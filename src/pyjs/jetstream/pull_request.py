@@ -9,10 +9,12 @@ Source: ADR-13; behaviour and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING, fast_json
+import orjson
+
 from pyjs.base.gotext import duration_text
-from pyjs.base.record import record
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
 from pyjs.jetstream.json_strict import JsonFault, decode
@@ -30,7 +32,7 @@ class RefusedPull(Exception):
     """A pull request that gets a status at once; the text is what follows NATS/1.0."""
 
 
-@record()
+@dataclass(slots=True)
 class PullRequest:
     """What a client asked for; 0 is unset in all numbers but `batch`."""
 
@@ -102,8 +104,8 @@ def read_pull(body: bytes) -> PullRequest:
 def _fields(body: bytes) -> dict[str, Any]:
     """Return the fields; the common, right request costs one call of the JSON library."""
     try:
-        fields = fast_json.loads(body)
-    except fast_json.JSONDecodeError:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
         fields = None
     if isinstance(fields, dict) and all(type(value) is _PLAIN.get(name) for name, value in fields.items()):
         return fields

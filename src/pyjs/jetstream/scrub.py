@@ -12,7 +12,8 @@ Knows nothing of threads: a turn carries it, as it carries stores that want upke
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.consumer import Consumer

@@ -8,8 +8,9 @@ Source: order, codes and texts probed on nats-server 2.15.1 (tests/conformance/s
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.config import SourceConsumer, StreamConfig, StreamSource, SubjectTransformConfig
 from pyjs.jetstream.errcodes import ErrorCode

@@ -14,7 +14,8 @@ Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.1
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes

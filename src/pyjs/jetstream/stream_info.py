@@ -5,7 +5,10 @@ Shared by the API and monitoring. Source: nats.docs "JetStream wire API Referenc
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
@@ -15,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from pyjs.base.fast_json import Fragment
+    from orjson import Fragment
+
     from pyjs.store.filter import StoreFilter
     from pyjs.store.store import StreamStore
 
@@ -112,11 +116,11 @@ def subjects_page(
         counts = walk.take(SUBJECTS_STEP)
         if counts:
             named = {name.decode("utf-8", "replace"): count for name, count in counts.items()}
-            parts.append(fast_json.dumps(named)[1:-1])
+            parts.append(orjson.dumps(named)[1:-1])
         if walk.done:
             break
         yield
-    page = fast_json.Fragment(b"{" + b",".join(parts) + b"}") if parts else None
+    page = orjson.Fragment(b"{" + b",".join(parts) + b"}") if parts else None
     return page, walk.total, offset
 
 
@@ -125,7 +129,7 @@ def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
     store, after = stream.store, 0
     parts: list[bytes] = []
     while found := store.deleted(DELETED_STEP, after):
-        parts.append(fast_json.dumps(found)[1:-1])
+        parts.append(orjson.dumps(found)[1:-1])
         after = found[-1]
         yield
-    return fast_json.Fragment(b"[" + b",".join(parts) + b"]")
+    return orjson.Fragment(b"[" + b",".join(parts) + b"]")

@@ -8,9 +8,10 @@ Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jets
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import duration_text
-from pyjs.base.record import replace
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
 from pyjs.jetstream.errcodes import ApiError

@@ -8,9 +8,11 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
-from pyjs.core.flat_json import write_flat
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
@@ -329,4 +331,4 @@ def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) 
 def _ack_head(name: str, domain: str) -> bytes:
     """Return what every PubAck of a stream begins with."""
     fields: dict[str, object] = {"stream": name, "domain": domain} if domain else {"stream": name}
-    return write_flat(fields)[:-1] + b',"seq":'
+    return orjson.dumps(fields)[:-1] + b',"seq":'

@@ -5,9 +5,10 @@ Source: monitoring section of nats.docs; orders, texts and field order seen on n
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import duration_text, time_text, uptime_text
-from pyjs.base.record import record
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.arguments import Arguments, BadArgument
@@ -45,7 +46,7 @@ SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
 }
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ConnzOptions:
     """What was asked."""
 

@@ -5,9 +5,10 @@ Source: monitoring section of nats.docs; texts and statuses seen on nats-server 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import quoted
-from pyjs.base.record import record
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 UNAVAILABLE = "unavailable"
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """The first thing found out of order."""
 

@@ -5,9 +5,10 @@ Source: monitoring section of nats.docs; paging, field order and what is left ou
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
-from pyjs.base.record import record
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_info import consumer_info
@@ -30,7 +31,7 @@ CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JszOptions:
     """What was asked."""
 

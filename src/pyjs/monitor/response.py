@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyjs.base.record import record
+from dataclasses import dataclass
 
 JSON_HEADERS = (("Access-Control-Allow-Origin", "*"), ("Content-Type", "application/json"))
 TEXT_HEADERS = (("Content-Type", "text/plain; charset=utf-8"),)
 HTML_HEADERS = (("Content-Type", "text/html; charset=utf-8"),)
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Response:
     """What is sent back."""
 

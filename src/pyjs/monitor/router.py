@@ -5,7 +5,8 @@ Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import quoted, time_text
 from pyjs.monitor.accountz import accountz, accstatz
 from pyjs.monitor.arguments import TRUE, Arguments, BadArgument

@@ -7,8 +7,9 @@ nanoseconds as elsewhere in /varz; a password or token is shown as stars. Not in
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field_names
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+
 from pyjs.monitor.json_text import JsonDict, JsonValue
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def _plain(name: str, value: object) -> JsonValue:
         return [_plain("", element) for element in value]
     if isinstance(value, dict):
         return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}
-    fields = field_names(type(value))
-    if fields:
-        return {field.removesuffix("_ns"): _plain(field, getattr(value, field)) for field in fields}
+    if is_dataclass(value):
+        names = [each.name for each in fields(value)]
+        return {name.removesuffix("_ns"): _plain(name, getattr(value, name)) for name in names}
     assert value is None or isinstance(value, str | int)
     return value

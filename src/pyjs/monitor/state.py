@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field, record
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyjs.config.options import Options
@@ -25,7 +25,7 @@ class ProcessStats:
         return 0.0
 
 
-@record()
+@dataclass(slots=True)
 class Monitored:
     """One server, as the views see it."""
 

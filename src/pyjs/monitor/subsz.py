@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.connz import subscription_detail

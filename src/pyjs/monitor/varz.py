@@ -5,8 +5,9 @@ Field order and which fields are left out as seen on nats-server 2.15.1.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjs import __version__
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.monitor.json_text import JsonDict, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats

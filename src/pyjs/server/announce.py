@@ -5,8 +5,9 @@ Texts, order and blanks as nats-server 2.15.1, whose place in scripts this serve
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjs import __version__
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import size_text
 from pyjs.node import API_LEVEL, PEER_VERSION
 

@@ -7,7 +7,8 @@ output to itself, where the pending limit counts it.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.core.link import Link, Peer
 from pyjs.server.addresses import plain_ip
 from pyjs.server.transport import Transport

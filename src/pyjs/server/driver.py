@@ -6,7 +6,7 @@ arms one timer. Knows nothing of sockets and nothing of what a turn does.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ class Driver:
     def __init__(self, loop: Loop, node: Node) -> None:
         self.loop = loop
         self.node = node
-        self.after_turn: Callable[[], None] | None = None  # what the I/O thread has to be given
+        self.after_turn: list[Callable[[], None]] = []  # called after each turn: hand work to threads
         self._waked = False  # a turn is scheduled
         self._timer: Handle | None = None
         self._armed_ns = 0  # deadline of `_timer`
@@ -38,8 +38,8 @@ class Driver:
     def turn_now(self) -> None:
         """Run a turn at once; for the last words of a server that ends."""
         self.node.turn(self.node.clock.now_ns())
-        if self.after_turn is not None:
-            self.after_turn()
+        for hand_over in self.after_turn:
+            hand_over()
 
     def stop(self) -> None:
         """Run no more turns."""

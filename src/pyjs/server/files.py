@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from pyjs.base import fast_json
+import orjson
 
 PORTS_NAME = "nats-server"  # whatever the program is called: test suites look for this name
 
@@ -25,7 +25,7 @@ def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
     """Write `urls` (service -> URLs) for whoever waits for the file; it appears complete or not at all."""
     path = ports_path(directory)
     with open(path + ".new", "wb") as file:
-        file.write(fast_json.dumps(urls))
+        file.write(orjson.dumps(urls))
     os.replace(path + ".new", path)
 
 

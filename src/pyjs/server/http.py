@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.transport import Transport
 

@@ -6,7 +6,7 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class IoThread:
     """Runs jobs beside the event loop; started with the first one."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, name: str) -> None:
         self._loop = loop
+        self._name = f"pyjs-{name}"
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the thread
         self._thread: threading.Thread | None = None
         self.pending = 0  # jobs given whose `done` has not run
@@ -37,7 +38,7 @@ class IoThread:
             from queue import SimpleQueue
 
             self._jobs = SimpleQueue()
-            self._thread = threading.Thread(target=self._work, name="pyjs-io", daemon=True)
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
         self.pending += 1
         self._jobs.put((job, done))

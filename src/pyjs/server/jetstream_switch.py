@@ -6,7 +6,8 @@ stores close. Whoever needs it to be over is called then.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
 from pyjs.server import files
@@ -65,18 +66,13 @@ class JetStreamSwitch:
         from pyjs.server.upkeep import Upkeep
 
         jetstream = options.jetstream
-        self._io_thread = IoThread(self._driver.loop)
+        self._io_thread = IoThread(self._driver.loop, "io")
         syncer = self._syncer = Syncer(
             self._driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always
         )
-        self._upkeep_thread = IoThread(self._driver.loop)
+        self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
         upkeep = Upkeep(self._driver, self._upkeep_thread)
-
-        def after_turn() -> None:
-            syncer.after_turn()
-            upkeep.after_turn()
-
-        self._driver.after_turn = after_turn
+        self._driver.after_turn[1:] = [syncer.after_turn, upkeep.after_turn]
 
     @property
     def ending(self) -> bool:

@@ -6,7 +6,7 @@ random moment of the second half of its interval, so that reconnecting clients d
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

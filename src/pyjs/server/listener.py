@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket

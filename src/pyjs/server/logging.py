@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.log import Log
 
 if TYPE_CHECKING:

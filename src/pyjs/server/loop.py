@@ -16,8 +16,8 @@ import select
 from collections import deque
 from functools import partial
 from time import monotonic, monotonic_ns
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.timers import Timers
 
 if TYPE_CHECKING:

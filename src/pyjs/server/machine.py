@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
-from pyjs.base.record import replace
 from pyjs.config.options import Options
 
 SHARE_PERCENT = 75

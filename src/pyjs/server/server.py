@@ -7,8 +7,12 @@ which test suites wait for: identity, configuration, monitoring, JetStream, clie
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING, fast_json
+from typing import TYPE_CHECKING
+
+import orjson
+
 from pyjs.base.disk import OsDisk
+from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server import files
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
@@ -17,10 +21,12 @@ from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
+from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.machine import effective_options
+from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
     import socket
@@ -61,6 +67,7 @@ class Server:
         self._http_listener: Listener | None = None
         self._router: Router | None = None
         self._jetstream: JetStreamSwitch
+        self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
         self._after_stop: list[Callable[[], None]] = []  # called once it has stopped, whoever asked for that
         self._running = False
@@ -121,6 +128,8 @@ class Server:
         effective = effective_options(self.options)
         self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
+        self._workers = Workers(self.driver, {lane: IoThread(loop, lane.value) for lane in Lane})
+        self.driver.after_turn.append(self._workers.after_turn)
         self._jetstream = JetStreamSwitch(self.driver)
         announce_start(self.log, self.node, self.options)
         try:
@@ -364,6 +373,7 @@ class Server:
     def _close_connections(self, then: Callable[[], None]) -> None:
         attempt(self.log, self.node.stop)
         self.driver.stop()
+        attempt(self.log, self._workers.stop)
         for http_connection in list(self.http_connections):
             http_connection.close()
         self._await_closed(self.loop.time() + CLOSING_S, then)
@@ -398,6 +408,6 @@ def _opened_log(options: Options) -> Logger:
 def _import_all(modules: list[str]) -> None:
     import importlib
 
-    fast_json.loads(b"{}")  # loads the library
+    orjson.loads(b"{}")  # loads the library
     for module in modules:
         importlib.import_module(module)

@@ -6,8 +6,7 @@ Source: nats.docs "Signals"; lines as nats-server 2.15.1.
 from __future__ import annotations
 
 import signal
-
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ Knows nothing of files: a stream gives a job, the job runs in the thread, its re
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

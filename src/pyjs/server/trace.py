@@ -10,8 +10,8 @@ Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `-
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.gotext import quoted
 
 if TYPE_CHECKING:

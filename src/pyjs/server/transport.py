@@ -7,8 +7,7 @@ while bytes are written is told in the loop's next step.
 from __future__ import annotations
 
 from collections import deque
-
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket

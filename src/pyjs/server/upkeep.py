@@ -5,7 +5,7 @@ Knows nothing of files: a store gives a job, the job runs in the thread, its res
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyjs.core.sink import Keeping

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import errno
 import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import xxhash
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import PAGE_SIZE, Disk
 from pyjs.base.errors import CorruptRecord
-from pyjs.base.record import record
 from pyjs.store.meta import NewerFormat
 from pyjs.store.vault import BLOCK_SIZES, SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
 
@@ -67,7 +67,7 @@ SECTOR_SIZE = 512
 ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
 
 
-@record(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Form:
     """What an outer header says."""
 

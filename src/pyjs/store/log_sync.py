@@ -10,7 +10,8 @@ A log whose sync failed is never believed again: `is_lost` has its consumer begi
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.disk import Disk
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ Knows nothing of what the map means. docs/storage-format.md says the same for re
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import msgpack
 import xxhash
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.store.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey

@@ -9,7 +9,8 @@ and touches nothing but files.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord

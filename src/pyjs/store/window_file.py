@@ -9,7 +9,8 @@ Knows nothing of what an id means, nor of the stream.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.meta import FRAME_SIZE, KIND_WINDOW, Opener, decode, encode, envelope_size, is_sealed

@@ -14,8 +14,8 @@ Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts a
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.rng import Rng
 from pyjs.subjects.tokens import is_valid_literal, subject_matches
 

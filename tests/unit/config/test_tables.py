@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import pytest
 from tests.unit.config.conftest import Load, Refusal
 from tests.unit.config.document import PATH, page
 
-from pyjs.base.record import field_names
 from pyjs.config.options import Options
 from pyjs.config.table import Key, Table
 from pyjs.config.tables import TABLES
@@ -104,8 +104,9 @@ def attribute(target: object, attr: str) -> object:
 
 def content(data: object) -> object:
     """Return `data` in a form that compares by content."""
-    names = field_names(type(data))
-    return {name: content(getattr(data, name)) for name in names} if names else data
+    if not is_dataclass(data):
+        return data
+    return {each.name: content(getattr(data, each.name)) for each in fields(data)}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_keys_are_compared_without_case(load: Load) -> None:
 def test_every_attribute_of_options_is_set_by_some_key() -> None:
     set_by_keys = {attr.split(".")[0] for key in TABLES[""].keys for attr in key.attrs}
     not_from_keys = {"config_path", "config_digest", "flags", "warnings"}
-    assert set(field_names(Options)) == set_by_keys | not_from_keys
+    assert {each.name for each in fields(Options)} == set_by_keys | not_from_keys
 
 
 def test_the_page_on_the_keys_is_as_the_tables() -> None:

@@ -1,19 +1,12 @@
-"""CONNECT and INFO are the same before and after the JSON library is there."""
+"""CONNECT and INFO as data."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyjs.base import fast_json
 from pyjs.core.handshake import BadConnect, ConnectOptions, info_line, parse_connect
 
 INFO = {"server_id": "N1", "server_name": 'the "first" \u00e9', "port": 4222, "headers": True}
-
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["starting", "warm"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the library there, or not yet."""
-    monkeypatch.setattr(fast_json, "is_loaded", lambda: request.param)
 
 
 @pytest.mark.parametrize(

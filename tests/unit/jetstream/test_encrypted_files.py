@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.support.disk import Crash, FaultyDisk
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
-from pyjs.base.record import replace
 from pyjs.jetstream.config import S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.persist import AccountFiles, StoredConsumer

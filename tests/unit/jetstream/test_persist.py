@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from tests.unit.jetstream.test_consumer_recovery import Restarting
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
-from pyjs.base.record import replace
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config import WORKQUEUE, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig

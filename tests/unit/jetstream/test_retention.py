@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.base.record import replace
 from pyjs.jetstream import streams
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.stream import Stream

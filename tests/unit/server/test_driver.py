@@ -85,7 +85,7 @@ async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
 async def test_after_the_turn_others_have_their_say() -> None:
     node, driver = made()
     turns: list[int] = []
-    driver.after_turn = lambda: turns.append(node.turns)
+    driver.after_turn.append(lambda: turns.append(node.turns))
 
     driver.turn_now()
 

@@ -6,7 +6,7 @@ from pyjs.server.io_thread import IoThread
 
 async def test_results_come_back_on_the_loop_in_order() -> None:
     loop = asyncio.get_running_loop()
-    thread = IoThread(loop)
+    thread = IoThread(loop, "test")
     results: list[tuple[Exception | None, int]] = []
     done = loop.create_future()
     failure = OSError("disk")
@@ -25,7 +25,7 @@ async def test_results_come_back_on_the_loop_in_order() -> None:
 
 async def test_jobs_run_beside_the_loop() -> None:
     loop = asyncio.get_running_loop()
-    thread = IoThread(loop)
+    thread = IoThread(loop, "test")
     release = threading.Event()
     done = loop.create_future()
 
@@ -39,7 +39,7 @@ async def test_jobs_run_beside_the_loop() -> None:
 
 async def test_stopping_finishes_what_was_given() -> None:
     ran: list[int] = []
-    thread = IoThread(asyncio.get_running_loop())
+    thread = IoThread(asyncio.get_running_loop(), "test")
 
     for at in range(10):
         thread.submit(lambda at=at: ran.append(at), lambda result: None)  # type: ignore[misc]
@@ -50,7 +50,7 @@ async def test_stopping_finishes_what_was_given() -> None:
 
 
 async def test_a_job_that_raises_costs_no_other_job() -> None:
-    thread = IoThread(asyncio.get_running_loop())
+    thread = IoThread(asyncio.get_running_loop(), "test")
     results: list[Exception | None] = []
     done = asyncio.get_running_loop().create_future()
     error = ValueError("a defect")

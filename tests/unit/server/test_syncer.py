@@ -46,9 +46,9 @@ class Site:
         self.fixture = NodeFixture()
         node = self.fixture.node
         self.driver = Driver(loop, node)
-        self.io_thread = IoThread(loop)
+        self.io_thread = IoThread(loop, "test")
         self.syncer = Syncer(self.driver, self.io_thread, interval_ns, always)
-        self.driver.after_turn = self.syncer.after_turn
+        self.driver.after_turn.append(self.syncer.after_turn)
         self.store = FileStore(self.disk, str(directory / "S"), node.log)
         config = StreamConfig(name="S", subjects=("s.>",), storage=FILE)
         head = b'{"stream":"S","seq":'

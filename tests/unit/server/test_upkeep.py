@@ -35,8 +35,8 @@ class Store:
 async def test_a_deadline_that_the_end_of_a_job_set_is_kept_by_an_idle_server() -> None:
     loop, fixture = asyncio.get_running_loop(), NodeFixture()
     driver = Driver(loop, fixture.node)
-    thread = IoThread(loop)
-    driver.after_turn = Upkeep(driver, thread).after_turn
+    thread = IoThread(loop, "test")
+    driver.after_turn.append(Upkeep(driver, thread).after_turn)
     store = Store(fixture, 3)
 
     fixture.node.turn_state.upkeep.append(store)

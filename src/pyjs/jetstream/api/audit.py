@@ -7,7 +7,8 @@ Source: nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.session import ClientSession

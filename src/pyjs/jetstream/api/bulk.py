@@ -7,7 +7,8 @@ follows. docs/bulk-read.md has both requests, the form of a chunk and an example
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.session import ClientSession

@@ -8,8 +8,9 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyjs.base.gotext import ZERO_TIME, moment_text
-from pyjs.base.record import replace
 from pyjs.jetstream import consumers, errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.consumer import Consumer

@@ -7,7 +7,8 @@ Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account

@@ -7,7 +7,8 @@ its origin beside its own: each request goes to one of them. What reads the requ
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request
 

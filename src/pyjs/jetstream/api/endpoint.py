@@ -10,8 +10,9 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.record import field, record
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ErrorCode
@@ -28,7 +29,7 @@ JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[None, None, JsonDict]"
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class ApiCall:
     """One request: the account's engine, what the subject says behind the endpoint's words, and the message."""
 
@@ -72,7 +73,7 @@ class ApiCall:
         return self.body if looks_like_json(self.body) else b""
 
 
-@record(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
     """One kind of request."""
 

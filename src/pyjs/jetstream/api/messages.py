@@ -6,8 +6,8 @@ Source: nats.docs "JetStream wire API Reference"; forms and errors probed on nat
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models

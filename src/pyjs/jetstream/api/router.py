@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 from types import GeneratorType
+from typing import TYPE_CHECKING
 
-from pyjs.base import TYPE_CHECKING
-from pyjs.base.fast_json import dumps  # this loads the library: nothing here can do without
+from orjson import dumps
+
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes

@@ -9,7 +9,8 @@ Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream.api.direct_seat import DirectSeat

@@ -5,7 +5,8 @@ Source: nats.docs "JetStream wire API Reference"; texts and extra fields probed 
 
 from __future__ import annotations
 
-from pyjs.base import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes, models, streams
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps

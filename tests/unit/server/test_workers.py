@@ -1,0 +1,78 @@
+"""Jobs of the node: run in the thread of their lane, taken in by a later turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from tests.support.node import NodeFixture
+
+from pyjs.core.job import Job, Lane
+from pyjs.server.driver import Driver
+from pyjs.server.io_thread import IoThread
+from pyjs.server.workers import Workers
+
+
+class Noting(Job):
+    """Notes where it ran and what came of it; raises if it was told so."""
+
+    def __init__(self, lane: Lane, raises: Exception | None = None) -> None:
+        self.lane = lane
+        self.raises = raises
+        self.ran_in = ""
+        self.failure: Exception | None = None
+        self.finished = asyncio.Event()
+
+    def run(self) -> None:
+        self.ran_in = threading.current_thread().name
+        if self.raises is not None:
+            raise self.raises
+
+    def finish(self, failure: Exception | None) -> None:
+        self.failure = failure
+        self.finished.set()
+
+
+async def run_all(*jobs: Noting) -> NodeFixture:
+    """Queue the jobs as a turn would and wait until each was taken in."""
+    loop, fixture = asyncio.get_running_loop(), NodeFixture()
+    driver = Driver(loop, fixture.node)
+    workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
+    driver.after_turn.append(workers.after_turn)
+    fixture.node.turn_state.jobs.extend(jobs)
+    driver.wake()
+    for job in jobs:
+        await asyncio.wait_for(job.finished.wait(), 10)
+    assert workers.pending == 0
+    workers.stop()
+    driver.stop()
+    return fixture
+
+
+async def test_a_job_runs_in_the_thread_of_its_lane() -> None:
+    jobs = Noting(Lane.FILES), Noting(Lane.COMPUTE)
+
+    await run_all(*jobs)
+
+    assert [job.ran_in for job in jobs] == ["pyjs-files", "pyjs-compute"]
+
+
+async def test_what_a_job_raises_reaches_its_end_and_nobody_else() -> None:
+    bad, good = Noting(Lane.FILES, OSError("no")), Noting(Lane.FILES)
+
+    await run_all(bad, good)
+
+    assert (str(bad.failure), good.failure) == ("no", None)
+
+
+async def test_a_job_whose_end_fails_is_logged() -> None:
+    class Failing(Noting):
+        def finish(self, failure: Exception | None) -> None:
+            super().finish(failure)
+            raise RuntimeError("it")
+
+    fixture = await run_all(Failing(Lane.COMPUTE))
+
+    assert [
+        "unexpected failure after Failing" in line for level, line in fixture.log.lines if level == "error"
+    ] == [True]
