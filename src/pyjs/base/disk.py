@@ -11,10 +11,16 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
+from typing import TYPE_CHECKING
 
-Image = mmap.mmap | bytes  # a file as bytes: mapped, or an empty one
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from pyjs.base.file_map import FileMap
+
+    Image: TypeAlias = FileMap | bytes  # a file as bytes: mapped, or an empty one
+
 PAGE_SIZE = 4096
 
 
@@ -65,8 +71,8 @@ class Disk:
         """Return when the names in a directory are on the medium."""
         raise NotImplementedError("a Disk subclass has the files")
 
-    def map_file(self, fd: int, size: int) -> mmap.mmap:
-        """Return a read-only map of the first `size` bytes."""
+    def map_file(self, fd: int, size: int) -> FileMap:
+        """Return a read-only map of the first `size` bytes; it holds no descriptor."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def rename(self, old: str, new: str) -> None:
@@ -207,7 +213,7 @@ class OsDisk(Disk):
         finally:
             os.close(fd)
 
-    def map_file(self, fd: int, size: int) -> mmap.mmap:
+    def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes."""
         from pyjs.base.file_map import FileMap  # with the first map: a start without streams needs none
 

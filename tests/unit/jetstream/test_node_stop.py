@@ -6,17 +6,17 @@ import gc
 
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.base.file_map import FileMap
+from pyjs.base.file_map import open_maps
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.stream import Stream
 from pyjs.node import Node
 
-KINDS = (Node, Stream, Consumer, FileMap)
+KINDS = (Node, Stream, Consumer)
 
 
-def alive() -> list[str]:
+def alive() -> tuple[list[str], int]:
     gc.collect()
-    return sorted(type(each).__name__ for each in gc.get_objects() if isinstance(each, KINDS))
+    return sorted(type(each).__name__ for each in gc.get_objects() if isinstance(each, KINDS)), open_maps()
 
 
 def used_node() -> None:

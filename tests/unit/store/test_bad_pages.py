@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from tests.unit.store.file_state import INCARNATION
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.file_map import FileMap
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import CODEC_ZSTD
@@ -206,7 +206,7 @@ def test_a_start_reads_around_a_bad_sector(tmp_path: Path, at: int) -> None:
 class CutOnMap(OsDisk):
     """Has the end of a segment gone once it is mapped, as if its sectors were bad."""
 
-    def map_file(self, fd: int, size: int) -> mmap.mmap:
+    def map_file(self, fd: int, size: int) -> FileMap:
         found = super().map_file(fd, size)
         os.truncate(f"/proc/self/fd/{fd}", PAGE)
         return found

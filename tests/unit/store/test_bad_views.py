@@ -9,6 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from tests.unit.store.file_state import INCARNATION
@@ -40,7 +41,7 @@ class BadPage(OsDisk):
                 raise OSError(errno.EIO, "Input/output error")
         return super().read_at(fd, size, offset)
 
-    def map_file(self, fd: int, size: int) -> mmap.mmap:
+    def map_file(self, fd: int, size: int) -> Any:
         found = super().map_file(fd, size)
         if self.page is not None and os.readlink(f"/proc/self/fd/{fd}").endswith(FIRST):
             data, at = bytes(found), self.page * PAGE

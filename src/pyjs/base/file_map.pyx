@@ -1,0 +1,117 @@
+"""A read-only map of a file, of which pages that turn out unreadable become zeros; and memory that is mapped alike.
+
+A map holds no descriptor, unlike one of the mmap module: a store of thousands of segments maps most of them, and a
+process has few descriptors. The file may be closed, renamed and removed while it is mapped.
+
+Loaded with the first map: a process without a store leaves the signal alone that tells of such pages. Compiled: each
+segment of a start makes and drops maps (benchmarks/store_start.py).
+"""
+from cpython.buffer cimport PyBuffer_FillInfo
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
+from posix.stat cimport fstat, struct_stat
+
+import mmap as anonymous
+
+from pyjs.base.bad_pages import guard, release
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef extern from "errno.h" nogil:
+    int errno
+cdef extern from "Python.h":
+    object PyErr_SetFromErrno(object kind)
+
+cdef Py_ssize_t n_open = 0
+
+
+def open_maps() -> int:
+    """Return how many files are mapped."""
+    return n_open
+
+
+cdef class FileMap:
+    """The first bytes of a file, guarded until it is unmapped."""
+    cdef void* data             # NULL: closed
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t exports     # views of it
+    cdef Py_ssize_t slot        # of the guard; below 0: none
+
+    def __cinit__(self, int fd, Py_ssize_t size) -> None:
+        """Map the first `size` bytes.
+
+        Raises:
+            ValueError: the file is not so long, or `size` is 0.
+            OSError: the system gives no map.
+        """
+        global n_open
+        cdef struct_stat found
+        self.slot = -1
+        if fstat(fd, &found) != 0:
+            PyErr_SetFromErrno(OSError)
+        if size <= 0 or size > found.st_size:
+            raise ValueError(f"no map of {size} bytes of a file of {found.st_size}")
+        self.data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0)
+        if self.data == MAP_FAILED:
+            self.data = NULL
+            PyErr_SetFromErrno(OSError)
+        self.size = size
+        n_open += 1
+        self.slot = guard(self)
+
+    def __dealloc__(self):
+        global n_open
+        if self.data == NULL:
+            return
+        release(self.slot)              # before the memory belongs to something else
+        munmap(self.data, self.size)
+        n_open -= 1
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags) -> None:
+        if self.data == NULL:
+            raise ValueError("the map is closed")
+        PyBuffer_FillInfo(buffer, self, self.data, self.size, 1, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer) -> None:
+        self.exports -= 1
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, where):
+        """Return a byte, or the bytes of a slice."""
+        found = memoryview(self)[where]
+        return bytes(found) if isinstance(where, slice) else found
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc) -> None:
+        """Unmap."""
+        self.close()
+
+    def close(self) -> None:
+        """Unmap.
+
+        Raises:
+            BufferError: there are views of it.
+        """
+        global n_open
+        if self.exports:
+            raise BufferError(f"the map has {self.exports} views")
+        if self.data != NULL:
+            self.unguard()
+            munmap(self.data, self.size)
+            self.data = NULL
+            n_open -= 1
+
+    def unguard(self) -> None:
+        """Let an unreadable page end the process again: for a reader that checks nothing."""
+        release(self.slot)
+        self.slot = -1
+
+
+def blank_memory(size_t size):
+    """Return memory of zeros, of which a page is real when something is written there; it goes with its last user."""
+    return anonymous.mmap(-1, max(size, 1), flags=anonymous.MAP_PRIVATE | anonymous.MAP_ANONYMOUS)
