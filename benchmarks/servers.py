@@ -73,7 +73,12 @@ class RunningServer:
     """One process of a server, ready for clients inside the `with` block, gone after it."""
 
     def __init__(
-        self, command: ServerCommand, *, base: Path | None = None, sync_always: bool = False
+        self,
+        command: ServerCommand,
+        *,
+        base: Path | None = None,
+        sync_always: bool = False,
+        config: str = "",  # more lines of the configuration file
     ) -> None:
         self.command = command
         self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
@@ -86,7 +91,7 @@ class RunningServer:
         self._config.write_text(
             f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.http_port}\n"
             f'jetstream {{\n  store_dir: "{self.home / "store"}"\n'
-            f"  max_mem: 1GB\n  max_file: 1TB\n{sync}}}\n"
+            f"  max_mem: 1GB\n  max_file: 1TB\n{sync}}}\n{config}\n"
         )
 
     def __enter__(self) -> RunningServer:
@@ -139,6 +144,29 @@ class RunningServer:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def heap_mb(self) -> float:
+        """Return the resident memory in MB without pages of files, which the kernel takes back when it needs them."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024 / 1e6
+
+    @property
+    def running(self) -> bool:
+        """Return whether the process is there."""
+        return self._process.poll() is None
+
+    def log_text(self) -> str:
+        """Return what it has logged since it was started."""
+        return self._log.read_text(errors="replace")
+
+    def add_config(self, text: str) -> None:
+        """Append lines to its configuration file, for a reload or a restart."""
+        with self._config.open("a") as file:
+            file.write(text)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
     def in_msgs(self) -> int | None:
         """Return the messages the server counts as received (/varz), or None without monitoring."""
         try:
@@ -168,11 +196,17 @@ class RunningServer:
         tail = self._log.read_text(errors="replace")[-1500:]
         raise ServerFailed(f"{' '.join(self.command.argv)} did not become ready:\n{tail}")
 
+    def answers(self) -> bool:
+        """Return whether a new connection gets its PONG."""
+        with suppress(OSError):
+            return self._ping()
+        return False
+
     def _ping(self) -> bool:
         with socket.create_connection(("127.0.0.1", self.port), timeout=2) as client:
             client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
             got = b""
-            while b"PONG\r\n" not in got:
+            while b"PONG\r\n" not in got and b"Authorization Violation" not in got:
                 data = client.recv(65536)
                 if not data:
                     return False

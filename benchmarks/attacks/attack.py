@@ -1,0 +1,137 @@
+"""An attack: its name, what it does, and the server it is done to.
+
+An attack is a function that gets a Victim, misbehaves, and counts what it asked for and what was answered. The
+decorator `attack` puts it into the list. The clients it made are closed when it returns: the attacker leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from driver_build import Driver
+from servers import RunningServer
+
+from attacks.client import CONNECT, Client, drive
+
+LIMIT_S = 60.0
+
+
+class Victim:
+    """One server under one attack, and the counts."""
+
+    def __init__(self, server: RunningServer, driver: Driver, connect: bytes) -> None:
+        self.server = server
+        self.asked = 0
+        self.answered = 0
+        self.notes: list[str] = []
+        self.deadline = time.monotonic() + LIMIT_S
+        self._driver = driver
+        self._connect = connect
+        self._clients: list[Client] = []
+
+    def begin(self, limit_s: float) -> None:
+        """Forget the counts of the set-up; from now on everything ends after `limit_s` seconds."""
+        self.asked = self.answered = 0
+        self.deadline = time.monotonic() + limit_s
+
+    def count(self, asked: int, answered: int) -> None:
+        """Add what was asked and what was answered."""
+        self.asked += asked
+        self.answered += answered
+
+    def note(self, text: str) -> None:
+        """Keep a remark for the report."""
+        self.notes.append(text)
+
+    # -- connections -------------------------------------------------------------------------------------------
+    def raw(self, connect: bytes = b"") -> Client:
+        """Return a connection that has queued `connect` and nothing else."""
+        client = Client(self.server.port, self.deadline, connect)
+        self._clients.append(client)
+        return client
+
+    def client(self) -> Client:
+        """Return a client that is connected."""
+        client = self.raw(self._connect)
+        client.fence()
+        return client
+
+    def clients(self, count: int) -> list[Client]:
+        """Return many of them."""
+        many = [self.raw(self._connect) for _ in range(count)]
+        for client in many:
+            client.queue(b"PING\r\n")
+        self.drive(many, lambda: all(client.pongs for client in many))
+        return many
+
+    def drive(self, clients: list[Client], done: Callable[[], bool]) -> None:
+        """Send and read on all of them until `done` or the deadline."""
+        drive(clients, done, self.deadline)
+
+    def linger(self, clients: list[Client], seconds: float) -> None:
+        """Send and read on all of them for some time."""
+        drive(clients, lambda: False, min(self.deadline, time.monotonic() + seconds))
+
+    def leave(self) -> None:
+        """Close every connection."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
+    # -- streams -----------------------------------------------------------------------------------------------
+    def fill(self, msgs: int, subjects: int = 1, size: int = 16) -> None:
+        """Make the stream NATSLOAD of `msgs` messages on load.00000000 and so on, with the load driver."""
+        flags = {"--port": self.server.port, "--msgs": msgs, "--subjects": subjects, "--size": size}
+        words = [str(word) for pair in flags.items() for word in pair]
+        self._driver.run(["jspub", "--keep", "--timeout", "120", *words])
+
+    def stream(self, name: str, subjects: list[str], **config: object) -> None:
+        """Make a stream."""
+        body = {"name": name, "subjects": subjects, **config}
+        self.demand(self.client(), f"$JS.API.STREAM.CREATE.{name}", body)
+
+    def demand(self, client: Client, subject: str, body: object = None) -> None:
+        """Request what must succeed for the attack to mean anything.
+
+        Raises:
+            RuntimeError: it was refused, or not answered.
+        """
+        answer = client.request(subject, body)
+        if answer is None or "error" in answer:
+            raise RuntimeError(f"{subject}: {answer}")
+
+
+def nothing(_: Victim) -> None:
+    """Do nothing: the set-up of most attacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One line of the table."""
+
+    name: str
+    about: str
+    run: Callable[[Victim], None]
+    setup: Callable[[Victim], None] = nothing
+    undo: Callable[[Victim], None] = nothing  # removes what the attack made before memory is compared
+    config: str = ""  # more lines of the configuration file; {home} is the server's directory
+    connect: bytes = CONNECT  # of its clients and of the quiet one
+    wait_ms: float = 50.0  # the longest wait of a quiet client that is accepted anyway
+    limit_s: float = LIMIT_S
+    restart: bool = False  # the server must also start again and serve
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(about: str, **options: object) -> Callable[[Callable[[Victim], None]], Callable[[Victim], None]]:
+    """Put a function into the list of attacks, under its own name; `options` are the fields of Attack."""
+
+    def register(run: Callable[[Victim], None]) -> Callable[[Victim], None]:
+        name = run.__name__.strip("_").replace("_", "-")
+        ATTACKS.append(Attack(name, about, run, **options))  # type: ignore[arg-type]
+        return run
+
+    return register

@@ -1,0 +1,149 @@
+"""One attack on one server: the waits of a quiet client, the memory before, at its peak and after, the answers.
+
+The quiet client is a process of its own (benchmarks/quiet.py), so that the attacker's work does not hide in its
+figures; it pings from before the attack until the attacker has left. Memory is what the process holds without pages
+of files.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driver_build import Driver
+from quiet import Quiet
+from servers import RunningServer, ServerCommand, ServerFailed
+
+from attacks.attack import Attack, Victim
+
+IDLE_S = 0.7  # of the quiet client on the idle server
+TAIL_S = 0.5  # it goes on after the attacker has left
+RECOVERY_S = 8.0  # memory may take so long to come back
+BACK = 1.3  # "back" is at most so many times the memory before
+SAMPLE_S = 0.01
+FAILURES = (
+    "Traceback",
+    "panic:",
+    "SIGSEGV",
+    "goroutine 1 [",
+)  # in a log: nobody should make a server write these
+
+
+@dataclass(slots=True)
+class Sample:
+    """What one attack did to one server."""
+
+    alive: bool = False
+    asked: int = 0
+    answered: int = 0
+    idle_ms: float = 0.0  # worst wait before the attack
+    worst_ms: float = 0.0
+    p99_ms: float = 0.0
+    idle_mb: float = 0.0  # just started
+    before_mb: float = 0.0  # after the set-up
+    peak_mb: float = 0.0
+    after_mb: float = 0.0
+    cpu_s: float = 0.0
+    seconds: float = 0.0
+    failures: int = 0  # lines of its log as FAILURES
+    notes: list[str] = field(default_factory=list)
+
+
+class _Peak:
+    """The largest memory of a server inside the `with` block."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self._server = server
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.mb = 0.0
+
+    def __enter__(self) -> _Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        with suppress(OSError, IndexError):  # the process ended
+            while True:
+                self.mb = max(self.mb, self._server.heap_mb())
+                if self._ended.wait(SAMPLE_S):
+                    return
+
+
+def measure(attack: Attack, command: ServerCommand, driver: Driver, base: Path) -> Sample:
+    """Run `attack` on a fresh server of `command`."""
+    sample = Sample()
+    with RunningServer(command, base=base, config=attack.config) as server:
+        victim = Victim(server, driver, attack.connect)
+        sample.idle_mb = server.heap_mb()
+        try:
+            attack.setup(victim)
+            _attacked(attack, victim, sample)
+        finally:
+            victim.leave()
+        sample.failures = sum(server.log_text().count(text) for text in FAILURES)
+        if sample.alive and attack.restart:
+            sample.alive = _restarted(server, sample)
+        sample.failures += sum(server.log_text().count(text) for text in FAILURES) if attack.restart else 0
+        sample.notes = victim.notes + sample.notes
+    return sample
+
+
+def _attacked(attack: Attack, victim: Victim, sample: Sample) -> None:
+    server = victim.server
+    connect = attack.connect.decode().strip()
+    with Quiet(server.port, connect) as idle:
+        time.sleep(IDLE_S)
+    sample.idle_ms = idle.result["max"]
+    sample.before_mb = server.heap_mb()
+    cpu_s, began = server.cpu_s(), time.monotonic()
+    victim.begin(attack.limit_s)
+    with Quiet(server.port, connect) as quiet, _Peak(server) as peak:
+        try:
+            attack.run(victim)
+        except OSError as error:  # a server that is gone, or takes no connection
+            victim.note(f"{type(error).__name__}: {error}")
+        sample.seconds = time.monotonic() - began
+        victim.leave()
+        time.sleep(TAIL_S)
+    sample.asked, sample.answered, sample.peak_mb = victim.asked, victim.answered, peak.mb
+    sample.worst_ms, sample.p99_ms = quiet.result["max"], quiet.result["p99"]
+    sample.alive = bool(quiet.result["served"]) and server.running
+    if server.running:
+        sample.cpu_s = server.cpu_s() - cpu_s
+        _undo(attack, victim)
+        sample.after_mb = _memory_after(server, sample.before_mb)
+        sample.alive = sample.alive and server.answers()
+
+
+def _undo(attack: Attack, victim: Victim) -> None:
+    victim.deadline = time.monotonic() + attack.limit_s
+    try:
+        attack.undo(victim)
+    except OSError as error:
+        victim.note(f"undo: {error}")
+    victim.leave()
+
+
+def _memory_after(server: RunningServer, before_mb: float) -> float:
+    """Return the memory once it is back, or after RECOVERY_S."""
+    deadline = time.monotonic() + RECOVERY_S
+    while (now_mb := server.heap_mb()) > BACK * before_mb and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return now_mb
+
+
+def _restarted(server: RunningServer, sample: Sample) -> bool:
+    try:
+        sample.notes.append(f"started again in {server.restart():.1f} s")
+    except ServerFailed as error:
+        sample.notes.append(f"does not start again: {str(error)[-300:]}")
+        return False
+    return server.answers()
