@@ -14,7 +14,7 @@ from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, meta_in, size_of
 from pyjs.fsck.locked import LockedCheck
-from pyjs.fsck.mending import move_file_aside, remove_directory
+from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
 from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
@@ -199,9 +199,20 @@ class StoreCheck:
         key = copies.opener.key
         meta = b"" if key is None else encode(KIND_STREAM, copies.generation, copies.values, key)
         files = Files(self._disk, key, CODEC_ZSTD if config.compression == S2 else 0, meta)
+        self._directories(report)
         MessagesCheck(files, f"{directory}/msgs", incarnation, report, advance).run()
         StatesCheck(files, report).run()
         return report
+
+    def _directories(self, report: StreamReport) -> None:
+        """Tell of directories that are not there: a copy may leave out those without files."""
+        for name in ("msgs", "consumers"):
+            path = f"{report.directory}/{name}"
+            if not self._disk.exists(path):
+                what = "the directory is missing; a start makes it: was the store copied without empty directories?"
+                finding = Finding(NOTE, path, what)
+                finding.mend = create_directory(self._disk, path)
+                report.findings.append(finding)
 
     def _never_begun(self, report: StreamReport) -> bool:
         """Tell whether a crash left this of a stream that was never confirmed."""

@@ -27,6 +27,7 @@ from pyjs.fsck.images import (
 from pyjs.store.census import removals_of
 from pyjs.store.consumer_state import OpenLogs
 from pyjs.store.index_file import encode_index, index_path
+from pyjs.store.layout import make_directory
 from pyjs.store.recovery import contents_of
 
 if TYPE_CHECKING:
@@ -187,6 +188,16 @@ def set_state_aside(disk: Disk, directory: str) -> Mend:
         aside = file.set_aside()
         disk.sync_dir(directory)
         return f"the state in {directory} is set aside: {', '.join(aside)}"
+
+    return mend
+
+
+def create_directory(disk: Disk, directory: str) -> Mend:
+    """Make a directory that a stream must have."""
+
+    def mend() -> str:
+        make_directory(disk, directory)
+        return f"{directory} is made, without files"
 
     return mend
 

@@ -24,6 +24,8 @@ from pyjs.jetstream.consumer_start import Start, select_start
 from pyjs.jetstream.persist import StoredConsumer
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pyjs.jetstream.consumer_record import StateFile
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
@@ -70,16 +72,17 @@ def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
     js.files.remove_consumer(stream.name, consumer.name)
 
 
-def recover(js: JetStream, stream: Stream) -> bool:
-    """Open every consumer of a recovered stream; what cannot be opened is named in the log and left alone.
+def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
+    """Open every consumer of a recovered stream, in steps; what cannot be opened is named in the log and left alone.
 
     A kill may have come between an ack in a consumer's log and the end of the message in the stream. Returns whether
     that may be made good, by `stream.sweep`: not while a consumer is missing that may need the message.
     """
     for stored in js.files.recover_consumers(stream.name):
+        yield
         try:
             consumer = _restored(js, stream, stored)
-        except (consumer_record.NewerState, *NONSENSE) as error:
+        except (consumer_record.NewerState, *NONSENSE, MemoryError) as error:
             js.shared.log.error(
                 f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
             )

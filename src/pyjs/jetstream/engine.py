@@ -21,7 +21,7 @@ from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Protocol
 
     from pyjs.jetstream.config import StreamConfig
@@ -148,9 +148,14 @@ class JetStream:
 
     def recover(self) -> None:
         """Open every stream that is stored."""
+        for _ in self.recover_steps():
+            pass
+
+    def recover_steps(self) -> Iterator[None]:
+        """Open every stream that is stored, in steps."""
         from pyjs.jetstream import streams
 
-        streams.recover(self)
+        return streams.recover_steps(self)
 
     def stop(self) -> None:
         """Close every stream; what they hold is on disk."""

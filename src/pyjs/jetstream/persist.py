@@ -141,7 +141,11 @@ class AccountFiles:
                 self._keys[directory] = self._vault.new_key()
             meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
             self._disk.sync_dir(self._streams)
-            return self._open_store(directory, config, created_ns, meta)
+            store = self._new_store(directory, config, created_ns)
+            for _ in store.recover_steps():
+                pass
+            self._complete(store, config, meta)
+            return store
         except OSError as error:
             raise _failed(directory, error) from error
 
@@ -182,6 +186,10 @@ class AccountFiles:
 
     def recover(self) -> Iterator[tuple[StreamConfig, int, StreamStore]]:
         """Yield configuration, creation time and store of every stream."""
+        return (found for found in self.recover_steps() if found is not None)
+
+    def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover` does, and None after each step that gave no stream."""
         self._finish_removals(self._streams)
         for name in self._disk.list_dir(self._streams):
             if name.startswith("."):
@@ -189,14 +197,17 @@ class AccountFiles:
                 continue
             directory = f"{self._streams}/{name}"
             values = self._load(directory, KIND_STREAM)
-            found = None if values is None else self._open_stream(directory, values)
-            if found is not None:
-                yield found
+            if values is None:
+                yield None
+            else:
+                yield from self._open_stream(directory, values)
 
     def _open_stream(
         self, directory: str, values: dict[str, Any]
-    ) -> tuple[StreamConfig, int, StreamStore] | None:
+    ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Open the store of a stream, in steps; what keeps it from being opened is logged, and ends there."""
         started_ns = self._now_ns()
+        store: FileStore | None = None
         try:
             config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
@@ -205,18 +216,28 @@ class AccountFiles:
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
-            store = self._open_store(directory, config, created_ns, meta)
+            self._disk.make_dirs(f"{directory}/consumers")  # a copy may leave out directories without files
+            store = self._new_store(directory, config, created_ns)
+            for _ in store.recover_steps():
+                yield None
+            self._complete(store, config, meta)
             # A process that was killed while it made the stream did not sync its names.
             above = self._directories_above()
             store.names_above = (f"{directory}/consumers", directory, self._streams, *above)
             if directory in self._rewrapped:
                 store.begin_anew()
-        except (PyjsError, *NONSENSE, OSError) as error:
+        except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
+            if store is not None:
+                store.release()
             self._leave(directory, "Stream", error)
-            return None
+            return
+        except GeneratorExit:  # the server stops before all is read
+            if store is not None:
+                store.release()
+            raise
         took_ms = (self._now_ns() - started_ns) // 1_000_000
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
-        return config, created_ns, store
+        yield config, created_ns, store
 
     def leave_stream(self, name: str, store: StreamStore, error: Exception) -> None:
         """Leave alone what recover gave, since it makes no sense."""
@@ -224,14 +245,17 @@ class AccountFiles:
         store.release()
         self._leave(self._stream_dir(name), "Stream", error)
 
-    def _open_store(self, directory: str, config: StreamConfig, created_ns: int, meta: bytes) -> FileStore:
+    def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
+        """Return a store into which nothing was read yet."""
         size, key = segment_size(config), self._keys.get(directory)
-        store = FileStore(self._disk, f"{directory}/msgs", self._log, size, created_ns, key)
+        return FileStore(self._disk, f"{directory}/msgs", self._log, size, created_ns, key, recovered=False)
+
+    def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
+        """Tell a store that was read what its stream asks of it."""
         self._damaged += store.set_aside
         store.set_meta(meta)
         store.set_codec(_codec(config))
         store.seal_age_ns = _seal_age_ns(config)
-        return store
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
         """Return where it is kept how far a stream has copied its sources.

@@ -16,6 +16,9 @@ from pyjs.store.store cimport Record
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    STEP_MESSAGES = 8192        # read at a time: some milliseconds
+
 
 def window_parts(Stream stream, uint64_t part_ids):
     """Yield the ids of the window, up to `part_ids` in a part, as `relearn` takes them."""
@@ -29,33 +32,40 @@ def window_parts(Stream stream, uint64_t part_ids):
 
 
 def relearn(Stream stream, int64_t now_ns, parts=()) -> None:
-    """Have a recovered stream know again; `parts` are those of a kept window, none: there is none.
+    """Do all steps of `relearn_steps`."""
+    for _ in relearn_steps(stream, now_ns, parts):
+        pass
 
-    Raises:
+
+def relearn_steps(Stream stream, int64_t now_ns, parts=()):
+    """Restore the duplicate window and the times to live of a recovered stream; a step is a part or some messages.
+
+    `parts` are those of a kept window, none: there is none.
+
+    Raises, at any step:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: those are no such parts.
         PyjsError, OSError: reading them failed. After each of these `relearn` can be called again without them.
     """
-    cdef bytes last_id
-    stream.dedupe.forget_from(0)
-    last_id = take_parts(stream, parts)
-    if last_id is None or stream.allow_ttl:
-        learn(stream, now_ns)
-    if last_id is not None:
-        stream.set_last_id(last_id, len(last_id))
-
-
-cdef bytes take_parts(Stream stream, parts):
-    """Remember the ids of a kept window and return the last message's; None: it is not one of the stream as it is."""
     cdef bytes last_id = None
+    cdef uint64_t seq
+    stream.dedupe.forget_from(0)
     for part in parts:
         if part["last_seq"] != stream.store.last_seq or part["checksum"] != stream.store.last_checksum:
-            stream.dedupe.forget_from(0)
-            return None
+            stream.dedupe.forget_from(0)        # it is not one of the stream as it is
+            last_id = None
+            break
         last_id = part["last_id"]
         if len(stream.dedupe) == 0:
             reserve(stream, part["ids"], part["count"], part.get("total", part["count"]))
         stream.dedupe.restore(part["ids"], part["count"])
-    return last_id
+        yield
+    if last_id is None or stream.allow_ttl:
+        seq = begin_learning(stream, now_ns)
+        while seq:
+            seq = learn(stream, seq, now_ns)
+            yield
+    if last_id is not None:
+        stream.set_last_id(last_id, len(last_id))
 
 
 cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
@@ -67,21 +77,28 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
     return 0
 
 
-cdef int learn(Stream stream, int64_t now_ns) except -1:
-    """Learn ids of the window, and all times to live, from the headers of messages."""
-    cdef int64_t horizon = now_ns - stream.dedupe.window_ns
-    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.seq_at(horizon), newest = 0
+cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
+    """Return the first message to learn from: ids of the window, and all times to live; 0: there is none."""
+    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.seq_at(now_ns - stream.dedupe.window_ns)
     stream.last_id_len = 0
     if seq == 0 or stream.store.msgs == 0:
         return 0
-    seq = stream.store.next_with_headers(seq)
-    while seq:
+    return stream.store.next_with_headers(seq)
+
+
+cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
+    """Learn from the headers of some messages, `seq` first; return where to go on, 0: those were the last ones."""
+    cdef int64_t horizon = now_ns - stream.dedupe.window_ns
+    cdef uint64_t newest = 0
+    cdef int left = STEP_MESSAGES
+    while seq and left:
         learn_from(stream, seq, horizon)
         newest = seq
+        left -= 1
         seq = stream.store.next_with_headers(seq + 1)
-    if newest != stream.store.last_seq:     # the last message has no headers, and so no id
+    if seq == 0 and newest != stream.store.last_seq:    # the last message has no headers, and so no id
         stream.last_id_len = 0
-    return 0
+    return seq
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:

@@ -26,6 +26,7 @@ from pyjs.jetstream.usage import Usage
 from pyjs.store.layout import file_name, lock_store, streams_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Protocol
 
     from pyjs.base.disk import Disk
@@ -84,13 +85,22 @@ class JetStreamServer:
         return self.shared.usage[FILE]
 
     def start(self) -> None:
-        """Recover every stream and begin to answer requests.
+        """Do all steps of `start_steps`. Raises as they do."""
+        for _ in self.start_steps():
+            pass
 
-        Raises:
+    def start_steps(self) -> Iterator[None]:
+        """Recover every stream and begin to answer requests; a step reads a segment, a consumer or some messages.
+
+        No turn may run before the last step. Whoever wants no more of them closes the iterator, then calls `stop`:
+        the files are as a kill at that moment leaves them.
+
+        Raises, at any step:
             StoreLocked: another server works on the store directory.
+            OSError: the store directory cannot be used.
         """
         self._lock = lock_store(self._disk, self.options.store_dir)
-        self._apply_to_accounts()
+        yield from self._apply_to_accounts()
         self._report_strangers()
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
@@ -108,19 +118,20 @@ class JetStreamServer:
         self.options.max_memory, self.options.max_store = new.max_memory, new.max_store
         self.options.max_payload = new.max_payload
         self.memory.max, self.storage.max = new.max_memory, new.max_store
-        self._apply_to_accounts()
+        for _ in self._apply_to_accounts():
+            pass
 
-    def _apply_to_accounts(self) -> None:
-        """Make every account have what the options say."""
+    def _apply_to_accounts(self) -> Iterator[None]:
+        """Make every account have what the options say, in steps."""
         for name, account in self._host.accounts.items():
             limits, engine = self._limits_of(name), self.accounts.get(name)
             if limits is None or engine is None:
-                self._switch(account, limits)
+                yield from self._switch(account, limits)
             else:
                 engine.change_limits(limits)
 
-    def _switch(self, account: Account, limits: AccountLimits | None) -> None:
-        """Start JetStream of an account that has none, or end it."""
+    def _switch(self, account: Account, limits: AccountLimits | None) -> Iterator[None]:
+        """Start JetStream of an account that has none, or end it, in steps."""
         engine = self.accounts.get(account.name)
         seat = self._seats.get(account.name)
         if seat is not None and engine is None and limits is None:
@@ -133,7 +144,7 @@ class JetStreamServer:
         self._seats[account.name] = ApiSeat(account, self.shared, engine)
         directory = streams_directory(self.options.store_dir, account.name)
         if engine is not None and self._disk.list_dir(directory):
-            engine.recover()
+            yield from engine.recover_steps()
 
     def _report_strangers(self) -> None:
         """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""

@@ -17,7 +17,7 @@ from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.expiry import Expiry
-from pyjs.jetstream.relearn import relearn, window_parts
+from pyjs.jetstream.relearn import relearn_steps, window_parts
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
@@ -29,6 +29,8 @@ from pyjs.subjects.tokens import subjects_overlap
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyjs.jetstream.engine import JetStream
 
 
@@ -156,23 +158,13 @@ def delete(js: JetStream, name: str) -> None:
     js.files.remove(hidden)
 
 
-def recover(js: JetStream) -> None:
-    """Open every stream that is stored; what cannot be opened is named in the log and left alone."""
-    whole = []
-    for config, created_ns, store in js.files.recover():
-        try:
-            _check_kept(js, config)
-            stream = _open(js, config, store, created_ns)
-        except (errcodes.ApiError, *NONSENSE) as error:
-            js.files.leave_stream(config.name, store, error)
-            continue
-        stream.evictions.trim_subjects(config.max_msgs_per_subject)
-        _relearn(js, stream)
-        if consumers.recover(js, stream):
-            whole.append(stream)
-        _join(js, stream)
-        if js.observer is not None:
-            js.observer.stream_opened(stream, recovered=True)
+def recover_steps(js: JetStream) -> Iterator[None]:
+    """Open every stream that is stored, in steps; what cannot be opened is named in the log and left alone."""
+    whole: list[Stream] = []
+    for found in js.files.recover_steps():
+        if found is not None:
+            yield from _recover_stream(js, *found, whole)
+        yield
     for inflow in js.inflows.values():
         inflow.attach_all()  # what is not copied yet stays in its origin
     for stream in whole:
@@ -185,6 +177,29 @@ def recover(js: JetStream) -> None:
                 pass  # the store has told, and publishers will be
 
 
+def _recover_stream(
+    js: JetStream, config: StreamConfig, created_ns: int, store: StreamStore, whole: list[Stream]
+) -> Iterator[None]:
+    """Open a stored stream with its consumers; adds it to `whole` if all of them are there.
+
+    Whatever is wrong with its files, the other streams are opened: it is logged, and the stream stays closed.
+    """
+    try:
+        _check_kept(js, config)
+        stream = _open(js, config, store, created_ns)
+        stream.evictions.trim_subjects(config.max_msgs_per_subject)
+        yield from _relearn(js, stream)
+        if (yield from consumers.recover_steps(js, stream)):
+            whole.append(stream)
+        _join(js, stream)
+        if js.observer is not None:
+            js.observer.stream_opened(stream, recovered=True)
+    except Exception as error:
+        if config.name in js.streams:
+            _close(js, js.streams[config.name], deleted=False)
+        js.files.leave_stream(config.name, store, error)
+
+
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
     """Refuse a stored configuration that no request could have made, before anything of the stream is open."""
     if config.mirror or config.sources:
@@ -193,14 +208,14 @@ def _check_kept(js: JetStream, config: StreamConfig) -> None:
         source_rules.check_kept(config, _finder(js))
 
 
-def _relearn(js: JetStream, stream: Stream) -> None:
-    """Have a recovered stream know the message ids of its duplicate window."""
+def _relearn(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Restore the duplicate window of a recovered stream."""
     now_ns = js.shared.clock.now_ns()
     try:
-        relearn(stream, now_ns, js.files.load_window(stream.name))
+        yield from relearn_steps(stream, now_ns, js.files.load_window(stream.name))
     except (*NONSENSE, PyjsError, OSError, MemoryError) as error:
         js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
-        relearn(stream, now_ns)
+        yield from relearn_steps(stream, now_ns)
 
 
 def _join(js: JetStream, stream: Stream) -> None:

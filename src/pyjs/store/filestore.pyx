@@ -39,7 +39,7 @@ cdef void segment_free_if(Segment* s) noexcept nogil:
 
 cdef class FileStore(SegmentStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
-                 key=None) -> None:
+                 key=None, bint recovered=True) -> None:
         self.disk = disk
         self.directory = directory
         self.log = log
@@ -65,9 +65,19 @@ cdef class FileStore(SegmentStore):
         disk.make_dirs(directory)
         self.names_unsynced = True
         self.names_above = ()
-        from pyjs.store.recovery import recover
+        if recovered:
+            for _ in self.recover_steps():
+                pass
 
-        recover(self)
+    def recover_steps(self):
+        """Return the recovery as an iterator of steps; until it has ended, only `release` may be called.
+
+        Raises, at any step:
+            OSError, NewerFormat, Locked, MemoryError: what is stored cannot be read.
+        """
+        from pyjs.store.recovery import recover_steps
+
+        return recover_steps(self)
 
     # -- syncing -----------------------------------------------------------------------------------------------
     @property

@@ -51,8 +51,8 @@ cdef enum:
     UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
 
 
-def recover(FileStore store) -> None:
-    """Fill `store` from the segments of its directory; damage is logged and counted in it."""
+def recover_steps(FileStore store):
+    """Fill `store` from the segments of its directory, a segment at each step; damage is logged and counted in it."""
     recovery = Recovery(store)
     names = store.disk.list_dir(store.directory)
     names.sort(key=len)                 # of the same length they are in order
@@ -67,6 +67,7 @@ def recover(FileStore store) -> None:
             recovery.miss_segment(path)
         elif name.endswith(NEW):
             remove_file(store.disk, store.log, path)
+        yield
     recovery.settle()
 
 

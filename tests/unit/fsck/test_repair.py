@@ -19,10 +19,13 @@ from tests.unit.fsck.store_files import (
     removed,
     renamed,
     served,
+    start,
     tree,
     unwitnessed,
     without_indexes,
 )
+
+from pyjs.fsck.findings import NOTE
 
 ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
 MATRIX: dict[str, Damage] = {
@@ -152,3 +155,24 @@ def test_a_lost_sequence_is_not_used_again_after_a_repair(root: Path) -> None:
     last = {stream.name: stream.last_seq for stream in before.streams}
     assert {stream.name: stream.last_seq for stream in after.streams} == last
     assert last["S"] == served(root)["S"]["state"]["last_seq"]
+
+
+@pytest.mark.parametrize("part", ["consumers", "msgs"])
+def test_a_stream_copied_without_its_empty_directories_gets_them_again(tmp_path: Path, part: str) -> None:
+    # given
+    js = start(tmp_path)
+    js.add("EMPTY", subjects=["e"], storage="file")
+    js.node.stop()
+    directory = tmp_path / "jetstream/$G/streams/EMPTY" / part
+    shutil.rmtree(directory)
+    # when
+    (finding,) = check(tmp_path).all_findings()
+    # then
+    assert (finding.level, finding.path) == (NOTE, str(directory))
+    assert "missing" in finding.what
+    # when
+    report = check(tmp_path, repair=True)
+    # then
+    assert report.all_repairs() == [f"{directory} is made, without files"]
+    assert directory.is_dir()
+    assert list(check(tmp_path).all_findings()) == []
