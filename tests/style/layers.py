@@ -60,7 +60,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         ),
         (*SEAM, *SHELL),
     ),
-    **dict.fromkeys(("asyncio", "uvloop"), ("testing",)),  # 100 ms of import; the loop is server.loop
+    **dict.fromkeys(("asyncio", "uvloop"), ("server", "testing")),
     "pydantic": (),
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
+from pyjs.jetstream.scrub import Scrubber
 from pyjs.jetstream.usage import Usage
 from pyjs.store.layout import file_name, lock_store, streams_directory
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.config.options import Options
     from pyjs.jetstream.persist import AccountFiles
-    from pyjs.jetstream.scrub import Scrubber
     from pyjs.store.consumer_state import OpenLogs
     from pyjs.store.log_sync import LogSync
     from pyjs.store.vault import Vault
@@ -107,8 +107,6 @@ class JetStreamServer:
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
 
     def _begin_scrubbing(self) -> None:
-        from pyjs.jetstream.scrub import Scrubber  # not before the server has started
-
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
         self.scrubber.begin_pass()
 

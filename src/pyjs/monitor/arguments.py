@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import unquote_plus
 
+from pyjs.base.gotext import quoted
+
 TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
+DIGITS_MAX = 20  # of UINT64_MAX; Python refuses to read thousands
 
 
 class BadArgument(Exception):
@@ -40,7 +43,7 @@ class Arguments:
         if value in TRUE:
             return True
         raise BadArgument(
-            f"Error decoding boolean for '{name}': strconv.ParseBool: parsing {_quoted(value)}: invalid syntax"
+            f"Error decoding boolean for '{name}': strconv.ParseBool: parsing {quoted(value)}: invalid syntax"
         )
 
     def integer(self, name: str) -> int:
@@ -67,18 +70,14 @@ class Arguments:
         if not value:
             return 0
         problem = ""
+        significant = digits.lstrip("0")
         if not (digits.isascii() and digits.isdigit()):
             problem = "invalid syntax"
-        elif int(digits) > limit:
+        elif len(significant) > DIGITS_MAX or int(significant or "0") > limit:
             problem = "value out of range"
         if problem:
             raise BadArgument(
-                f"Error decoding {kind} for '{name}': strconv.{function}: parsing {_quoted(value)}: {problem}"
+                f"Error decoding {kind} for '{name}': strconv.{function}: parsing {quoted(value)}: {problem}"
             )
-        return int(value)
-
-
-def _quoted(value: str) -> str:
-    from pyjs.base.gotext import quoted
-
-    return quoted(value)
+        number = int(significant or "0")
+        return -number if value.startswith("-") else number

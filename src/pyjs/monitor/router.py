@@ -5,7 +5,9 @@ Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a 
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pyjs.base.gotext import quoted, time_text
 from pyjs.monitor.accountz import accountz, accstatz
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
+UNQUOTED = "%/:@!$&()*+,;=~-._?"  # in a Location: the characters of a path and a query that need no escape
 UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # not in http_req_stats
 
 
@@ -62,8 +65,8 @@ class Router:
     def answer(self, target: str) -> Generator[None, None, Response]:
         """Return the answer to a request for `target`; yield now and then when that takes long."""
         path, _, query = target.partition("?")
-        if "//" in path:
-            return _redirect(path)
+        if path.startswith("/") and path != _clean(path):
+            return _redirect(path, query)
         if self._base:
             if path != self._base and not path.startswith(self._base + "/"):
                 return NOT_FOUND
@@ -124,7 +127,20 @@ def _json(value: JsonDict) -> Response:
     return Response(200, pretty_json(value))
 
 
-def _redirect(path: str) -> Response:
-    clean = "/" + "/".join(part for part in path.split("/") if part)
-    body = f'<a href="{clean}">Temporary Redirect</a>.\n\n'.encode()
-    return Response(307, body, (*HTML_HEADERS, ("Location", clean)))
+def _redirect(path: str, query: str) -> Response:
+    """Send a path with empty or dot segments to its clean form, which names no other host."""
+    target = _clean(path) + (f"?{query}" if query else "")
+    where = quote(target.encode("latin-1", "replace"), safe=UNQUOTED)
+    body = f'<a href="{escape(where)}">Temporary Redirect</a>.\n\n'.encode()
+    return Response(307, body, (*HTML_HEADERS, ("Location", where)))
+
+
+def _clean(path: str) -> str:
+    """Return `path` without empty and dot segments; a slash at its end stays."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts) + ("/" if parts and path.endswith("/") else "")

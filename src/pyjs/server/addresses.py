@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
+import struct
 
 BACKLOG = 4096
 WILDCARDS = ("", "0.0.0.0", "::")
@@ -99,9 +101,6 @@ def local_ips() -> list[str]:
 
 
 def _ipv4_of(interface: str) -> str | None:
-    import fcntl
-    import struct
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             reply = fcntl.ioctl(sock, SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))

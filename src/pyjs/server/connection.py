@@ -1,98 +1,143 @@
-"""One client connection: a socket of the loop and a ClientSession.
+"""One client connection: an asyncio protocol with a ClientSession.
 
-Decides nothing of the protocol. Input goes to the session as it comes; output comes from the session once per
-turn. When the peer reads slowly, more than BUFFER_HIGH waits for the kernel and the session is told to keep its
-output to itself, where the pending limit counts it.
+Decides nothing of NATS. Input goes to the session as it comes; output comes from the session once per turn. When
+the peer reads slowly, more than BUFFER_HIGH waits in the transport and the session keeps further output to itself,
+where the pending limit counts it.
+
+Source: https://docs.python.org/3/library/asyncio-protocol.html
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, cast
 
 from pyjs.core.link import Link, Peer
 from pyjs.server.addresses import plain_ip
-from pyjs.server.transport import Transport
+from pyjs.server.failures import log_exception
+from pyjs.server.trace import IN, OUT, Tracer
 
 if TYPE_CHECKING:
-    import socket
-
+    from pyjs.core.session import ClientSession
+    from pyjs.server.descriptor_reserve import DescriptorReserve
     from pyjs.server.driver import Driver
-    from pyjs.server.trace import Tracer
+    from pyjs.server.open_connections import OpenConnections
 
-BUFFER_HIGH = 1024 * 1024  # bytes waiting for the kernel above which the session keeps its output
+BUFFER_HIGH = 1024 * 1024  # bytes waiting in the transport above which the session keeps its output
 BUFFER_LOW = 256 * 1024
-LINGER_S = 2.0  # a closed connection has this long to take the rest of its output
+LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
-class Connection(Transport, Link):
-    """A socket and its session; open until `lost`."""
+class Connection(asyncio.Protocol, Link):
+    """A transport and its session, from `connection_made` to `connection_lost`."""
 
     def __init__(
-        self, driver: Driver, connections: set[Connection], sock: socket.socket, address: tuple[str, int]
+        self, driver: Driver, connections: OpenConnections[Connection], reserve: DescriptorReserve
     ) -> None:
-        super().__init__(driver.loop, sock, BUFFER_HIGH, BUFFER_LOW)
         self._driver = driver
+        self._log = driver.node.log
         self._connections = connections  # the server's open connections; this one is in it while open
+        self._reserve = reserve
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
-        connections.add(self)
-        self.session = driver.node.open_session(Peer(plain_ip(address[0]), address[1]), self)
-        self.start()
-        driver.wake()
+        self._linger: asyncio.TimerHandle | None = None
+        self.transport: asyncio.Transport
+        self.session: ClientSession  # from connection_made on
 
     # -- called by the transport -------------------------------------------------------------------------------
-    def received(self, data: bytes) -> None:
-        """Give the session its input; what follows from it happens in the turn."""
-        if self._driver.node.log.trace_on:
-            self._trace(0, data)
-        self.session.receive_data(data)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open a session; its INFO leaves in the next turn."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
+        address = transport.get_extra_info("peername") or ("", 0)  # gone again: connection_lost follows
+        sock = transport.get_extra_info("socket")
+        if sock is not None and not self._reserve.admits(sock.fileno(), "Client"):
+            self.transport.abort()
+            return
+        self._connections.add(self)
+        try:
+            self.session = self._driver.node.open_session(Peer(plain_ip(address[0]), address[1]), self)
+        except Exception as error:
+            log_exception(self._log, f"Cannot take a connection from {address[0]}", error)
+            self.transport.abort()
         self._driver.wake()
 
-    def filled(self) -> None:
-        """Tell the session that the peer does not keep up."""
+    def data_received(self, data: bytes) -> None:
+        """Give the session its input; the effects that wait for a commit happen in the turn."""
+        if self._log.trace_on:
+            self._trace(0, data)
+        try:
+            self.session.receive_data(data)
+        except Exception as error:
+            log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
+            self.session.close("Internal Error", "Internal Server Error")
+        self._driver.wake()
+
+    def eof_received(self) -> bool:
+        """Close the session after the turn that answers earlier input; the peer may still read."""
+        self._driver.wake()
+        self._driver.loop.call_soon(self.session.close, "Client Closed")
+        return True
+
+    def pause_writing(self) -> None:
+        """Make the session keep its output: the peer is slow."""
         self.session.output_paused()
 
-    def drained(self) -> None:
-        """Tell the session that there is room again."""
+    def resume_writing(self) -> None:
+        """Let the session write again."""
         self.session.output_resumed()
         self._driver.wake()
 
-    def ended(self) -> None:
-        """Close the session behind the turn that answers what was received before."""
-        self._driver.wake()
-        self._driver.loop.call_soon(self.session.close, "Client Closed")
-
-    def lost(self) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """Close the session; nothing can be sent any more."""
         self._connections.discard(self)
-        self.session.connection_lost()
+        if self._linger is not None:
+            self._linger.cancel()
+        if hasattr(self, "session"):  # it could be opened
+            self.session.connection_lost()
         self._driver.wake()
 
     # -- called by the session ---------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Send `data`, now or when the kernel takes it."""
-        if self._driver.node.log.trace_on and self._tracers is not None:
+        """Send `data` at the end of this iteration of the loop, or when the kernel takes it."""
+        if self._log.trace_on and self._tracers is not None:
             self._trace(1, data)
-        super().write(data)
+        self.transport.write(data)
 
     def write_all(self, pieces: list[bytes]) -> None:
-        """Send each of `pieces`, now or when the kernel takes it."""
-        if self._driver.node.log.trace_on and self._tracers is not None:
+        """Send `pieces` in their order, as `write` does."""
+        if self._log.trace_on and self._tracers is not None:
             self._trace(1, b"".join(pieces))
-        super().write_all(pieces)
+        self.transport.writelines(pieces)
 
     def close(self) -> None:
         """Close when everything written is sent, or after LINGER_S."""
-        super().close()
-        if self.pending_size():
-            self._driver.loop.call_later(LINGER_S, self.abort)
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._linger = self._driver.loop.call_later(LINGER_S, self.transport.abort)
+
+    def abort(self) -> None:
+        """Close now; unsent output is dropped."""
+        self.transport.abort()
+
+    def pending_size(self) -> int:
+        """Return how many written bytes wait in the transport."""
+        return self.transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Take no more input."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take input again."""
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def _trace(self, direction: int, data: bytes) -> None:
         node = self._driver.node
         if self.session.account is node.system_account and not node.options.trace_verbose:
             return
         if self._tracers is None:
-            from pyjs.server.trace import IN, OUT, Tracer
-
             size_max = node.options.max_traced_msg_len
             self._tracers = (
                 Tracer(self.session, node.log, IN, size_max),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from pyjs.node import Node
-    from pyjs.server.loop import Handle, Loop
 
 NS_PER_MS = 1_000_000
 
@@ -20,12 +20,12 @@ NS_PER_MS = 1_000_000
 class Driver:
     """Runs the turns of one node."""
 
-    def __init__(self, loop: Loop, node: Node) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
         self.loop = loop
         self.node = node
         self.after_turn: list[Callable[[], None]] = []  # called after each turn: hand work to threads
         self._waked = False  # a turn is scheduled
-        self._timer: Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`
         self._stopped = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
@@ -44,9 +45,7 @@ def log_exception(log: Log, message: object, error: object) -> None:
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:
-            import traceback  # the warm-up has loaded it, unless it had no descriptor left to read it
-
-            lines = traceback.format_exception(error)
-        except (OSError, ImportError):
+            lines = traceback.format_exception(error)  # reads the sources
+        except OSError:  # no descriptor left
             lines = [f"{type(error).__name__}: {error}"]
     log.error(f"{message}\n{''.join(lines)}".rstrip())

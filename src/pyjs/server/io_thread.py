@@ -6,14 +6,13 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
+import threading
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import threading
+    import asyncio
     from collections.abc import Callable
-    from queue import SimpleQueue
-
-    from pyjs.server.loop import Loop
 
     Job = Callable[
         [], Exception | None
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class IoThread:
     """Runs jobs beside the event loop; started with the first one."""
 
-    def __init__(self, loop: Loop, name: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the thread
@@ -34,9 +33,6 @@ class IoThread:
     def submit(self, job: Job, done: Done) -> None:
         """Run `job` in the thread, then `done(result)` on the loop."""
         if self._thread is None:
-            import threading  # a start has nothing to write yet, and does not wait for it
-            from queue import SimpleQueue
-
             self._jobs = SimpleQueue()
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()

@@ -13,6 +13,9 @@ from pyjs.base.gotext import duration_text
 from pyjs.server import files
 from pyjs.server.announce import announce_jetstream
 from pyjs.server.failures import attempt, fail, reason
+from pyjs.server.io_thread import IoThread
+from pyjs.server.syncer import Syncer
+from pyjs.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.jetstream.service import JetStreamServer
     from pyjs.server.driver import Driver
-    from pyjs.server.io_thread import IoThread
-    from pyjs.server.syncer import Syncer
 
 
 class JetStreamSwitch:
@@ -61,10 +62,6 @@ class JetStreamSwitch:
         self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")
 
     def _start_syncing(self, options: Options) -> None:
-        from pyjs.server.io_thread import IoThread
-        from pyjs.server.syncer import Syncer
-        from pyjs.server.upkeep import Upkeep
-
         jetstream = options.jetstream
         self._io_thread = IoThread(self._driver.loop, "io")
         syncer = self._syncer = Syncer(

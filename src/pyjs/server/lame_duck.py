@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from pyjs.core.session import ClientSession
     from pyjs.server.driver import Driver
-    from pyjs.server.loop import Handle
 
 NS_PER_S = 1_000_000_000
 INTERVAL_MAX_NS = NS_PER_S
@@ -30,7 +30,7 @@ class LameDuck:
         self._duration_ns = duration_ns
         self._grace_period_ns = grace_period_ns
         self._ended = ended  # called when the last client is gone
-        self._timer: Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[ClientSession] = []  # to be closed, the last one first
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS

@@ -1,57 +1,58 @@
 """The server: the node, its listening ports, and the order in which they start and end.
 
 `run` is the command, on a loop of its own; `start` and `stop` are the same server inside another program, on the
-loop that is given, without signal handlers and allocator settings. The order of starting is that of the log lines,
+loop that runs there, without signal handlers and allocator settings. The order of starting is that of the log lines,
 which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from typing import TYPE_CHECKING
 
-import orjson
-
 from pyjs.base.disk import OsDisk
+from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
+from pyjs.monitor.router import Router
+from pyjs.monitor.state import Monitored
 from pyjs.node import Node
-from pyjs.server import files
+from pyjs.server import files, signals
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.allocator import keep_buffers
 from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
+from pyjs.server.collector import keep_survivors
 from pyjs.server.connection import Connection
+from pyjs.server.descriptor_reserve import DescriptorReserve
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
+from pyjs.server.http import HttpConnection
 from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
-from pyjs.server.listener import Listener
+from pyjs.server.lame_duck import LameDuck
 from pyjs.server.logging import Logger, configured_logger
+from pyjs.server.loop import new_event_loop
 from pyjs.server.machine import effective_options
+from pyjs.server.monitor_port import MonitorPort
+from pyjs.server.open_connections import OpenConnections
+from pyjs.server.process import SystemProcess
+from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
+from pyjs.server.spin import Spin, pays
 from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
-    from pyjs.monitor.response import Response
-    from pyjs.monitor.router import Router
-    from pyjs.monitor.state import Monitored
-    from pyjs.server.http import HttpConnection
-    from pyjs.server.lame_duck import LameDuck
-    from pyjs.server.loop import EventLoop, Loop
 
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
-CLOSING_STEP_S = 0.005
-WARM_UP_AFTER_S = 0.05  # first let the client that waited for the port have its PONG
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class Server:
-    """One server on one event loop: its own, or one of asyncio."""
+    """One server on one event loop."""
 
     def __init__(self, options: Options, log: Log | None = None) -> None:
         self.options = options
@@ -59,86 +60,88 @@ class Server:
         self.clock = SystemClock()
         self.node: Node
         self.driver: Driver
-        self.loop: Loop
+        self.loop: asyncio.AbstractEventLoop
         self.monitored: Monitored | None = None  # None: no monitoring
-        self.connections: set[Connection] = set()
-        self.http_connections: set[HttpConnection] = set()
-        self._client_listener: Listener | None = None
-        self._http_listener: Listener | None = None
-        self._router: Router | None = None
+        self.connections: OpenConnections[Connection] = OpenConnections()
+        self.monitor_port = 0  # of the monitoring endpoints, 0: there is none
+        self._client_listener: asyncio.Server | None = None
+        self._http_listener: asyncio.Server | None = None
+        self._monitor: MonitorPort | None = None
         self._jetstream: JetStreamSwitch
         self._workers: Workers
+        self._reserve: DescriptorReserve
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
-        self._after_stop: list[Callable[[], None]] = []  # called once it has stopped, whoever asked for that
         self._running = False
-        self._stopped = False
+        self._stop_asked = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
 
     # -- the command -------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Serve until a signal ends it; return the exit code of the command."""
-        from pyjs.server.allocator import keep_buffers
-        from pyjs.server.collector import keep_survivors
-        from pyjs.server.loop import EventLoop
-
         keep_buffers()
         keep_survivors()
-        loop = EventLoop()
-        self._after_stop.append(loop.stop)
-        self._install_signals(loop)
-        code = 0
-        try:
-            self.start(loop)
-        except StartFailed as error:
-            self.log.fatal(str(error))
-            code = 1
-        loop.run()
-        return code  # the loop stays open: a signal may still come before the process is gone
+        loop = new_event_loop()
+        # The loop stays open: closing it would give signals their default action before the process is gone.
+        return loop.run_until_complete(self._serve())
 
-    def _install_signals(self, loop: EventLoop) -> None:
-        import signal
-
-        from pyjs.server import signals
-
-        actions = {
+    async def _serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self.log_uncaught)
+        actions: dict[signal.Signals, Callable[[], object]] = {
             signal.SIGINT: self.request_stop,
             signal.SIGTERM: self._terminated,
             signal.SIGUSR1: self.reopen_log,
             signal.SIGUSR2: self.start_lame_duck,
             signal.SIGHUP: self.reload,
         }
-        signals.install(loop, actions, lambda text: self.log.info(text))
+        signals.install(loop, actions, self.log.info)
+        try:
+            await self.start(spin=pays())
+        except StartFailed as error:
+            self.log.fatal(str(error))
+            return 1
+        await self._stopped.wait()
+        return 0
 
     def request_stop(self) -> None:
-        """End the server, and then `run`."""
-        self.stop()
+        """Begin to stop; `stop` does the same and waits for the end."""
+        self._stop_asked = True
+        if self._running and self._stopping is None:
+            self._stopping = self.loop.create_task(self._shut_down())
 
     def _terminated(self) -> None:
         if self._lame_duck is None:  # SIGTERM does not cut a lame duck short
             self.request_stop()
 
     # -- starting ----------------------------------------------------------------------------------------------
-    def start(self, loop: Loop) -> None:
-        """Start to serve on `loop`; clients are accepted when it returns.
+    async def start(self, spin: bool = False) -> None:
+        """Start to serve on the running loop; clients are accepted when it returns.
+
+        `spin`: look for input for a while before the loop sleeps (spin.py). For a process with cores to spare.
 
         Raises:
-            StartFailed: a port, a file or the store directory cannot be used; what was opened is being closed.
+            StartFailed: a port, a file or the store directory cannot be used; everything that was opened is closed.
         """
-        self.loop = loop
-        loop.set_exception_handler(self._uncaught)
+        self.loop = asyncio.get_running_loop()
         effective = effective_options(self.options)
         self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
         self.driver = Driver(self.loop, self.node)
-        self._workers = Workers(self.driver, {lane: IoThread(loop, lane.value) for lane in Lane})
+        self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
         self.driver.after_turn.append(self._workers.after_turn)
+        if spin:
+            self.driver.after_turn.append(Spin(self.loop).after_turn)
         self._jetstream = JetStreamSwitch(self.driver)
+        self._reserve = DescriptorReserve(self.loop, self.log)
         announce_start(self.log, self.node, self.options)
         try:
             self._write_pid_file()
-            self._start_monitoring()
+            await self._start_monitoring()
             self._jetstream.start(self.options)
-            self._start_clients()
+            await self._start_clients()
         except StartFailed:
-            self._close_everything(_nothing)
+            await self._close_everything()
+            self._stopped.set()
             raise
         self._running = True
         if self.monitored is not None:
@@ -146,7 +149,8 @@ class Server:
         self.write_ports_file()
         self.log.info("Server is ready")
         self.driver.wake()
-        self.loop.call_later(WARM_UP_AFTER_S, self._warm_up)
+        if self._stop_asked:
+            self.request_stop()
 
     def _write_pid_file(self) -> None:
         if not self.options.pid_file:
@@ -156,14 +160,10 @@ class Server:
         except OSError as error:
             fail(f"Could not write pidfile: open {self.options.pid_file}: {reason(error)}")
 
-    def _start_monitoring(self) -> None:
+    async def _start_monitoring(self) -> None:
         options = self.options
         if not options.http_port:
             return
-        from pyjs.monitor.state import Monitored
-        from pyjs.server.http import HttpConnection
-        from pyjs.server.process import SystemProcess
-
         now_ns = self.clock.now_ns()
         host = options.http_host or options.host
         try:
@@ -171,65 +171,31 @@ class Server:
         except ListenFailed as error:
             fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
         self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
-        self._http_listener = Listener(
-            self.loop,
-            sock,
-            lambda sock, _: HttpConnection(self.loop, self._answer, self.http_connections, self.log, sock),
-            "Monitor",
-            self.log,
-        )
-        self._http_listener.start()
-        self.log.info(f"Starting http monitor on {host_port(host, self._http_listener.port)}")
+        router = Router(self.monitored, self.clock, self.log)
+        monitor = self._monitor = MonitorPort(self.loop, router.answer, self.log, self._reserve)
+        self._http_listener = await self.loop.create_server(lambda: HttpConnection(monitor), sock=sock)
+        self.monitor_port = _port_of(sock)
+        self.log.info(f"Starting http monitor on {host_port(host, self.monitor_port)}")
 
-    def _start_clients(self) -> None:
+    async def _start_clients(self) -> None:
         options = self.options
         try:
             sock = listen(options.host, options.port)
         except ListenFailed as error:
             where = host_port(options.host, max(options.port, 0))
             fail(f'Error listening on port: {where}, "{error}"')
-        self._client_listener = Listener(self.loop, sock, self._take_client, "Client", self.log)
-        self.node.port = self._client_listener.port
-        self._client_listener.start()
+        self.node.port = _port_of(sock)
+        self._client_listener = await self.loop.create_server(self._new_connection, sock=sock)
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
 
-    def _take_client(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        Connection(self.driver, self.connections, sock, address)
-
-    def _answer(self, target: str) -> Generator[None, None, Response]:
-        """Answer a monitoring request; the views are loaded with the first, long after the first PONG."""
-        if self._router is None:
-            from pyjs.monitor.router import Router
-
-            assert self.monitored is not None
-            self._router = Router(self.monitored, self.clock, self.log)
-        return self._router.answer(target)
-
-    def _warm_up(self) -> None:
-        """Load what the first requests, writes and failures need, beside the loop.
-
-        When descriptors have run out it is too late to open a module.
-        """
-        modules = ["traceback"]
-        if self.node.jetstream is not None:
-            modules += ["queue", "pyjs.jetstream.api.router", "pyjs.jetstream.persist"]
-        if self.monitor_port:
-            modules += ["pyjs.monitor.router", "httptools"]
-        if self._running:
-            import threading
-
-            threading.Thread(target=_import_all, args=(modules,), name="pyjs-warm-up", daemon=True).start()
+    def _new_connection(self) -> Connection:
+        return Connection(self.driver, self.connections, self._reserve)
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
     def client_port(self) -> int:
         """Return the port that clients connect to."""
         return self.node.port
-
-    @property
-    def monitor_port(self) -> int:
-        """Return the port of the monitoring endpoints, 0: there is none."""
-        return self._http_listener.port if self._http_listener is not None else 0
 
     @property
     def client_url(self) -> str:
@@ -252,9 +218,6 @@ class Server:
 
     def reload(self) -> None:
         """Apply the configuration file as it is now: all of it, or nothing and say why."""
-        from pyjs.config.errors import ConfigError
-        from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
-
         old = self.options
         try:
             new, changed = read_again(old)
@@ -330,67 +293,68 @@ class Server:
         """Send the clients elsewhere, then end."""
         if not self._running or self._lame_duck is not None:
             return
-        from pyjs.server.lame_duck import LameDuck
-
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self._close_client_listener()
+        self._close_listener(self._client_listener)
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
         self._jetstream.stop(self._lame_duck.start)
 
-    def _close_client_listener(self) -> None:
-        if self._client_listener is not None:
-            self._client_listener.close()
+    async def stop(self) -> None:
+        """Close the connections and the streams; the server cannot be started again."""
+        self.request_stop()
+        await self._stopped.wait()
 
-    def stop(self, then: Callable[[], None] = _nothing) -> None:
-        """Close the connections and the streams, then call `then`; the server can not be started again."""
-        if self._stopped:
-            then()
-            return
-        self._after_stop.append(then)
-        if not self._running:
-            return  # on its way already
+    async def _shut_down(self) -> None:
         self._running = False
         self.log.info("Initiating Shutdown...")
         if self._lame_duck is not None:
             self._lame_duck.cancel()
-        self._close_everything(self._say_farewell)
+        try:
+            await self._close_everything()
+            attempt(self.log, self._say_farewell)
+        finally:
+            self._stopped.set()
 
     def _say_farewell(self) -> None:
         if self.options.ports_file_dir:
             files.remove_ports_file(self.options.ports_file_dir)
         self.log.info("Server Exiting..")
 
-    def _close_everything(self, then: Callable[[], None]) -> None:
-        self._close_client_listener()
-        if self._http_listener is not None:
-            self._http_listener.close()
+    async def _close_everything(self) -> None:
+        """Close ports, streams and connections in this order; a step that fails keeps none of the rest open."""
+        for listener in (self._client_listener, self._http_listener):
+            self._close_listener(listener)
         attempt(self.log, self.driver.turn_now)
-        self._jetstream.stop(lambda: self._close_connections(then))
-
-    def _close_connections(self, then: Callable[[], None]) -> None:
+        jetstream_stopped = asyncio.Event()
+        self._jetstream.stop(jetstream_stopped.set)
+        await jetstream_stopped.wait()
         attempt(self.log, self.node.stop)
         self.driver.stop()
         attempt(self.log, self._workers.stop)
-        for http_connection in list(self.http_connections):
-            http_connection.close()
-        self._await_closed(self.loop.time() + CLOSING_S, then)
+        await self._close_connections()
 
-    def _await_closed(self, deadline: float, then: Callable[[], None]) -> None:
-        """End when every connection has sent its last output, or has been given up."""
-        if (self.connections or self.http_connections) and self.loop.time() < deadline:
-            self.loop.call_later(CLOSING_STEP_S, self._await_closed, deadline, then)
-            return
-        for connection in [*self.connections, *self.http_connections]:
-            connection.abort()
-        attempt(self.log, then)
-        self._stopped = True
-        for waiting in self._after_stop:
-            waiting()
+    @staticmethod
+    def _close_listener(listener: asyncio.Server | None) -> None:
+        if listener is not None:
+            listener.close()
 
-    def _uncaught(self, loop: Loop, context: dict[str, object]) -> None:
+    async def _close_connections(self) -> None:
+        """Wait until every connection has sent its last output; drop those that take too long."""
+        ports: list[OpenConnections[Connection] | OpenConnections[HttpConnection]] = [self.connections]
+        if self._monitor is not None:
+            self._monitor.stop()
+            ports.append(self._monitor.connections)
+        all_closed = asyncio.gather(*(port.wait_empty() for port in ports))
+        try:
+            await asyncio.wait_for(all_closed, CLOSING_S)
+        except TimeoutError:
+            for port in ports:
+                for connection in port:
+                    connection.abort()
+
+    def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Log an exception that nothing else caught: the one edge where every exception is."""
         error = context.get("exception")
         if isinstance(error, ConnectionError):
@@ -405,9 +369,6 @@ def _opened_log(options: Options) -> Logger:
         raise SystemExit(f"error opening file: open {options.log_file}: {reason(error)}") from None
 
 
-def _import_all(modules: list[str]) -> None:
-    import importlib
-
-    orjson.loads(b"{}")  # loads the library
-    for module in modules:
-        importlib.import_module(module)
+def _port_of(sock: socket.socket) -> int:
+    port: int = sock.getsockname()[1]
+    return port

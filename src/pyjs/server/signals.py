@@ -9,9 +9,9 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
-    from pyjs.server.loop import EventLoop
 
 # As Go names them in "Trapped" lines.
 NAMES = {
@@ -24,7 +24,9 @@ NAMES = {
 
 
 def install(
-    loop: EventLoop, actions: Mapping[signal.Signals, Callable[[], None]], say: Callable[[str], None]
+    loop: asyncio.AbstractEventLoop,
+    actions: Mapping[signal.Signals, Callable[[], object]],
+    say: Callable[[str], None],
 ) -> None:
     """Let `loop` act on signals; only possible in the main thread. `say` writes the log line."""
 
@@ -32,9 +34,5 @@ def install(
         say(f'Trapped "{NAMES[number]}" signal')
         actions[number]()
 
-    def noted(number: int, frame: object) -> None:  # runs between any two steps of the program
-        loop.call_soon_threadsafe(trapped, signal.Signals(number))
-
-    signal.set_wakeup_fd(loop.wake_write, warn_on_full_buffer=False)  # a loop that sleeps has to see it
     for number in actions:
-        signal.signal(number, noted)
+        loop.add_signal_handler(number, trapped, number)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from pyjs.core.sink import Syncing
     from pyjs.server.driver import Driver
     from pyjs.server.io_thread import IoThread, Job
-    from pyjs.server.loop import Handle
 
 NS_PER_S = 1_000_000_000
 DRAIN_S = 1.0  # then what is still being published is left to those who close the streams
@@ -32,7 +32,7 @@ class Syncer:
         self._io_thread = io_thread
         self._interval_s = interval_ns / NS_PER_S
         self._always = always
-        self._timer: Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # not None: everything is to be synced, then this
         self._drain_until = 0.0  # what is written later is not waited for
 

@@ -21,7 +21,9 @@ def test_another_boolean_is_refused_in_words_of_go() -> None:
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize(("value", "number"), [("7", 7), ("-7", -7), ("%2B7", 7), ("", 0)])
+@pytest.mark.parametrize(
+    ("value", "number"), [("7", 7), ("-7", -7), ("%2B7", 7), ("", 0), ("0" * 5000 + "7", 7)]
+)
 def test_an_integer_may_have_a_sign(value: str, number: int) -> None:
     assert Arguments(f"limit={value}").integer("limit") == number
 
@@ -33,6 +35,8 @@ def test_an_integer_may_have_a_sign(value: str, number: int) -> None:
         ("1.5", "invalid syntax"),
         ("-", "invalid syntax"),
         ("9" * 20, "value out of range"),
+        ("9" * 5000, "value out of range"),
+        ("-" + "9" * 5000, "value out of range"),
     ],
 )
 def test_another_integer_is_refused_in_words_of_go(value: str, problem: str) -> None:

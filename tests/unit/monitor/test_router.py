@@ -19,11 +19,25 @@ def test_answers_are_json_that_any_page_may_read(site: Site) -> None:
     }
 
 
-def test_a_doubled_slash_is_redirected(site: Site) -> None:
-    answer = site.ask("//varz")
+@pytest.mark.parametrize(
+    ("target", "location"),
+    [
+        ("//varz", "/varz"),
+        ("//varz?x=1", "/varz?x=1"),
+        ("/./varz", "/varz"),
+        ("/a/../varz", "/varz"),
+        ("//evil.com/%0d%0aX", "/evil.com/%0d%0aX"),
+        ("/\\evil.com//", "/%5Cevil.com/"),
+        ('//a"<b>&c/', "/a%22%3Cb%3E&c/"),
+        ("//\u00c3\u00a9", "/%C3%A9"),
+    ],
+)
+def test_a_path_that_is_not_clean_is_redirected_to_this_host(site: Site, target: str, location: str) -> None:
+    answer = site.ask(target)  # all but the last were seen on nats-server 2.15.1, which escapes so
 
     assert answer.status == 307
-    assert ("Location", "/varz") in answer.headers
+    assert ("Location", location) in answer.headers
+    assert answer.body == f'<a href="{location.replace("&", "&amp;")}">Temporary Redirect</a>.\n\n'.encode()
 
 
 def test_requests_are_counted_by_path(site: Site) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 from pyjs.base.log import ListLog
 from pyjs.monitor.response import Response, text_response
+from pyjs.server import http, monitor_port
 from pyjs.server.addresses import listen
+from pyjs.server.descriptor_reserve import DescriptorReserve
 from pyjs.server.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
-from pyjs.server.listener import Listener
+from pyjs.server.monitor_port import MonitorPort
 
 
 class Site:
@@ -19,14 +21,20 @@ class Site:
 
     def __init__(self) -> None:
         self.log = ListLog()
-        self.connections: set[HttpConnection] = set()
         self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
         self.loop = asyncio.get_running_loop()
-        self.listener = Listener(self.loop, listen("127.0.0.1", -1), self.take, "Monitor", self.log)
-        self.listener.start()
+        self.monitor = MonitorPort(self.loop, self.answer, self.log, DescriptorReserve(self.loop, self.log))
+        self.connections = self.monitor.connections
+        self.server: asyncio.Server
+        self.port = 0
 
-    def take(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        HttpConnection(self.loop, self.answer, self.connections, self.log, sock)
+    async def start(self) -> None:
+        sock = listen("127.0.0.1", -1)
+        self.port = sock.getsockname()[1]
+        self.server = await self.loop.create_server(lambda: HttpConnection(self.monitor), sock=sock)
+
+    async def connect(self, **options: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, **options)
 
     def answer(self, target: str) -> Generator[None, None, Response]:
         for step in range({"/long": 3, "/endless": 10**9}.get(target, 0)):
@@ -40,7 +48,7 @@ class Site:
 
     async def ask(self, request: bytes) -> bytes:
         """Send `request` and return all that comes until the server closes."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        reader, writer = await self.connect()
         writer.write(request)
         answer = await asyncio.wait_for(reader.read(), 5)
         writer.close()
@@ -50,8 +58,10 @@ class Site:
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     made = Site()
+    await made.start()
     yield made
-    made.listener.close()
+    made.monitor.stop()
+    made.server.close()
 
 
 def body(answer: bytes) -> bytes:
@@ -128,7 +138,7 @@ async def test_a_broken_view_is_said_and_answered(site: Site) -> None:
 
 
 async def test_a_request_in_single_bytes_is_answered_once(site: Site) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    reader, writer = await site.connect()
     for byte in b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n":
         writer.write(bytes([byte]))
         await writer.drain()
@@ -139,7 +149,7 @@ async def test_a_request_in_single_bytes_is_answered_once(site: Site) -> None:
 
 
 async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    reader, writer = await site.connect()
     writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"/a")
     (connection,) = site.connections
@@ -152,7 +162,7 @@ async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
 
 
 async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_answer(site: Site) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port, limit=1000)
+    reader, writer = await site.connect(limit=1000)
     asked = 60
     writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * (asked - 1))
     writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -170,7 +180,7 @@ async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_an
 
 async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(site: Site) -> None:
     asked = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60
-    with socket.create_connection(("127.0.0.1", site.listener.port)) as peer:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
         peer.setblocking(False)
         peer.send(asked)
         while not site.connections or not next(iter(site.connections)).pending_size():
@@ -204,7 +214,7 @@ async def test_an_answer_that_takes_long_leaves_time_for_others_and_keeps_its_pl
 
 
 async def test_an_answer_that_nobody_waits_for_ends(site: Site) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    reader, writer = await site.connect()
     writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n" + b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
     await reader.readline()
     writer.transport.abort()
@@ -216,7 +226,7 @@ async def test_an_answer_that_nobody_waits_for_ends(site: Site) -> None:
 async def test_a_peer_is_not_listened_to_while_an_answer_takes_long(site: Site) -> None:
     # given
     asked = b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n" * 50
-    with socket.create_connection(("127.0.0.1", site.listener.port)) as peer:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
         peer.setblocking(False)
         peer.send(asked)
         while not site.steps:
@@ -236,7 +246,7 @@ async def test_a_peer_is_not_listened_to_while_an_answer_takes_long(site: Site) 
 
 
 async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    reader, writer = await site.connect()
     writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
     writer.write_eof()
 
@@ -248,7 +258,7 @@ async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> N
 
 async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles(site: Site) -> None:
     # given
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.listener.port)
+    reader, writer = await site.connect()
     writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readline()
     gone = weakref.ref(next(iter(site.connections)))
@@ -263,3 +273,72 @@ async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no peer take long."""
+    monkeypatch.setattr(http, "REQUEST_S", 0.02)
+    monkeypatch.setattr(http, "STALLED_S", 0.02)
+    monkeypatch.setattr(monitor_port, "SWEEP_S", 0.01)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("half", [b"G", b"GET /varz HT", b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b"])
+async def test_a_request_that_is_never_whole_is_refused(site: Site, half: bytes) -> None:
+    answer = await site.ask(half)
+
+    assert answer.endswith(b"400 Bad Request")  # after 5 s, as nats-server 2.15.1 does
+    assert not site.connections
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_bytes_of_a_request_that_trickle_in_do_not_keep_it_open(site: Site) -> None:
+    reader, writer = await site.connect()
+    answer = asyncio.create_task(reader.read())
+
+    while not answer.done():
+        writer.write(b"G")
+        await asyncio.sleep(0.001)
+
+    assert b"400 Bad Request" in await answer
+    writer.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_peer_that_reads_no_answer_is_dropped(site: Site) -> None:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.setblocking(False)
+        peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60)
+        while not site.connections:
+            await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(site.connections.wait_empty(), 10)
+
+
+async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(
+    site: Site,
+) -> None:
+    # given
+    reader, writer = await site.connect()
+    writer.write(b"GET /a HTTP/1.1\r\n\r\n" * 3000)
+    await reader.readuntil(b"/a")
+    # when
+    await site.ask(b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n")
+    # then
+    assert len(next(iter(site.connections))._input) > 10_000  # most of the first peer's requests still wait
+    writer.close()
+
+
+async def test_more_connections_than_there_may_be_are_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor_port, "CONNECTIONS_MAX", 1)
+    reader, writer = await site.connect()
+    writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+    await reader.readuntil(b"/a")
+
+    answer = await site.ask(b"")
+
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable")
+    writer.close()

@@ -27,9 +27,7 @@ def quiet_options(**values: object) -> Options:
 
 async def stopped(server: Server) -> None:
     """Stop the server and wait for that."""
-    done = asyncio.get_running_loop().create_future()
-    server.stop(lambda: done.set_result(None))
-    await asyncio.wait_for(done, 10)
+    await asyncio.wait_for(server.stop(), 10)
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ async def start() -> AsyncIterator[Start]:
 
     async def begin(**values: object) -> Server:
         server = Server(quiet_options(**values), ListLog())
-        server.start(asyncio.get_running_loop())
+        await server.start()
         started.append(server)
         return server
 
@@ -86,8 +84,9 @@ async def test_nagle_is_off(start: Start) -> None:
     peer = await Peer.of(server)
 
     (connection,) = server.connections
+    sock = connection.transport.get_extra_info("socket")
 
-    assert connection._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     peer.writer.close()
 
 
@@ -193,14 +192,14 @@ async def test_a_reload_gives_no_jetstream_back_to_a_lame_duck(tmp_path: Path) -
     config = tmp_path / "server.conf"
     config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/js" }}\n')
     server = Server(load_options(str(config), read_file, {}, {}), ListLog())
-    server.start(asyncio.get_running_loop())
+    await server.start()
     peer = await Peer.of(server)
 
     server.start_lame_duck()
     server.reload()
 
     assert server.node.jetstream is None
-    server.stop()
+    server.request_stop()
     server.reload()
     assert server.node.jetstream is None
     await stopped(server)
@@ -214,7 +213,7 @@ async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(
     config = tmp_path / "server.conf"
     config.write_text('listen: "127.0.0.1:-1"\n')
     server = Server(load_options(str(config), read_file, {}, {}), ListLog())
-    server.start(asyncio.get_running_loop())
+    await server.start()
     config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/js" }}\n')
 
     for _ in range(2):
@@ -236,7 +235,7 @@ async def test_a_step_of_the_end_that_fails_is_logged_and_keeps_nothing_running(
 ) -> None:
     jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path / "js"))
     server = Server(quiet_options(jetstream=jetstream, ports_file_dir=str(tmp_path)), ListLog())
-    server.start(asyncio.get_running_loop())
+    await server.start()
     peer = await Peer.of(server)
 
     def broken(*_: object) -> None:
@@ -276,14 +275,36 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
         server = Server(options, ListLog())
 
         with pytest.raises(StartFailed, match="Error listening on port"):
-            server.start(asyncio.get_running_loop())
+            await server.start()
 
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", server.monitor_port)
 
 
-async def test_an_exception_on_the_loop_is_logged(start: Start) -> None:
+async def test_a_failure_in_the_input_of_a_connection_ends_that_connection_alone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = await start()
+    bad, good = await Peer.of(server), await Peer.of(server)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.node, "authenticator", None)
+        bad.writer.write(b"CONNECT {}\r\n")
+        answer = await bad.rest()
+    good.writer.write(b"PING\r\n")
+
+    assert answer == b"-ERR 'Internal Server Error'\r\n"
+    assert (await good.until(b"PONG\r\n")).endswith(b"PONG\r\n")
+    assert isinstance(server.log, ListLog)
+    (text,) = [text for level, text in server.log.lines if level == "ERR"]
+    assert "AttributeError" in text
+    assert [closed.closed_reason for closed in server.node.closed] == ["Internal Error"]
+    good.writer.close()
+
+
+async def test_an_exception_on_the_loop_of_the_command_is_logged(start: Start) -> None:
+    server = await start()
+    asyncio.get_running_loop().set_exception_handler(server.log_uncaught)
 
     def broken() -> None:
         raise ZeroDivisionError("planned")

@@ -1,0 +1,41 @@
+"""The open connections of one port, and the moment when the last one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+C = TypeVar("C")
+
+
+class OpenConnections(Generic[C]):
+    """A set that can be waited for."""
+
+    def __init__(self) -> None:
+        self._open: set[C] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def add(self, connection: C) -> None:
+        """Count a connection until `discard`."""
+        self._open.add(connection)
+        self._empty.clear()
+
+    def discard(self, connection: C) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+        if not self._open:
+            self._empty.set()
+
+    async def wait_empty(self) -> None:
+        """Return when no connection is open."""
+        await self._empty.wait()
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(tuple(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)

@@ -1,0 +1,57 @@
+"""Looking for input a little longer before the loop sleeps, as long as that pays.
+
+A client that waits for each answer sends its next request within microseconds, and waking a sleeping thread takes
+longer than that. So after each turn the loop is kept from sleeping for SPIN_NS: a callback schedules itself again
+until the time is over or a turn came. Each look that ended without input costs one credit, and each wait that was
+short enough earns some; without credit the loop sleeps at once.
+
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+SPIN_NS = 50_000  # how long to look before sleeping
+PAID_NS = 150_000  # a wait this short would have ended while looking: waking up took most of it
+CREDIT_MAX = 32  # so many looks in vain, and the loop sleeps at once
+CREDIT_PAID = 3  # earned by a short wait
+
+
+class Spin:
+    """Keeps one loop awake for a while after each turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, spin_ns: int = SPIN_NS) -> None:
+        self._loop = loop
+        self._spin_ns = spin_ns
+        self._credit = CREDIT_MAX
+        self._looking = False  # `_look` is scheduled
+        self._turned_ns = 0  # when the last turn ended
+
+    def after_turn(self) -> None:
+        """Look for more input from now on."""
+        now_ns = monotonic_ns()
+        if now_ns - self._turned_ns < PAID_NS:
+            self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
+        self._turned_ns = now_ns
+        if self._credit > 0 and not self._looking:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        if monotonic_ns() - self._turned_ns < self._spin_ns:
+            self._loop.call_soon(self._look)
+            return
+        self._looking = False
+        self._credit -= 1
+
+
+def pays() -> bool:
+    """Return whether this process has a second core, on which a client can run while the loop looks."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cpus > 1
