@@ -100,7 +100,15 @@ class Node(Host):
             self.jetstream.apply_options()
 
     def start_jetstream(self) -> None:
-        """Open the store directory and recover every stream; only when the options enable JetStream."""
+        """Do all steps of `start_jetstream_steps`. Raises as they do."""
+        for _ in self.start_jetstream_steps():
+            pass
+
+    def start_jetstream_steps(self) -> Iterator[None]:
+        """Open the store directory and recover every stream; only when the options enable JetStream.
+
+        No turn may run before the last step. If the iterator is closed or fails, JetStream is off.
+        """
         if not self.options.jetstream.enabled:
             return
         from pyjs.jetstream.service import JetStreamServer
@@ -108,7 +116,7 @@ class Node(Host):
         self.jetstream = JetStreamServer(self)
         self.turn_state.now = self.clock.now_ns()
         try:
-            self.jetstream.start()
+            yield from self.jetstream.start_steps()
         except BaseException:
             failed, self.jetstream = self.jetstream, None  # without the store's lock nothing may use it
             failed.stop()

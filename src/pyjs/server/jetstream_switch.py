@@ -18,7 +18,7 @@ from pyjs.server.syncer import Syncer
 from pyjs.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.config.options import Options
     from pyjs.jetstream.service import JetStreamServer
@@ -39,7 +39,12 @@ class JetStreamSwitch:
         self._after: list[Callable[[], None]] = []  # called when it has stopped
 
     def start(self, options: Options) -> None:
-        """Recover the streams, if `options` enable JetStream.
+        """Do all steps of `start_steps`. Raises as they do."""
+        for _ in self.start_steps(options):
+            pass
+
+    def start_steps(self, options: Options) -> Generator[None, None, None]:
+        """Recover the streams, if `options` enable JetStream; no turn may run before the last step.
 
         Raises:
             StartFailed: the store directory cannot be used.
@@ -52,7 +57,7 @@ class JetStreamSwitch:
         try:
             files.make_directory(node.options.jetstream.store_dir)
             announce_jetstream(self._log, options, node.options)
-            node.start_jetstream()
+            yield from node.start_jetstream_steps()
             self._start_syncing(options)
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options
 
+RECOVERY_S = 0.01  # of recovery at once
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
 
 
@@ -99,6 +100,9 @@ class Server:
         try:
             await self.start(spin=pays())
         except StartFailed as error:
+            if self._stop_asked:
+                self.log.info(f"Server Exiting.., {error}")
+                return 0
             self.log.fatal(str(error))
             return 1
         await self._stopped.wait()
@@ -137,7 +141,7 @@ class Server:
         try:
             self._write_pid_file()
             await self._start_monitoring()
-            self._jetstream.start(self.options)
+            await self._start_jetstream()
             await self._start_clients()
         except StartFailed:
             await self._close_everything()
@@ -176,6 +180,19 @@ class Server:
         self._http_listener = await self.loop.create_server(lambda: HttpConnection(monitor), sock=sock)
         self.monitor_port = _port_of(sock)
         self.log.info(f"Starting http monitor on {host_port(host, self.monitor_port)}")
+
+    async def _start_jetstream(self) -> None:
+        """Recover the streams; between two steps monitoring answers and signals are heard."""
+        steps = self._jetstream.start_steps(self.options)
+        give_way_at = self.loop.time() + RECOVERY_S
+        for _ in steps:
+            if self.loop.time() < give_way_at:
+                continue
+            await asyncio.sleep(0)
+            if self._stop_asked:
+                steps.close()
+                fail("stopped before the streams were recovered")
+            give_way_at = self.loop.time() + RECOVERY_S
 
     async def _start_clients(self) -> None:
         options = self.options

@@ -13,7 +13,13 @@ from pyjs.server.descriptor_reserve import DescriptorReserve
 
 @pytest.mark.parametrize(
     ("limit", "fd", "admitted"),
-    [(40, 34, True), (40, 35, False), (1024, 991, True), (1024, 992, False), (-1, 10**6, True)],
+    [
+        (40, 34, True),
+        (40, 35, False),
+        (1024, 991, True),
+        (1024, 992, False),
+        (-1, 10**6, True),
+    ],
 )
 async def test_a_connection_that_would_take_one_of_the_last_descriptors_is_refused(
     monkeypatch: pytest.MonkeyPatch, limit: int, fd: int, admitted: bool

@@ -1,13 +1,16 @@
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
 from pyjs.config.options import JetStreamOptions, Options
+from pyjs.node import Node
+from pyjs.server import server as server_module
 from pyjs.server.connection import BUFFER_HIGH
 from pyjs.server.files import ports_path
 from pyjs.server.reload import read_file
@@ -300,6 +303,82 @@ async def test_a_failure_in_the_input_of_a_connection_ends_that_connection_alone
     assert "AttributeError" in text
     assert [closed.closed_reason for closed in server.node.closed] == ["Internal Error"]
     good.writer.close()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> JetStreamOptions:
+    """Return the options for a store of three streams."""
+    js = JetStreamFixture(
+        Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path / "jetstream")))
+    )
+    for name in ("A", "B", "C"):
+        js.add(name, subjects=[name], storage="file")
+        js.publish(name)
+    js.node.stop()
+    return JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+
+
+async def test_a_stop_is_heard_while_streams_are_recovered(
+    monkeypatch: pytest.MonkeyPatch, stored: JetStreamOptions
+) -> None:
+    # given
+    monkeypatch.setattr(server_module, "RECOVERY_S", 0.0)
+    server = Server(quiet_options(jetstream=stored), ListLog())
+    starting = asyncio.create_task(server.start())
+    await asyncio.sleep(0)
+    assert not starting.done()
+    # when
+    await stopped(server)
+    # then
+    with pytest.raises(StartFailed, match="stopped before the streams were recovered"):
+        await starting
+    assert server.node.jetstream is None
+
+
+async def test_a_start_that_was_stopped_leaves_every_stream_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, start: Start, stored: JetStreamOptions
+) -> None:
+    monkeypatch.setattr(server_module, "RECOVERY_S", 0.0)
+    first = Server(quiet_options(jetstream=stored), ListLog())
+    starting = asyncio.create_task(first.start())
+    await asyncio.sleep(0)
+    first.request_stop()
+    with pytest.raises(StartFailed):
+        await starting
+
+    second = await start(jetstream=stored)
+
+    assert second.node.jetstream is not None
+    streams = second.node.jetstream.accounts["$G"].streams
+    assert {name: stream.store.last_seq for name, stream in streams.items()} == {"A": 1, "B": 1, "C": 1}
+
+
+async def test_monitoring_answers_while_streams_are_recovered(
+    monkeypatch: pytest.MonkeyPatch, stored: JetStreamOptions
+) -> None:
+    # given
+    monkeypatch.setattr(server_module, "RECOVERY_S", 0.0)
+    server = Server(quiet_options(jetstream=stored, http_port=-1), ListLog())
+    steps = iter(range(10**9))
+
+    def endless(_: object) -> Iterator[None]:
+        for _ in steps:
+            yield
+
+    monkeypatch.setattr(Node, "start_jetstream_steps", endless)
+    starting = asyncio.create_task(server.start())
+    while not server.monitor_port:
+        await asyncio.sleep(0)
+    # when
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    # then
+    assert answer.endswith(b'"error":"server is not ready for connections"}')
+    server.request_stop()
+    with pytest.raises(StartFailed):
+        await starting
+    writer.close()
 
 
 async def test_an_exception_on_the_loop_of_the_command_is_logged(start: Start) -> None:
