@@ -19,8 +19,8 @@ from pyjs.server.trace import IN, OUT, Tracer
 
 if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
-    from pyjs.server.descriptor_reserve import DescriptorReserve
     from pyjs.server.driver import Driver
+    from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
 BUFFER_HIGH = 1024 * 1024  # bytes waiting in the transport above which the session keeps its output
@@ -31,13 +31,11 @@ LINGER_S = 2.0  # a closed connection has this long to send the rest of its outp
 class Connection(asyncio.Protocol, Link):
     """A transport and its session, from `connection_made` to `connection_lost`."""
 
-    def __init__(
-        self, driver: Driver, connections: OpenConnections[Connection], reserve: DescriptorReserve
-    ) -> None:
+    def __init__(self, driver: Driver, connections: OpenConnections[Connection], listener: Listener) -> None:
         self._driver = driver
         self._log = driver.node.log
         self._connections = connections  # the server's open connections; this one is in it while open
-        self._reserve = reserve
+        self._listener = listener
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
@@ -49,10 +47,7 @@ class Connection(asyncio.Protocol, Link):
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername") or ("", 0)  # gone again: connection_lost follows
-        sock = transport.get_extra_info("socket")
-        if sock is not None and not self._reserve.admits(sock.fileno(), "Client"):
-            self.transport.abort()
-            return
+        self._listener.accepted(transport)
         self._connections.add(self)
         try:
             self.session = self._driver.node.open_session(Peer(plain_ip(address[0]), address[1]), self)

@@ -19,6 +19,7 @@ import httptools
 from pyjs.monitor.response import Response, text_response
 
 if TYPE_CHECKING:
+    from pyjs.server.listener import Listener
     from pyjs.server.monitor_port import MonitorPort, Work
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and body
@@ -41,8 +42,9 @@ STALLED_S = 10.0  # a peer that does not read is dropped after this time
 class HttpConnection(asyncio.Protocol):
     """One connection to the monitoring port."""
 
-    def __init__(self, port: MonitorPort) -> None:
+    def __init__(self, port: MonitorPort, listener: Listener) -> None:
         self._port = port
+        self._listener = listener
         self._parser = httptools.HttpRequestParser(self)
         self._input = b""  # received, not parsed yet
         self._target = b""
@@ -63,7 +65,8 @@ class HttpConnection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_HIGH // 2)
         self._expect(IDLE_S)
-        if not self._port.opened(self, transport.get_extra_info("socket").fileno()):
+        self._listener.accepted(transport)
+        if not self._port.opened(self):
             self._refuse(503)
 
     def connection_lost(self, error: Exception | None) -> None:

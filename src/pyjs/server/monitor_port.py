@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
     from pyjs.monitor.response import Response
-    from pyjs.server.descriptor_reserve import DescriptorReserve
     from pyjs.server.http import HttpConnection
 
     Work = Generator[None, None, Response]  # yields when others should get their time
@@ -33,21 +32,18 @@ SWEEP_S = 1.0  # how often connections are looked at that take too long
 class MonitorPort:
     """Everything that the connections of one monitoring port share."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, handle: Handler, log: Log, reserve: DescriptorReserve
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handler, log: Log) -> None:
         self.loop = loop
         self.handle = handle
         self.log = log
         self.connections: OpenConnections[HttpConnection] = OpenConnections()
-        self._reserve = reserve
         self._waiting: deque[HttpConnection] = deque()  # with work on answers, each at most once
         self._stepping = False  # `_step` is scheduled
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def opened(self, connection: HttpConnection, fd: int) -> bool:
-        """Count a connection with the descriptor `fd`; False: there are too many."""
-        if len(self.connections) >= CONNECTIONS_MAX or not self._reserve.admits(fd, "Monitor"):
+    def opened(self, connection: HttpConnection) -> bool:
+        """Count a connection; False: there are too many."""
+        if len(self.connections) >= CONNECTIONS_MAX:
             return False
         self.connections.add(connection)
         if self._sweeping is None:

@@ -24,13 +24,13 @@ from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.collector import keep_survivors
 from pyjs.server.connection import Connection
-from pyjs.server.descriptor_reserve import DescriptorReserve
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
 from pyjs.server.http import HttpConnection
 from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
+from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.loop import new_event_loop
 from pyjs.server.machine import effective_options
@@ -42,7 +42,6 @@ from pyjs.server.spin import Spin, pays
 from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from pyjs.base.log import Log
@@ -65,12 +64,11 @@ class Server:
         self.monitored: Monitored | None = None  # None: no monitoring
         self.connections: OpenConnections[Connection] = OpenConnections()
         self.monitor_port = 0  # of the monitoring endpoints, 0: there is none
-        self._client_listener: asyncio.Server | None = None
-        self._http_listener: asyncio.Server | None = None
+        self._client_listener: Listener | None = None
+        self._http_listener: Listener | None = None
         self._monitor: MonitorPort | None = None
         self._jetstream: JetStreamSwitch
         self._workers: Workers
-        self._reserve: DescriptorReserve
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
         self._running = False
         self._stop_asked = False
@@ -136,7 +134,6 @@ class Server:
         if spin:
             self.driver.after_turn.append(Spin(self.loop).after_turn)
         self._jetstream = JetStreamSwitch(self.driver)
-        self._reserve = DescriptorReserve(self.loop, self.log)
         announce_start(self.log, self.node, self.options)
         try:
             self._write_pid_file()
@@ -176,9 +173,10 @@ class Server:
             fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
         self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
         router = Router(self.monitored, self.clock, self.log)
-        monitor = self._monitor = MonitorPort(self.loop, router.answer, self.log, self._reserve)
-        self._http_listener = await self.loop.create_server(lambda: HttpConnection(monitor), sock=sock)
-        self.monitor_port = _port_of(sock)
+        monitor = self._monitor = MonitorPort(self.loop, router.answer, self.log)
+        listener = self._http_listener = Listener(self.loop, sock, "Monitor", self.log)
+        await listener.start(lambda: HttpConnection(monitor, listener))
+        self.monitor_port = listener.port
         self.log.info(f"Starting http monitor on {host_port(host, self.monitor_port)}")
 
     async def _start_jetstream(self) -> None:
@@ -201,12 +199,10 @@ class Server:
         except ListenFailed as error:
             where = host_port(options.host, max(options.port, 0))
             fail(f'Error listening on port: {where}, "{error}"')
-        self.node.port = _port_of(sock)
-        self._client_listener = await self.loop.create_server(self._new_connection, sock=sock)
+        listener = self._client_listener = Listener(self.loop, sock, "Client", self.log)
+        self.node.port = listener.port
+        await listener.start(lambda: Connection(self.driver, self.connections, listener))
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
-
-    def _new_connection(self) -> Connection:
-        return Connection(self.driver, self.connections, self._reserve)
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
@@ -353,7 +349,7 @@ class Server:
         await self._close_connections()
 
     @staticmethod
-    def _close_listener(listener: asyncio.Server | None) -> None:
+    def _close_listener(listener: Listener | None) -> None:
         if listener is not None:
             listener.close()
 
@@ -384,8 +380,3 @@ def _opened_log(options: Options) -> Logger:
         return configured_logger(options)
     except OSError as error:
         raise SystemExit(f"error opening file: open {options.log_file}: {reason(error)}") from None
-
-
-def _port_of(sock: socket.socket) -> int:
-    port: int = sock.getsockname()[1]
-    return port

@@ -11,8 +11,8 @@ from pyjs.base.log import ListLog
 from pyjs.monitor.response import Response, text_response
 from pyjs.server import http, monitor_port
 from pyjs.server.addresses import listen
-from pyjs.server.descriptor_reserve import DescriptorReserve
 from pyjs.server.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.listener import Listener
 from pyjs.server.monitor_port import MonitorPort
 
 
@@ -23,15 +23,13 @@ class Site:
         self.log = ListLog()
         self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
         self.loop = asyncio.get_running_loop()
-        self.monitor = MonitorPort(self.loop, self.answer, self.log, DescriptorReserve(self.loop, self.log))
+        self.monitor = MonitorPort(self.loop, self.answer, self.log)
         self.connections = self.monitor.connections
-        self.server: asyncio.Server
-        self.port = 0
+        self.listener = Listener(self.loop, listen("127.0.0.1", -1), "Monitor", self.log)
+        self.port = self.listener.port
 
     async def start(self) -> None:
-        sock = listen("127.0.0.1", -1)
-        self.port = sock.getsockname()[1]
-        self.server = await self.loop.create_server(lambda: HttpConnection(self.monitor), sock=sock)
+        await self.listener.start(lambda: HttpConnection(self.monitor, self.listener))
 
     async def connect(self, **options: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port, **options)
@@ -61,7 +59,7 @@ async def site() -> AsyncIterator[Site]:
     await made.start()
     yield made
     made.monitor.stop()
-    made.server.close()
+    made.listener.close()
 
 
 def body(answer: bytes) -> bytes:

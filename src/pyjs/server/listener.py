@@ -1,0 +1,106 @@
+"""A listening port on any asyncio loop, which stops accepting before file descriptors run out.
+
+The loop accepts through `create_server`, on a duplicate of the socket. When a connection takes one of the last
+descriptors, the duplicate is closed: further connections wait in the kernel's backlog, as with nats-server, and files
+can still be opened. After a pause that doubles from 10 ms to 1 s, once descriptors are free, accepting goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable
+
+    from pyjs.base.log import Log
+
+RESERVED_MAX = 32  # descriptors kept from connections
+RESERVED_SHARE = 8  # of a small limit: one in so many
+PAUSE_MIN_S = 0.010
+PAUSE_MAX_S = 1.0
+
+
+class Listener:
+    """One listening socket and its asyncio.Server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, name: str, log: Log) -> None:
+        self.port: int = sock.getsockname()[1]
+        self._loop = loop
+        self._sock = sock
+        self._name = name  # of the port, in log lines: "Client"
+        self._log = log
+        self._factory: Callable[[], asyncio.BaseProtocol]
+        self._server: asyncio.Server | None = None  # None: accepts nothing for now
+        self._pause_s = PAUSE_MIN_S
+        self._retry: asyncio.TimerHandle | None = None
+        self._resuming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Accept from now on; each connection gets a protocol of `factory`, which calls `accepted`."""
+        self._factory = factory
+        await self._serve()
+
+    def close(self) -> None:
+        """Take no more connections; those accepted stay."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._stop_accepting()
+        self._sock.close()
+
+    def accepted(self, transport: asyncio.BaseTransport) -> None:
+        """Note a new connection; stop accepting if it took one of the last descriptors."""
+        sock = transport.get_extra_info("socket")
+        if sock is None or self._server is None or is_free(sock.fileno()):
+            return
+        self._stop_accepting()
+        ms = int(self._pause_s * 1000)
+        self._log.error(f"Temporary {self._name} Accept Error(too many open files), sleeping {ms}ms")
+        self._retry = self._loop.call_later(self._pause_s, self._try_again)
+
+    def _stop_accepting(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    def _try_again(self) -> None:
+        if descriptors_are_free():
+            self._pause_s = PAUSE_MIN_S
+            self._resuming = self._loop.create_task(self._serve())
+        else:
+            self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
+            self._retry = self._loop.call_later(self._pause_s, self._try_again)
+
+    async def _serve(self) -> None:
+        try:
+            server = await self._loop.create_server(self._factory, sock=self._sock.dup())
+        except OSError:  # a file took the last descriptor meanwhile
+            self._retry = self._loop.call_later(self._pause_s, self._try_again)
+            return
+        if self._closed:
+            server.close()
+        else:
+            self._server = server
+
+
+def is_free(fd: int) -> bool:
+    """Return whether `fd` is none of the last descriptors. The kernel gives out the lowest number that is free."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
+
+
+def descriptors_are_free() -> bool:
+    """Return whether a connection may take a descriptor now."""
+    try:
+        fd = os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        return False
+    os.close(fd)
+    return is_free(fd)
