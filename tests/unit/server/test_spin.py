@@ -7,40 +7,64 @@ import asyncio
 import pytest
 
 from pyjs.server import spin
-from pyjs.server.spin import CREDIT_MAX, Spin
+from pyjs.server.spin import CREDIT_MAX, PAID_NS, SPIN_NS, Spin
 
 
-async def test_a_turn_keeps_the_loop_awake_for_a_while() -> None:
-    spinning = Spin(asyncio.get_running_loop(), spin_ns=2_000_000)
+class Time:
+    """The monotonic clock, which stands still until told to move."""
 
-    spinning.after_turn()
-    assert spinning._looking
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    monkeypatch.setattr(spin, "monotonic_ns", made.monotonic_ns)
+    return made
+
+
+async def look_in_vain(spinning: Spin, time: Time) -> None:
+    """Let the time for looking pass without a turn."""
+    time.now_ns += SPIN_NS
     while spinning._looking:
         await asyncio.sleep(0)
+    time.now_ns += PAID_NS
+
+
+async def test_a_turn_keeps_the_loop_awake_for_a_while(time: Time) -> None:
+    spinning = Spin(asyncio.get_running_loop())
+
+    spinning.after_turn()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert spinning._looking
+    await look_in_vain(spinning, time)
 
     assert spinning._credit == CREDIT_MAX - 1
 
 
-async def test_looking_in_vain_uses_up_the_credit() -> None:
-    spinning = Spin(asyncio.get_running_loop(), spin_ns=1_000)
+async def test_looking_in_vain_uses_up_the_credit(time: Time) -> None:
+    spinning = Spin(asyncio.get_running_loop())
 
     for _ in range(CREDIT_MAX):
-        spinning._turned_ns = 0  # the turns come far apart
         spinning.after_turn()
-        while spinning._looking:
-            await asyncio.sleep(0)
-    spinning._turned_ns = 0
+        await look_in_vain(spinning, time)
     spinning.after_turn()
 
     assert not spinning._looking
 
 
-async def test_turns_that_follow_closely_earn_credit() -> None:
-    spinning = Spin(asyncio.get_running_loop(), spin_ns=50_000)
+async def test_turns_that_follow_closely_earn_credit(time: Time) -> None:
+    spinning = Spin(asyncio.get_running_loop())
     spinning._credit = 0
 
     spinning.after_turn()
     assert not spinning._looking
+    time.now_ns += PAID_NS - 1
     spinning.after_turn()
 
     assert spinning._looking
