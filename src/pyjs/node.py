@@ -1,9 +1,9 @@
 """The node: accounts, sessions and JetStream, driven turn by turn. Bytes and time in, bytes out.
 
 Everything that happens is either ingest (a session takes a read: parse, route, bounded appends) or a turn. A turn
-has one order of effects, which is the order of its lines: stores commit, then their PubAcks go out; requests of the
-API run; consumers deliver; work that is too long for one turn does a step; every connection with output writes
-once.
+has one order of effects (core/scheduler.py): stores commit, then their PubAcks go out; requests of the API run;
+consumers deliver; work that is too long for one turn does a step; every connection with output writes once. Each kind
+has a share of the turn, and waits for the next one with what exceeds it.
 
 Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
 """
@@ -23,26 +23,25 @@ from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User
 from pyjs.core.closed import ClosedSession
+from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
 from pyjs.core.limits import AccountLimits
 from pyjs.core.link import Link, Peer
 from pyjs.core.permissions import Permissions, ResponsePermission
+from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
-from pyjs.core.sink import Request, Turn
+from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
-    from pyjs.core.job import Job
     from pyjs.jetstream.service import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
-COPIES_PER_TURN = 4  # batches that all mirrors and sources copy in one turn
-TURN_ROUNDS = 16  # work that begets work within one turn, before other connections get their time
 
 
 class Node(Host):
@@ -56,6 +55,8 @@ class Node(Host):
         self.log = log
         self.timers = Timers()
         self.turn_state = Turn()
+        self.faults = Faults(log)
+        self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
         self.server_id = _public_key(rng, b"N")
         self.xkey = _public_key(rng, b"X")
         self.server_name = options.server_name or self.server_id
@@ -221,66 +222,36 @@ class Node(Host):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> None:
-        """Do everything that is due, in this order."""
-        if self._in_turn:
-            return
+        """Do what is due, as much as one turn has time for."""
+        if not self._in_turn:
+            self._run(self._scheduler.turn, now_ns)
+
+    def relieve(self, now_ns: int) -> None:
+        """Write what a read has piled up so far; the turn comes when the read is over."""
+        if not self._in_turn:
+            self._run(self._scheduler.relieve, now_ns)
+
+    def _run(self, part: Callable[[int], None], now_ns: int) -> None:
         self._in_turn = True
         try:
-            state = self.turn_state
-            state.begin(now_ns, COPIES_PER_TURN)
-            self.timers.fire(now_ns)
-            for job, failure in state.take("finished"):
-                self._finish(job, failure)
-            for _ in range(TURN_ROUNDS):
-                if not (state.streams or state.requests or state.consumers):
-                    break
-                for stream in state.take("streams"):
-                    stream.commit()
-                for request in state.take("requests"):
-                    self._handle(request)
-                for consumer in state.take("consumers"):
-                    consumer.pump()
-            for chore in state.take("chores"):
-                self._go_on(chore)
+            part(now_ns)
+            if self.turn_state.faulted:
+                self._mend()
             for account in self.accounts.values():
                 account.subs.trim()
-            for session in state.take("sessions"):
-                session.flush_output()
         finally:
             self._in_turn = False
 
-    def _handle(self, request: Request) -> None:
-        """Run one request; a handler that fails is reported and keeps nobody else waiting."""
-        try:
-            request.handler(request)
-        except Exception:
-            subject = request.subject.decode("utf-8", "replace")
-            self._report(f"unexpected failure in a request on {subject}")
-
-    def _finish(self, job: Job, failure: Exception | None) -> None:
-        """Take in what a job brings back from its thread."""
-        try:
-            job.finish(failure)
-        except Exception:
-            self._report(f"unexpected failure after {type(job).__name__}")
-
-    def _go_on(self, chore: Iterator[None]) -> None:
-        """Do a step of work that is too long for one turn; it ends when it fails."""
-        try:
-            self.turn_state.go_on(chore)
-        except Exception:
-            self._report("unexpected failure in work that goes on over turns")
-
-    def _report(self, what: str) -> None:
-        """Log what should not happen, with the traceback."""
-        import traceback  # half a dozen modules
-
-        self.log.error(f"{what}: {traceback.format_exc()}")
+    def _mend(self) -> None:
+        """End what failed unexpectedly: nothing goes on from a state that is half changed."""
+        for owner, _ in self.turn_state.take("faulted"):
+            if isinstance(owner, ClientSession):
+                owner.close("Internal Error", "Internal Server Error")
 
     @property
     def has_work(self) -> bool:
         """Whether the last turn left work for the next one."""
-        return not self.turn_state.idle
+        return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
         """Return when the next turn is due although nothing arrives; None: not at all."""

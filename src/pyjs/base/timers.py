@@ -19,11 +19,12 @@ SWEEP_MIN = 64  # fewer deadlines than this are not worth a sweep
 class Timer:
     """One pending deadline; `cancel` it or let it fire once."""
 
-    __slots__ = ("callback", "deadline_ns")
+    __slots__ = ("callback", "deadline_ns", "owner")
 
-    def __init__(self, deadline_ns: int, callback: Callable[[], None]) -> None:
+    def __init__(self, deadline_ns: int, callback: Callable[[], None], owner: object) -> None:
         self.deadline_ns = deadline_ns
         self.callback: Callable[[], None] | None = callback
+        self.owner = owner  # whose state the callback changes
 
     def cancel(self) -> None:
         """Never fire."""
@@ -38,11 +39,11 @@ class Timers:
         self._order = count()
         self._sweep_at = SWEEP_MIN  # deadlines in the heap; twice those that the last sweep left
 
-    def at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`."""
+    def at(self, deadline_ns: int, callback: Callable[[], None], owner: object = None) -> Timer:
+        """Call `callback` in the first turn at or after `deadline_ns`; `owner`: who is mended when it fails."""
         if len(self._heap) >= self._sweep_at:
             self._sweep()
-        timer = Timer(deadline_ns, callback)
+        timer = Timer(deadline_ns, callback, owner)
         heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
         return timer
 
@@ -58,13 +59,22 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def due(self, now_ns: int) -> Timer | None:
+        """Return the earliest deadline if it has passed at `now_ns`; `pop` takes it out."""
+        deadline_ns = self.next_deadline_ns()
+        return self._heap[0][2] if deadline_ns is not None and deadline_ns <= now_ns else None
+
+    def pop(self) -> Callable[[], None]:
+        """Take out the deadline that `due` returned; the caller calls its callback."""
+        timer = heapq.heappop(self._heap)[2]
+        callback, timer.callback = timer.callback, None
+        assert callback is not None
+        return callback
+
     def fire(self, now_ns: int) -> int:
         """Call everything due at `now_ns`, earliest first; return how many fired."""
         fired = 0
-        while (deadline := self.next_deadline_ns()) is not None and deadline <= now_ns:
-            timer = heapq.heappop(self._heap)[2]
-            callback, timer.callback = timer.callback, None
-            assert callback is not None
-            callback()
+        while self.due(now_ns) is not None:
+            self.pop()()
             fired += 1
         return fired

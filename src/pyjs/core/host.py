@@ -69,6 +69,6 @@ class Host:
         """Forget `session`; called once, after its subscriptions are gone."""
         raise NotImplementedError("Node keeps the sessions")
 
-    def turn(self, now_ns: int) -> None:
-        """Do everything that is due; a session calls it in the middle of a read when buffers are full."""
+    def relieve(self, now_ns: int) -> None:
+        """Write what has piled up; a session calls it in the middle of a read when buffers are full."""
         raise NotImplementedError("Node has the turn")

@@ -107,7 +107,8 @@ cdef class ClientSession(Sink):
             self.close(refusal[1], refusal[0])
             return
         if self.awaiting_auth:
-            self.timers[0] = self.host.timers.at(self.started_at_ns + settings.auth_timeout_ns, self.auth_timeout)
+            deadline_ns = self.started_at_ns + settings.auth_timeout_ns
+            self.timers[0] = self.host.timers.at(deadline_ns, self.auth_timeout, self)
         else:
             self.account.sessions.add(self)
             self.schedule_first_ping()
@@ -204,7 +205,7 @@ cdef class ClientSession(Sink):
             if op == OP_MSG:
                 self.publish(&self.parser.msg)
                 if self.turn.pressure:
-                    self.host.turn(self.turn.now)
+                    self.host.relieve(self.turn.now)
             elif op == OP_NEED:
                 break
             else:
@@ -527,7 +528,7 @@ cdef class ClientSession(Sink):
         """Look after the connection in `after_ns`."""
         if self.timers[0] is not None:
             self.timers[0].cancel()
-        self.timers[0] = self.host.timers.at(self.host.clock.now_ns() + after_ns, self.ping_due)
+        self.timers[0] = self.host.timers.at(self.host.clock.now_ns() + after_ns, self.ping_due, self)
 
     def ping_due(self) -> None:
         """Send a PING unless the client was heard lately; close it when too many went unanswered."""

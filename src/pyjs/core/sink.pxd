@@ -17,7 +17,8 @@ cdef class Turn:
     cdef readonly list consumers        # Consumers to pump
     cdef readonly list held             # what had no share of `copies_left`: first among consumers in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
-    cdef readonly list chores           # iterators: work too long for one turn, one step of each per turn
+    cdef readonly list chores           # core.chore.Chore: work too long for one turn
+    cdef readonly list faulted          # (owner, exception): whose work failed unexpectedly, to be mended
     cdef readonly list upkeep           # stores whose files can be made smaller, in a thread
     cdef readonly list jobs             # core.job.Job: to be run in a thread
     cdef readonly list finished         # (Job, Exception or None): jobs that have run, to be taken in by a turn

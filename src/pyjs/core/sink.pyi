@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
+from pyjs.core.chore import Chore, Step
 from pyjs.core.job import Job
 
 SOURCE_HASH: bytes
@@ -36,13 +37,14 @@ class Turn:
     consumers: list[Sink]
     held: list[Sink]
     requests: list[Request]
-    chores: list[Iterator[None]]
+    chores: list[Chore]
+    faulted: list[tuple[object, Exception]]
     unsynced: list[Syncing]
     upkeep: list[Keeping]
     jobs: list[Job]
     finished: list[tuple[Job, Exception | None]]
     def begin(self, now: int, copies: int) -> None: ...
-    def go_on(self, chore: Iterator[None]) -> None: ...
+    def go_on(self, steps: Iterator[Step]) -> None: ...
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
     @overload
@@ -60,7 +62,9 @@ class Turn:
     @overload
     def take(self, name: Literal["finished"]) -> list[tuple[Job, Exception | None]]: ...
     @overload
-    def take(self, name: Literal["chores"]) -> list[Iterator[None]]: ...
+    def take(self, name: Literal["chores"]) -> list[Chore]: ...
+    @overload
+    def take(self, name: Literal["faulted"]) -> list[tuple[object, Exception]]: ...
     @property
     def idle(self) -> bool: ...
 
@@ -68,7 +72,7 @@ class Sink:
     def accepts(self, subject: bytes) -> bool: ...
 
 class Request:
-    handler: Callable[[Request], None]
+    handler: Callable[[Request], Iterator[Step] | None]
     subject: bytes
     reply: bytes
     headers: bytes
@@ -76,7 +80,7 @@ class Request:
     session: Sink | None
     def __init__(
         self,
-        handler: Callable[[Request], None],
+        handler: Callable[[Request], Iterator[Step] | None],
         subject: bytes,
         reply: bytes = b"",
         headers: bytes = b"",
@@ -85,5 +89,5 @@ class Request:
     ) -> None: ...
 
 class PySink(Sink):
-    handler: Callable[[Request], None]
-    def __init__(self, turn: Turn, handler: Callable[[Request], None]) -> None: ...
+    handler: Callable[[Request], Iterator[Step] | None]
+    def __init__(self, turn: Turn, handler: Callable[[Request], Iterator[Step] | None]) -> None: ...

@@ -13,6 +13,8 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
+from pyjs.core.chore import Chore
+
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 
@@ -30,12 +32,11 @@ cdef class Turn:
         self.upkeep = []
         self.jobs = []
         self.finished = []
+        self.faulted = []
 
-    def go_on(self, chore) -> None:
-        """Do one step of what is too long for one turn; the rest follows, a step in each of the next turns."""
-        for _ in chore:
-            self.chores.append(chore)
-            return
+    def go_on(self, steps) -> None:
+        """Do work of the server itself that is too long for one turn, a step now and then."""
+        self.chores.append(Chore(steps, (None, steps)))
 
     def take(self, str name) -> list:
         """Return the work list called `name` and leave it empty."""
@@ -56,6 +57,8 @@ cdef class Turn:
             out, self.jobs = self.jobs, []
         elif name == "finished":
             out, self.finished = self.finished, []
+        elif name == "faulted":
+            out, self.faulted = self.faulted, []
         else:
             assert name == "requests"
             out, self.requests = self.requests, []
@@ -65,7 +68,7 @@ cdef class Turn:
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
         return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores
-                    or self.finished)
+                    or self.finished or self.faulted)
 
     def begin(self, int64_t now, int copies) -> None:
         """Begin a turn in which streams may copy from others `copies` times."""

@@ -108,6 +108,9 @@ cdef class Consumer(ConsumerCore):
         self.pending = PendingAcks()
         self.configure(config)
 
+    def __str__(self) -> str:
+        return f"consumer '{self.path}'"
+
     # -- configuration ---------------------------------------------------------------------------------------------
 
     def configure(self, config) -> None:
@@ -247,8 +250,13 @@ cdef class Consumer(ConsumerCore):
 
     def on_next(self, request) -> None:
         """Take a message on the subject of pull requests."""
-        if request.reply:
+        if not request.reply:
+            return
+        try:
             self.request_next(request.reply, request.payload, request.headers)
+        except Exception:
+            self.refuse(request.reply, "500 Internal Server Error")
+            raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
         """Queue a pull request, or answer it with a status."""
@@ -543,7 +551,7 @@ cdef class Consumer(ConsumerCore):
         if self.timer is not None:
             self.timer.cancel()
         self.timer_at = max(best, self.turn.now + 1)
-        self.timer = self.timers.at(self.timer_at, self.on_timer)
+        self.timer = self.timers.at(self.timer_at, self.on_timer, self)
 
     def on_timer(self) -> None:
         """Look at every deadline that may have passed."""

@@ -58,6 +58,14 @@ cdef class Cursor(StreamConsumer):
     def __dealloc__(self):
         free(self.scratch)
 
+    def __str__(self) -> str:
+        return f"cursor '{self.target.account.name} > {self.target.name} < {self.name}'"
+
+    @property
+    def account(self):
+        """The account of the stream that copies."""
+        return self.target.account
+
     def describe(self, bytes head, bytes tail) -> None:
         """Set what Nats-Stream-Source says: `head` before the sequence, `tail` between it and the subject."""
         self.head = self.head_text = head

@@ -16,6 +16,8 @@ from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
+from pyjs.core.chore import Gates
+from pyjs.core.faults import Faults
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.usage import Usage
@@ -47,7 +49,14 @@ class Shared:
     """What all accounts of a server have in common: the seams, the options, the totals."""
 
     def __init__(
-        self, options: JetStreamOptions, server_name: str, clock: Clock, timers: Timers, rng: Rng, log: Log
+        self,
+        options: JetStreamOptions,
+        server_name: str,
+        clock: Clock,
+        timers: Timers,
+        rng: Rng,
+        log: Log,
+        faults: Faults,
     ) -> None:
         self.options = options
         self.server_name = server_name
@@ -55,6 +64,7 @@ class Shared:
         self.timers = timers
         self.rng = rng
         self.log = log
+        self.faults = faults
         self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
         self.api_total = 0
         self.api_errors = 0
@@ -79,6 +89,7 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.observer: StreamObserver | None = None
+        self.gates = Gates(account.turn)  # of work in steps, by stream
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject

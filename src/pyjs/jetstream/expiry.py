@@ -39,7 +39,7 @@ class Expiry:
             if self._timer.deadline_ns <= deadline_ns:
                 return
             self._timer.cancel()
-        self._timer = self._timers.at(deadline_ns, lambda: self._fire(stream))
+        self._timer = self._timers.at(deadline_ns, lambda: self._fire(stream), stream)
 
     def cancel(self) -> None:
         """Call nothing."""

@@ -17,6 +17,7 @@ from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT
+from pyjs.core.faults import Faults
 from pyjs.core.sink import Turn
 from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config import FILE, MEMORY
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         rng: Rng
         disk: Disk
         log: Log
+        faults: Faults
         server_name: str
         accounts: dict[str, Account]
         turn_state: Turn
@@ -62,7 +64,9 @@ class JetStreamServer:
         self._host = host
         self._disk = host.disk
         self.options: JetStreamOptions = options_from(host.options)
-        self.shared = Shared(self.options, host.server_name, host.clock, host.timers, host.rng, host.log)
+        self.shared = Shared(
+            self.options, host.server_name, host.clock, host.timers, host.rng, host.log, host.faults
+        )
         self.accounts: dict[str, JetStream] = {}
         self._seats: dict[str, ApiSeat] = {}
         self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet

@@ -89,6 +89,9 @@ cdef class Stream(Sink):
         self.configure(config)
         self.count_bytes()
 
+    def __str__(self) -> str:
+        return f"stream '{self.account.name} > {self.name}'"
+
     def configure(self, config) -> None:
         """Take over `config`; what became too much is evicted by the next commit."""
         self.config = config

@@ -136,6 +136,8 @@ def _wrong(text: str) -> ApiError:
 
 
 ENDPOINTS = (
-    Endpoint("PYJS.BULK.LIST", "bulk_list_response", list_segments, type_prefix=TYPE_PREFIX),
-    Endpoint("PYJS.BULK.READ", "bulk_read_response", read, type_prefix=TYPE_PREFIX, counted=False),
+    Endpoint("PYJS.BULK.LIST", "bulk_list_response", list_segments, type_prefix=TYPE_PREFIX, changes=False),
+    Endpoint(
+        "PYJS.BULK.READ", "bulk_read_response", read, type_prefix=TYPE_PREFIX, counted=False, changes=False
+    ),
 )

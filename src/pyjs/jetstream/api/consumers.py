@@ -191,9 +191,9 @@ _NOT_PAUSED: JsonDict = {"paused": False, "pause_until": ZERO_TIME}
 ENDPOINTS = (
     Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS),
     Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 2, 2),
-    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2),
-    Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE),
-    Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE),
+    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2, changes=False),
+    Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE, changes=False),
+    Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE, changes=False),
     Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2),
     Endpoint("CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED),
     Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", unpin, 2, 2),

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
+    from pyjs.core.chore import Step
     from pyjs.jetstream.api.direct import DirectGet
+    from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
     from pyjs.subjects.sublist import Subscription
+
+    Get: TypeAlias = "Callable[[Request], Iterator[Step] | None]"
 
 QUEUE = b"_zzz_"  # a stream and its mirrors share the requests
 
@@ -25,10 +29,12 @@ QUEUE = b"_zzz_"  # a stream and its mirrors share the requests
 class DirectSeat:
     """Where direct gets of one stream arrive."""
 
-    def __init__(self, account: Account, stream: Stream, domain: str, name: str) -> None:
+    def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
         """Take requests for the stream called `name`: the stream's own, or that of its origin."""
-        self._account = account
+        self._js = js
+        self._account = js.account
         self._stream = stream
+        domain = js.options.domain
         self._reader: DirectGet | None = None
         apis = ["$JS.API", f"$JS.{domain}.API"] if domain else ["$JS.API"]
         subjects = [f"{api}.DIRECT.GET.{name}".encode() for api in apis]
@@ -38,7 +44,7 @@ class DirectSeat:
             *(self._subscribe(subject + b".>", self._get_last) for subject in subjects),
         ]
 
-    def _subscribe(self, subject: bytes, handler: Callable[[Request], None]) -> Subscription:
+    def _subscribe(self, subject: bytes, handler: Get) -> Subscription:
         return self._account.subscribe(subject, PySink(self._account.turn, handler), QUEUE)
 
     def close(self) -> None:
@@ -46,11 +52,42 @@ class DirectSeat:
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
 
-    def _get(self, request: Request) -> None:
-        self._loaded().get(request)
+    def _get(self, request: Request) -> Iterator[Step] | None:
+        return self._answer(request, self._loaded().get)
 
-    def _get_last(self, request: Request) -> None:
-        self._loaded().get_last(request)
+    def _get_last(self, request: Request) -> Iterator[Step] | None:
+        return self._answer(request, self._loaded().get_last)
+
+    def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
+        """Answer a request; in steps if it waits for work with the stream, or is more than one turn may do."""
+        if self._js.gates.is_busy(self._stream.name):
+            return self._in_order(request, get)
+        try:
+            steps = get(request)
+        except Exception as error:
+            self._failed(request, error)
+            return None
+        return None if steps is None else self._in_order(request, lambda _: steps)
+
+    def _in_order(self, request: Request, get: Get) -> Iterator[Step]:
+        """Answer a request after earlier work with its stream."""
+        gates, name = self._js.gates, self._stream.name
+        yield from gates.enter(name, alone=False)
+        try:
+            steps = get(request)
+            if steps is not None:
+                yield from steps
+        except Exception as error:
+            self._failed(request, error)
+        finally:
+            gates.leave(name)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        """Report an unexpected failure, and answer."""
+        shared = self._js.shared
+        shared.faults.report("request", f"a direct get of {self._stream}", error, shared.clock.now_ns())
+        if request.reply:
+            self._account.send(request.reply, b"", b"NATS/1.0 500 Internal Server Error\r\n\r\n")
 
     def _loaded(self) -> DirectGet:
         if self._reader is None:

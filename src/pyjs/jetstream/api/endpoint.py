@@ -3,7 +3,7 @@
 Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and wraps answers
 into envelopes. A handler returns the fields of the response behind `type`, raises ApiError to refuse, or returns
 None to stay silent. One that may have to do more than fits between two reads of the connections is a generator: it
-yields each time it did enough for one turn, and returns the same.
+yields each time it did enough for one turn, and returns the same; others with the same stream wait for its end.
 
 Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nats-server 2.15.1.
 """
@@ -11,6 +11,7 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING
 
 from pyjs.core.sink import Request
@@ -86,6 +87,11 @@ class Endpoint:
     unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
     counted: bool = True  # whether an answer without error counts in `api.total` and is audited
+    changes: bool = True  # whether others may not look at the stream, or change it, between two steps
+    in_steps: bool = field(init=False)  # whether the handler may take more than one
+
+    def __post_init__(self) -> None:
+        self.in_steps = isgeneratorfunction(self.handle)
 
 
 def is_empty(body: bytes) -> bool:

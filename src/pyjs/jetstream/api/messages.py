@@ -111,7 +111,9 @@ def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
 
 
 ENDPOINTS = (
-    Endpoint("STREAM.MSG.GET", "stream_msg_get_response", get, counted=False),  # nor does the peer
+    Endpoint(
+        "STREAM.MSG.GET", "stream_msg_get_response", get, counted=False, changes=False
+    ),  # nor does the peer
     Endpoint(
         "STREAM.MSG.DELETE", "stream_msg_delete_response", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED
     ),

@@ -9,7 +9,6 @@ Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from functools import partial
-from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from orjson import dumps
@@ -25,8 +24,11 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.level import needs_higher_level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
+    from pyjs.core.chore import Step
+
+INTERNAL_ERROR = "internal error"  # the log has the rest
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
@@ -46,28 +48,46 @@ class Router:
                 return endpoint, tokens[length:]
         return None
 
-    def handle(self, request: Request, depth: int) -> None:
-        """Answer a request whose subject has `depth` tokens before the words of its endpoint."""
+    def handle(self, request: Request, depth: int) -> Iterator[Step] | None:
+        """Answer a request whose subject has `depth` tokens before the words of its endpoint, in steps."""
         tokens = tuple(request.subject.decode("utf-8", "replace").split(".")[depth:])
         found = self.find(tokens)
-        if found is None:
-            return
-        self._account.turn.go_on(self._work(request, *found))
+        return None if found is None else self._work(request, *found)
 
-    def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[None]:
-        """Answer a request, in steps where its handler takes more than one."""
+    def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
+        """Answer a request, in steps where its handler takes more than one; every request gets an answer."""
         try:
-            fields = self._answer(endpoint, args, request)
-            if isinstance(fields, GeneratorType):
-                fields = yield from fields
+            fields = yield from self._ordered(endpoint, args, request)
+            if endpoint.unsynced is not None and self._js is not None:
+                self._js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
+            else:
+                self._done(request, endpoint, fields)
         except ApiError as error:
             self._refuse(request, endpoint, error)
-            return
-        assert fields is None or isinstance(fields, dict)
-        if endpoint.unsynced is not None and self._js is not None:
-            self._js.streams[args[0]].when_durable(partial(self._done, request, endpoint, fields))
-        else:
-            self._done(request, endpoint, fields)
+        except Exception as error:
+            shown = f"a request on {request.subject.decode('utf-8', 'replace')}"
+            self._shared.faults.report("request", shown, error, self._shared.clock.now_ns())
+            self._refuse(request, endpoint, errcodes.STREAM_GENERAL.error(err=INTERNAL_ERROR))
+
+    def _ordered(
+        self, endpoint: Endpoint, args: tuple[str, ...], request: Request
+    ) -> Generator[Step, None, JsonDict | None]:
+        """Do what a request asks for when earlier work with its stream is done."""
+        if self._js is None or not args or not (endpoint.in_steps or self._js.gates.is_busy(args[0])):
+            return (yield from self._steps(endpoint, args, request))
+        yield from self._js.gates.enter(args[0], endpoint.changes)
+        try:
+            return (yield from self._steps(endpoint, args, request))
+        finally:
+            self._js.gates.leave(args[0])
+
+    def _steps(
+        self, endpoint: Endpoint, args: tuple[str, ...], request: Request
+    ) -> Generator[Step, None, JsonDict | None]:
+        fields = self._answer(endpoint, args, request)
+        if fields is None or isinstance(fields, dict):
+            return fields
+        return (yield from fields)
 
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None

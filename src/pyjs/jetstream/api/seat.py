@@ -18,6 +18,9 @@ from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.core.chore import Step
     from pyjs.jetstream.api.router import Router
     from pyjs.jetstream.config import StreamConfig
     from pyjs.jetstream.stream import Stream
@@ -73,15 +76,15 @@ class ApiSeat:
         self._account.add(subscription)
         self._subscriptions.append(subscription)
 
-    def _handle(self, request: Request, depth: int) -> None:
+    def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
             self._account.send(subject, request.payload, request.headers, request.reply)
-            return
+            return None
         if self._router is None:
             from pyjs.jetstream.api.router import Router
 
             self._router = Router(self._account, self._shared, self._js)
-        self._router.handle(request, depth)
+        return self._router.handle(request, depth)
 
     # -- streams come and go -------------------------------------------------------------------------------
 
@@ -110,8 +113,9 @@ class ApiSeat:
     def _offer(self, stream: Stream, name: str, allowed: bool) -> None:
         """Let direct gets of the stream `name` be answered by `stream`, or no more."""
         key = (stream.name, name)
+        assert self._js is not None
         if allowed and key not in self._direct:
-            self._direct[key] = DirectSeat(self._account, stream, self._shared.options.domain, name)
+            self._direct[key] = DirectSeat(self._js, stream, name)
         elif not allowed and key in self._direct:
             self._direct.pop(key).close()
 

@@ -1,0 +1,66 @@
+"""Work that waits for its turn: accounts take turns, and within an account its connections do.
+
+What one connection asked for stays in its order, unless it comes back (`put_back`): then it is the first of its
+connection again, after everybody else had a turn. Knows nothing of what the work is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from typing import TypeAlias
+
+    Owner: TypeAlias = tuple[Hashable, Hashable]  # account, connection
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """A queue for each connection of each account; `take` goes round."""
+
+    __slots__ = ("_accounts", "_count")
+
+    def __init__(self) -> None:
+        # The order of the keys is the order of the turns. Invariant: no queue and no account is empty.
+        self._accounts: dict[Hashable, dict[Hashable, deque[T]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, owner: Owner, item: T) -> None:
+        """Queue `item` as the last of its connection."""
+        self._queue_of(owner).append(item)
+        self._count += 1
+
+    def put_back(self, owner: Owner, item: T) -> None:
+        """Queue `item`, which `take` returned, as the first of its connection."""
+        self._queue_of(owner).appendleft(item)
+        self._count += 1
+
+    def take(self) -> tuple[Owner, T]:
+        """Return the next item and who owns it; the queue must not be empty."""
+        account = next(iter(self._accounts))
+        connections = self._accounts.pop(account)
+        connection = next(iter(connections))
+        queue = connections.pop(connection)
+        item = queue.popleft()
+        if queue:
+            connections[connection] = queue
+        if connections:
+            self._accounts[account] = connections
+        self._count -= 1
+        return (account, connection), item
+
+    def _queue_of(self, owner: Owner) -> deque[T]:
+        account, connection = owner
+        connections = self._accounts.get(account)
+        if connections is None:
+            connections = self._accounts[account] = {}
+        queue = connections.get(connection)
+        if queue is None:
+            queue = connections[connection] = deque()
+        return queue

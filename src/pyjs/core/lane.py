@@ -1,0 +1,129 @@
+"""One kind of work of a turn: in order while there is little, in fair order and a bounded amount while there is much.
+
+The share of a turn is a number of items, and a time by the clock of the node: the number is the bound where that
+clock stands still, as in tests. An item is never cut short, so each has to be small. At least one is done per turn.
+
+Knows nothing of the work itself. An item that fails is reported, and the next one is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyjs.core.fair_queue import FairQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.clock import Clock
+    from pyjs.core.fair_queue import Owner
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of a turn one kind of work may take."""
+
+    items: int
+    ns: int
+    stride: int = 1  # items between two looks at the clock: more than one where an item takes microseconds
+    few: int = 0  # so many new items need not queue behind those that wait
+
+
+class Lane(Generic[T]):
+    """The work of one kind: the new items of a turn, and those that earlier turns had no time for."""
+
+    __slots__ = ("_clock", "_do", "_failed", "_left", "_left_ns", "_owner_of", "_share", "_waiting")
+
+    def __init__(
+        self,
+        clock: Clock,
+        share: Share,
+        do: Callable[[T], object],
+        owner_of: Callable[[T], Owner],
+        failed: Callable[[T, Exception], None],
+    ) -> None:
+        self._clock = clock
+        self._share = share
+        self._do = do  # returns something true when the item is to be done again, in fair order
+        self._owner_of = owner_of
+        self._failed = failed
+        self._waiting: FairQueue[T] = FairQueue()
+        self._left = self._left_ns = 0  # of the share, in this turn
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self) -> None:
+        """Begin a turn with a whole share."""
+        self._left, self._left_ns = self._share.items, self._share.ns
+
+    @property
+    def used_up(self) -> bool:
+        """Whether nothing more can be done in this turn."""
+        return self._left <= 0 or self._left_ns <= 0
+
+    def run(self, fresh: list[T]) -> None:
+        """Do the items that wait and the new ones, as far as the share reaches; the rest waits."""
+        if not self._waiting and self._left >= len(fresh) <= 1:
+            for item in fresh:  # most turns: no clock, no queue
+                self._left -= 1
+                self._attempt(item)
+            return
+        if self._waiting and len(fresh) > self._share.few:
+            self._queue(fresh, 0)
+            fresh = []
+        deadline_ns = self._clock.now_ns() + self._left_ns
+        self._run_fresh(fresh, deadline_ns)
+        if self._waiting:
+            self._run_waiting(deadline_ns)
+        self._left_ns = deadline_ns - self._clock.now_ns()
+
+    def _run_fresh(self, fresh: list[T], deadline_ns: int) -> None:
+        stride, do = self._share.stride, self._do
+        again: list[T] = []
+        at = 0
+        for at, item in enumerate(fresh):
+            if at % stride == 0 and not self._has_room(at, deadline_ns):
+                self._queue(fresh, at)
+                break
+            try:
+                if do(item):
+                    again.append(item)
+            except Exception as error:
+                self._failed(item, error)
+        else:
+            at = len(fresh)
+        self._left -= at
+        for item in reversed(again):  # after those that had no turn, and before later ones of its connection
+            self._waiting.put_back(self._owner_of(item), item)
+
+    def _run_waiting(self, deadline_ns: int) -> None:
+        stride, at = self._share.stride, 0
+        while self._waiting and (at % stride or self._has_room(at, deadline_ns)):
+            owner, item = self._waiting.take()
+            at += 1
+            try:
+                if self._do(item):
+                    self._waiting.put_back(owner, item)
+            except Exception as error:
+                self._failed(item, error)
+        self._left -= at
+
+    def _attempt(self, item: T) -> None:
+        try:
+            if self._do(item):
+                self._waiting.put_back(self._owner_of(item), item)
+        except Exception as error:
+            self._failed(item, error)
+
+    def _has_room(self, done: int, deadline_ns: int) -> bool:
+        """Tell whether another item may be done after `done` of this run; the first of a turn always may."""
+        left = self._left - done
+        return left > 0 and (left == self._share.items or self._clock.now_ns() < deadline_ns)
+
+    def _queue(self, items: list[T], begin: int) -> None:
+        for at in range(begin, len(items)):
+            self._waiting.add(self._owner_of(items[at]), items[at])

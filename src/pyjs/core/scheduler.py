@@ -1,0 +1,185 @@
+"""One turn of the node: every kind of work in a fixed order, each as far as its share of the turn reaches.
+
+The order is the order of effects: deadlines and the results of threads first; then streams commit and their PubAcks
+go out, requests are answered, consumers deliver, and again as long as one gives work to another; then work that goes
+on over turns does its steps; then every connection with output writes once. What exceeds its share waits for the next
+turn, in fair order over accounts and connections, so a turn ends within the sum of the shares.
+
+A piece of work that fails is reported and does not touch the next one; its owner is in `Turn.faulted`, to be mended.
+
+Knows nothing of what streams, consumers and sessions do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+from pyjs.core.chore import Chore
+from pyjs.core.lane import Lane, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.clock import Clock
+    from pyjs.base.timers import Timers
+    from pyjs.core.faults import Faults
+    from pyjs.core.job import Job
+    from pyjs.core.sink import Request, Turn
+
+ROUNDS = 16  # of work that gives work, in one turn
+COPIES = 4  # batches that all mirrors and sources copy in one turn
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What each kind of work may take of a turn: together twelve milliseconds, when all of it is too much.
+
+    One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
+    50-1000, a pump up to 1000, a step up to 1000, a flush 5-50.
+    """
+
+    timers: Share = field(default=Share(1000, 1000 * NS_PER_US, 8))
+    jobs: Share = field(default=Share(256, 1000 * NS_PER_US))
+    commits: Share = field(default=Share(1000, 2000 * NS_PER_US, 4))
+    requests: Share = field(default=Share(256, 2000 * NS_PER_US))
+    pumps: Share = field(default=Share(256, 3000 * NS_PER_US))
+    chores: Share = field(default=Share(16, 1000 * NS_PER_US))
+    flushes: Share = field(default=Share(2000, 3000 * NS_PER_US, 8, few=64))
+
+
+class Scheduler:
+    """Runs the turns of one node."""
+
+    def __init__(
+        self, state: Turn, timers: Timers, clock: Clock, faults: Faults, shares: Shares | None = None
+    ) -> None:
+        shares = shares or Shares()
+        self._state = state
+        self._timers = timers
+        self._clock = clock
+        self._faults = faults
+        self._timers_share = shares.timers
+        self._timers_left = False  # deadlines have passed that no turn had time for
+
+        def lane(share: Share, do: Callable[[Any], object], owner_of: Callable[[Any], Any], kind: str) -> Any:
+            return Lane(clock, share, do, owner_of, lambda item, error: self._failed(kind, item, error))
+
+        self._jobs: Lane[Any] = lane(shares.jobs, _finish, _nobody, "job")
+        self._commits: Lane[Any] = lane(shares.commits, methodcaller("commit"), _of_account, "commit")
+        self._requests: Lane[Request] = lane(shares.requests, self._answer, _of_request, "request")
+        self._pumps: Lane[Any] = lane(shares.pumps, methodcaller("pump"), _of_account, "delivery")
+        self._chores: Lane[Chore] = lane(shares.chores, Chore.go_on, _of_chore, "chore")
+        self._flushes: Lane[Any] = lane(shares.flushes, methodcaller("flush_output"), _of_account, "flush")
+        self._lanes = (
+            self._jobs, self._commits, self._requests, self._pumps, self._chores, self._flushes
+        )  # fmt: skip
+        self._mail = (self._commits, self._pumps, self._flushes)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the last turn left work for the next one."""
+        return not self._state.idle or self._timers_left or any(self._lanes)
+
+    def turn(self, now_ns: int) -> None:
+        """Do what is due."""
+        state = self._state
+        state.begin(now_ns, COPIES)
+        for lane in self._lanes:
+            lane.begin()
+        self._fire_timers(now_ns)
+        if state.finished or self._jobs:
+            self._jobs.run(state.take("finished"))
+        for _ in range(ROUNDS):
+            self._exchange(with_requests=True)
+            if not (state.streams or state.requests or state.consumers):
+                break
+        if state.chores or self._chores:
+            self._chores.run(state.take("chores"))
+        self._flush()
+
+    def relieve(self, now_ns: int) -> None:
+        """Write what a read has piled up so far: nothing but messages, since the read is not over."""
+        state = self._state
+        state.begin(now_ns, COPIES)
+        for lane in self._mail:
+            lane.begin()
+        self._exchange(with_requests=False)
+        if state.streams:
+            self._commits.run(state.take("streams"))
+        self._flush()
+
+    def _exchange(self, with_requests: bool) -> None:
+        """Let streams commit, requests be answered and consumers deliver, once."""
+        state = self._state
+        if state.streams or self._commits:
+            self._commits.run(state.take("streams"))
+        if with_requests and (state.requests or self._requests):
+            self._requests.run(state.take("requests"))
+        if state.consumers or self._pumps:
+            self._pumps.run(state.take("consumers"))
+
+    def _flush(self) -> None:
+        if self._state.sessions or self._flushes:
+            self._flushes.run(self._state.take("sessions"))
+
+    def _fire_timers(self, now_ns: int) -> None:
+        """Call what is due, earliest first, as far as the share reaches."""
+        timers, share, done = self._timers, self._timers_share, 0
+        deadline_ns = 0
+        self._timers_left = False
+        while (timer := timers.due(now_ns)) is not None:
+            if done % share.stride == 0:
+                time_ns = self._clock.now_ns()
+                deadline_ns = deadline_ns or time_ns + share.ns
+                if time_ns >= deadline_ns or done >= share.items:
+                    self._timers_left = True
+                    return
+            done += 1
+            try:
+                timers.pop()()
+            except Exception as error:
+                self._report("timer", timer.owner, error)
+
+    def _answer(self, request: Request) -> None:
+        """Answer a request, or do the first step of that; the other steps are a chore."""
+        steps = request.handler(request)
+        if steps is not None:
+            chore = Chore(steps, _of_request(request))
+            if chore.go_on():
+                self._state.chores.append(chore)
+
+    def _failed(self, kind: str, item: Any, error: Exception) -> None:
+        if kind == "job":
+            item = item[0]
+        elif kind == "request":
+            item = getattr(item.handler, "__self__", item.subject)
+        self._report(kind, item, error)
+
+    def _report(self, kind: str, item: Any, error: Exception) -> None:
+        self._faults.report(kind, f"a {kind} of {item}", error, self._state.now)
+        self._state.faulted.append((item, error))
+
+
+def _finish(item: tuple[Job, Exception | None]) -> None:
+    item[0].finish(item[1])
+
+
+def _nobody(item: object) -> tuple[None, None]:
+    return None, None
+
+
+def _of_account(item: Any) -> tuple[object, None]:
+    return item.account, None
+
+
+def _of_request(request: Request) -> tuple[object, object]:
+    session = request.session
+    return getattr(session, "account", None), session
+
+
+def _of_chore(chore: Chore) -> tuple[object, object]:
+    account, connection = chore.owner
+    return account, connection
