@@ -24,6 +24,8 @@ from types import TracebackType
 ROOT = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 120.0  # a store of ten million messages is read by some
 
+ANSWER_TIMEOUT_S = 30.0
+
 
 class ServerFailed(Exception):
     """The server did not become ready; the text has the end of its log."""
@@ -197,13 +199,13 @@ class RunningServer:
         raise ServerFailed(f"{' '.join(self.command.argv)} did not become ready:\n{tail}")
 
     def answers(self) -> bool:
-        """Return whether a new connection gets its PONG."""
+        """Return whether a new connection gets its PONG; a server may still be busy for a while."""
         with suppress(OSError):
-            return self._ping()
+            return self._ping(ANSWER_TIMEOUT_S)
         return False
 
-    def _ping(self) -> bool:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=2) as client:
+    def _ping(self, timeout_s: float = 2.0) -> bool:
+        with socket.create_connection(("127.0.0.1", self.port), timeout_s) as client:
             client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
             got = b""
             while b"PONG\r\n" not in got and b"Authorization Violation" not in got:

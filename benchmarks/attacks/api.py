@@ -14,6 +14,8 @@ def ask(victim: Victim, calls: list[bytes], window: int = 1 << 30) -> None:
     client = victim.client()
     calls = [call.replace(b" _R0.", b" %s." % client.inbox) for call in calls]
     victim.count(len(calls), client.ask(calls, window))
+    if errors := [body for _, _, body in client.messages if b'"error"' in body]:
+        victim.note(f"{len(errors):,} errors, the first: {errors[0][:200].decode(errors='replace')}")
 
 
 def _call(subject: str, body: bytes = b"", number: int = 0) -> bytes:
@@ -29,9 +31,14 @@ def _hundred_thousand(victim: Victim) -> None:
     victim.fill(100_000, 1_000)
 
 
-@attack("100 STREAM.INFO with the subjects of a million", setup=million_subjects)
+@attack("100 STREAM.INFO with a subjects_filter over a million subjects", setup=million_subjects)
+def info_filter(victim: Victim) -> None:
+    ask(victim, [_call(INFO, b'{"subjects_filter":"*.00000007"}')] * 100)
+
+
+@attack("20 pages of STREAM.INFO with the subjects of a million", setup=million_subjects)
 def info_subjects(victim: Victim) -> None:
-    ask(victim, [_call(INFO, b'{"subjects_filter":">"}')] * 100)
+    ask(victim, [_call(INFO, b'{"subjects_filter":">","offset":%d}' % (n * 50_000)) for n in range(20)], 2)
 
 
 @attack(
@@ -86,7 +93,14 @@ def _consumer_calls(count: int) -> list[bytes]:
     return [_call(f"{subject}{number}", body(number), number) for number in range(count)]
 
 
-@attack("5,000 consumers pipelined, then STREAM.DELETE", setup=_hundred_thousand)
+def _room_for_consumers(victim: Victim) -> None:
+    """Make the stream with more than the 1,000 consumers that both servers allow by default."""
+    victim.stream(STREAM, ["load.>"], max_consumers=100_000, allow_direct=True)
+    client = victim.client()
+    client.ask([client.call(f"load.{number % 1_000:08}", b"x" * 16) for number in range(100_000)], 4_000)
+
+
+@attack("5,000 consumers pipelined, then STREAM.DELETE", setup=_room_for_consumers)
 def consumers(victim: Victim) -> None:
     ask(victim, _consumer_calls(5_000))
     ask(victim, [_call(f"$JS.API.STREAM.DELETE.{STREAM}")])
@@ -169,7 +183,7 @@ def purge_loop(victim: Victim) -> None:
 
 
 def _thousand_consumers(victim: Victim) -> None:
-    _hundred_thousand(victim)
+    _room_for_consumers(victim)
     ask(victim, _consumer_calls(1_000), 100)
 
 

@@ -15,7 +15,7 @@ from servers import RunningServer
 
 from attacks.client import CONNECT, Client, drive
 
-LIMIT_S = 60.0
+LIMIT_S = 40.0
 
 
 class Victim:
@@ -84,6 +84,7 @@ class Victim:
     def fill(self, msgs: int, subjects: int = 1, size: int = 16) -> None:
         """Make the stream NATSLOAD of `msgs` messages on load.00000000 and so on, with the load driver."""
         flags = {"--port": self.server.port, "--msgs": msgs, "--subjects": subjects, "--size": size}
+        flags["--window"] = max(16, min(4_000, 4_000_000 // size))  # more is refused by nats-server
         words = [str(word) for pair in flags.items() for word in pair]
         self._driver.run(["jspub", "--keep", "--timeout", "120", *words])
 

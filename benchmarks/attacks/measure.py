@@ -21,7 +21,7 @@ from attacks.attack import Attack, Victim
 
 IDLE_S = 0.7  # of the quiet client on the idle server
 TAIL_S = 0.5  # it goes on after the attacker has left
-RECOVERY_S = 8.0  # memory may take so long to come back
+RECOVERY_S = 5.0  # memory may take so long to come back
 BACK = 1.3  # "back" is at most so many times the memory before
 SAMPLE_S = 0.01
 FAILURES = (

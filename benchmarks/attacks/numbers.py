@@ -34,9 +34,14 @@ def _each(victim: Victim, calls: list[tuple[str, object]]) -> None:
         answered = client.request(subject, body) is not None
         victim.count(1, int(answered))
         if not answered:
-            victim.note(f"no answer: {subject} {str(body)[:120]}")
+            victim.note(f"no answer: {subject} {_end(body)}")
         if client.closed:
             client = victim.client()
+
+
+def _end(body: object) -> str:
+    """Return the end of a body, where the hostile option is."""
+    return (body.decode(errors="replace") if isinstance(body, bytes) else str(body))[-100:]
 
 
 def _publish(victim: Victim, client: Client, subject: str, headers: bytes, body: bytes = b"") -> None:
@@ -171,15 +176,7 @@ def request_numbers(victim: Victim) -> None:
 
 @attack("publishes with hostile header values", restart=True)
 def header_values(victim: Victim) -> None:
-    victim.stream(
-        "N",
-        ["n"],
-        allow_msg_ttl=True,
-        allow_rollup_hdrs=True,
-        allow_atomic=True,
-        allow_msg_counter=False,
-        allow_msg_schedules=True,
-    )
+    victim.stream("N", ["n"], allow_msg_ttl=True, allow_rollup_hdrs=True)
     client = victim.client()
     names = (
         "Nats-Msg-Id Nats-Expected-Last-Sequence Nats-Expected-Last-Subject-Sequence Nats-Expected-Last-Msg-Id"

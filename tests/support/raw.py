@@ -13,15 +13,18 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_respond
 class RawClient:
     """One connection; every wait has a deadline."""
 
-    def __init__(self, port: int, timeout_s: float = 20.0, connect: bytes = CONNECT) -> None:
+    def __init__(
+        self, port: int, timeout_s: float = 20.0, connect: bytes = CONNECT, inbox: bytes = b"_INBOX.raw"
+    ) -> None:
+        self.inbox = inbox  # answers arrive below it; clients that work at the same time need one each
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
         self._at = 0  # read so far of _data
-        self._inbox = 0
+        self._asked = 0
         self.send(connect + b"PING\r\n")
         self.read_until(b"PONG\r\n")
-        self.send(b"SUB _INBOX.raw.> 1\r\n")
+        self.send(b"SUB %b.> 1\r\n" % inbox)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -58,8 +61,8 @@ class RawClient:
 
     def request(self, subject: bytes, payload: bytes = b"") -> bytes:
         """Publish with an inbox and return the payload of the answer."""
-        self._inbox += 1
-        inbox = b"_INBOX.raw.rq%d" % self._inbox
+        self._asked += 1
+        inbox = b"%b.rq%d" % (self.inbox, self._asked)
         self.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(payload), payload))
         for answered, _, _, body in self.frames():
             if answered == inbox:
