@@ -33,7 +33,7 @@ from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
