@@ -111,8 +111,8 @@ class Speaker(RawClient):
         raise AssertionError("unreachable: frames() ends with an error")
 
     def _next_inbox(self) -> bytes:
-        self._inbox += 1
-        return b"%brq%d" % (self.inbox, self._inbox)
+        self._asked += 1
+        return b"%brq%d" % (self.inbox, self._asked)
 
 
 def framed(subject: bytes, inbox: bytes, payload: bytes, headers: bytes = b"") -> bytes:
