@@ -21,7 +21,7 @@ from pyjs.base.nuid import token
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
-from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User
+from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.closed import ClosedSession
 from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
@@ -93,7 +93,7 @@ class Node(Host):
                 limits.max_connections, limits.max_subscriptions, limits.max_payload
             )
         self.system_account = self.accounts.get(options.system_account)
-        self.authenticator = authenticator_from(options)
+        self.authenticator = authenticator_from(options, self.rng)
         for session in self.sessions.values():
             session.apply_settings()
         if self.jetstream is not None:
@@ -302,7 +302,7 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
     )
 
 
-def authenticator_from(options: Options) -> Authenticator:
+def authenticator_from(options: Options, rng: Rng) -> Authenticator:
     """Return the identities that `options` name: of the authorization block and of every account."""
     auth = options.authorization
     default = permissions_from(auth.default_permissions)
@@ -318,7 +318,8 @@ def authenticator_from(options: Options) -> Authenticator:
             User(user.user, user.password, name, permissions_from(user.permissions) or account_default)
             for user in account.users
         )
-    return Authenticator(users, auth.token, options.no_auth_user)
+    hashed = any(is_bcrypt(secret) for secret in (auth.token, *(user.secret for user in users)))
+    return Authenticator(users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"")
 
 
 def _public_key(rng: Rng, prefix: bytes) -> str:

@@ -92,7 +92,37 @@ def size_text(size: int) -> str:
     return f"{scaled:.2f} {_SIZE_UNITS[unit]}"
 
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\"} | dict(
+    zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True)
+)
+
+
 def quoted(text: str) -> str:
-    """Return `text` in double quotes, with quotes, backslashes and control characters escaped."""
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\x{ord(c):02x}") for c in text) + '"'
+    """Return `text` in double quotes; quotes, backslashes and characters that do not print are escaped.
+
+    Characters that stand for bytes which are no UTF-8 ("surrogateescape") are shown as those bytes.
+    """
+    return '"' + "".join(_shown(c) for c in text) + '"'
+
+
+def quoted_bytes(value: bytes) -> str:
+    """Return `value`, text of a client, as `quoted` does."""
+    return quoted(value.decode("utf-8", "surrogateescape"))
+
+
+def printable(text: str) -> str:
+    """Return `text` as it is, but for characters that do not print, line ends among them."""
+    return text if text.isprintable() else "".join(c if c in '"\\' else _shown(c) for c in text)
+
+
+def _shown(c: str) -> str:
+    if c in _ESCAPES:
+        return _ESCAPES[c]
+    if c.isprintable():
+        return c
+    code = ord(c)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

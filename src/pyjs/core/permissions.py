@@ -61,6 +61,19 @@ class Permissions:
         self.responses = responses
         self._publish_cache: dict[bytes, bool] = {}
 
+    def same_as(self, other: Permissions | None) -> bool:
+        """Tell whether `other` says the same."""
+        return other is not None and self._lists() == other._lists()
+
+    def _lists(self) -> tuple[object, ...]:
+        return (
+            self.publish_allow,
+            self.publish_deny,
+            self.subscribe_allow,
+            self.subscribe_deny,
+            self.responses,
+        )
+
     @property
     def limits_publishing(self) -> bool:
         """Whether publishing has to be checked at all."""

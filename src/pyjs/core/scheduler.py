@@ -1,6 +1,7 @@
 """One turn of the node: every kind of work in a fixed order, each as far as its share of the turn reaches.
 
-The order is the order of effects: deadlines and the results of threads first; then streams commit and their PubAcks
+The order is the order of effects: deadlines and the results of threads first; then input that earlier turns left,
+whose work the sessions count themselves (`Turn.input_left`); then streams commit and their PubAcks
 go out, requests are answered, consumers deliver, and again as long as one gives work to another; then work that goes
 on over turns does its steps; then every connection with output writes once. What exceeds its share waits for the next
 turn, in fair order over accounts and connections, so a turn ends within the sum of the shares.
@@ -89,9 +90,12 @@ class Scheduler:
         state.begin(now_ns, COPIES)
         for lane in self._lanes:
             lane.begin()
+        state.begin_input()
         self._fire_timers(now_ns)
         if state.finished or self._jobs:
             self._jobs.run(state.take("finished"))
+        while (session := state.next_input()) is not None:
+            self._resume(session)
         for _ in range(ROUNDS):
             self._exchange(with_requests=True)
             if not (state.streams or state.requests or state.consumers):
@@ -142,6 +146,13 @@ class Scheduler:
                 timers.pop()()
             except Exception as error:
                 self._report("timer", timer.owner, error)
+
+    def _resume(self, session: Any) -> None:
+        """Parse a share of the input that earlier turns left to a session."""
+        try:
+            session.resume_input()
+        except Exception as error:
+            self._report("input", session, error)
 
     def _answer(self, request: Request) -> None:
         """Answer a request, or do the first step of that; the other steps are a chore."""

@@ -11,40 +11,51 @@ from pyjs.wire.parser cimport Parser
 cdef class ClientSession(Sink):
     cdef Parser parser
     cdef OutBuf out
-    cdef Turn turn
+    cdef readonly Turn turn
     cdef readonly Account account
     cdef readonly object host           # core.host.Host
     cdef readonly object link           # core.link.Link
     cdef readonly object peer
     cdef readonly uint64_t cid
-    cdef readonly object options        # ConnectOptions
+    cdef public object options          # ConnectOptions
+    cdef object pings                   # core.pings.Pings
+    cdef object login                   # core.login.Login
     cdef readonly object user           # core.auth.User, None: not authenticated yet
     cdef readonly dict subscriptions    # sid -> Subscription
-    cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns, rtt_ns, ping_sent_ns
+    cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls
     cdef readonly str closed_reason     # "": open
     cdef readonly bint connected        # CONNECT was accepted
-    cdef bint awaiting_auth             # the first operation must be CONNECT
+    cdef readonly bint awaiting_auth    # the first operation must be CONNECT
     cdef bint closing                   # take no more input, deliver nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef bint retiring                  # some subscription reached its UNSUB max
+    cdef object unparsed                # deque of reads: the first is with the parser when `mid_read`
+    cdef bint mid_read                  # the parser stopped inside unparsed[0]
+    cdef bint input_queued              # is in Turn.inputs
+    cdef bint awaiting_verdict          # a job decides about the last CONNECT: parse nothing until then
+    cdef bint held                      # reading is paused because of `unparsed`
+    cdef bint resting                   # reading is paused for STALL_NS
+    cdef bint link_lost                 # nothing can be written any more
+    cdef bint input_over                # nothing more arrives: close when `unparsed` is used up
     cdef bint paused                    # the transport takes no more
     cdef bint stalled                   # a receiver is nearly full: read on a little later
     cdef bint echo, headers, verbose, pedantic, no_responders
     cdef bint guarded                   # publishing is subject to permissions
-    cdef bint tracks_replies            # allow_responses
-    cdef dict replies                   # reply subject -> [uses left, expires_at_ns]
+    cdef object replies                 # core.replies.Replies, None: no allow_responses
     cdef int64_t paused_at_ns
-    cdef int pings_out
     cdef bint pong_sent
-    cdef object permissions
+    cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
     cdef list timers
     cdef size_t unsent                  # bytes with the transport when it was last given some
     cdef size_t stall_at                # pending bytes from which publishers are slowed down
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil
-    cdef int publish(self, Msg* m) noexcept nogil
+    cdef bint parse(self, int64_t work) except -1
+    cdef int64_t parse_read(self, int64_t left) except? -1
+    cdef int64_t relieve(self, int64_t left) except? -1
+    cdef int publish(self, Msg* m) noexcept nogil           # the number of receivers, -1: refused
     cdef int publish_checked(self, Msg* m) noexcept nogil
     cdef void no_responder(self, Msg* m) noexcept
     cdef bint may_publish(self, Msg* m) noexcept

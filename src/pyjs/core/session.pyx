@@ -25,17 +25,22 @@ from pyjs.wire.ops cimport (
 )
 from pyjs.wire.parser cimport Parser
 
-from pyjs.core.handshake import BadConnect, ConnectOptions, info_line, parse_connect
+from collections import deque
+
+from pyjs.base.gotext import printable, quoted_bytes
+from pyjs.core.handshake import ConnectOptions, info_line
+from pyjs.core.login import Login
+from pyjs.core.pings import Pings
+from pyjs.core.replies import Replies
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a turn: later the buffer leaves the L2 cache
-    REPLIES_MAX = 4096          # reply permissions remembered before old ones are looked through
+    WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each KiB
+    WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
+    CONTROL_WORK = 48           # SUB, UNSUB, PING, CONNECT, ...
 cdef int64_t NS_PER_MS = 1000000
-cdef int64_t NS_PER_S = 1000000000
-cdef int64_t FIRST_PING_NS = 2 * NS_PER_S
-cdef int64_t RTT_EVERY_NS = 3600 * NS_PER_S
 cdef int64_t STALL_NS = 5 * NS_PER_MS
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -68,12 +73,6 @@ cdef inline bint reserved_subject(const char* p, size_t n) noexcept nogil:
     return memcmp(p, b"$NRG.", 5) == 0 or memcmp(p, b"_GR_.", 5) == 0
 
 
-def quoted(value) -> str:
-    """Return `value` as nats-server quotes it in its errors."""
-    text = value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
-
-
 cdef class ClientSession(Sink):
     """One client."""
 
@@ -88,8 +87,10 @@ cdef class ClientSession(Sink):
         self.out = OutBuf()
         self.options = ConnectOptions()
         self.subscriptions = {}
-        self.replies = {}
-        self.timers = [None, None]          # authentication or ping, write deadline
+        self.login = Login(self)
+        self.pings = Pings(self)
+        self.unparsed = deque()
+        self.timers = [None, None]          # authentication, write deadline
         self.closed_reason = ""
         self.started_at_ns = self.last_activity_ns = host.clock.now_ns()
         self.awaiting_auth = host.authenticator.required
@@ -111,7 +112,7 @@ cdef class ClientSession(Sink):
             self.timers[0] = self.host.timers.at(deadline_ns, self.auth_timeout, self)
         else:
             self.account.sessions.add(self)
-            self.schedule_first_ping()
+            self.pings.begin()
 
     def apply_options(self) -> None:
         """Copy what CONNECT said into the flags that the message path reads."""
@@ -160,7 +161,11 @@ cdef class ClientSession(Sink):
         for sub in self.subscriptions.values():
             self.account.unsubscribe(sub)
         self.account.sessions.discard(self)
-        if self.out.overflow or reason == "Slow Consumer (Write Deadline)":
+        self.unparsed.clear()
+        self.login.cancel()
+        if self.link_lost:
+            self.out.clear()
+        elif self.out.overflow or reason == "Slow Consumer (Write Deadline)":
             self.link.abort()
         else:
             if queued(self.out):
@@ -170,12 +175,14 @@ cdef class ClientSession(Sink):
         self.subscriptions.clear()
 
     def connection_lost(self) -> None:
-        """Take note that the transport is gone."""
+        """Take note that the transport is gone; input that arrived before is still parsed."""
+        self.link_lost = True
         self.out.clear()
-        self.close("Client Closed")
+        self.end_input()
 
     def cancel_timers(self) -> None:
         """Cancel what is scheduled for this session."""
+        self.pings.cancel()
         for timer in self.timers:
             if timer is not None:
                 timer.cancel()
@@ -194,30 +201,116 @@ cdef class ClientSession(Sink):
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the session is over, stop reading."""
-        cdef int op
+        """Take one read. False: the session is over, stop reading.
+
+        What is more than this session's share of a turn is parsed in the next turns (`resume_input`); a second read
+        that arrives before pauses reading.
+        """
         if self.closing:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
-        self.parser.begin(data, len(data))
-        while True:
-            op = self.parser.next()
-            if op == OP_MSG:
-                self.publish(&self.parser.msg)
-                if self.turn.pressure:
-                    self.host.relieve(self.turn.now)
-            elif op == OP_NEED:
-                break
-            else:
-                self.control(op)
+        self.unparsed.append(data)
+        if len(self.unparsed) > 1 or self.awaiting_verdict:
+            self.hold_reading()
+            return True
+        return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
+
+    def resume_input(self) -> None:
+        """Go on with input that was left; called by the turn: who waits longest comes first."""
+        self.input_queued = False
+        if not self.closing and not self.awaiting_verdict and not self.resting:
+            self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
+
+    cdef bint parse(self, int64_t work) except -1:
+        """Run the operations of `unparsed` until `work` is used up; False: the session is over."""
+        cdef int64_t left = work
+        cdef bytes data
+        while self.unparsed:
+            data = self.unparsed[0]
+            if not self.mid_read:
+                self.mid_read = True
+                self.parser.begin(data, len(data))
+            left = self.parse_read(left)
             if self.closing:
                 return False
-        self.parser.finish()
+            if self.mid_read:
+                self.turn.input_left -= work - left
+                self.leave_input()
+                return True
+            self.unparsed.popleft()
+        self.turn.input_left -= work - left
+        self.input_used_up()
+        return not self.closing
+
+    cdef int64_t parse_read(self, int64_t left) except? -1:
+        """Run operations of one read while there is work left; returns that. `mid_read`: the read is not used up."""
+        cdef uint64_t visited
+        cdef int op
+        while not self.closing:
+            visited = self.account.subs.visited
+            op = self.parser.next()
+            if op == OP_MSG:
+                left -= 1 + self.publish(&self.parser.msg) * <int64_t> (1 + (self.parser.msg.size >> 10))
+                if self.turn.pressure:
+                    left = self.relieve(left)
+            elif op == OP_NEED:
+                self.parser.finish()
+                self.mid_read = False
+                return left
+            else:
+                left -= CONTROL_WORK
+                self.control(op)
+            left -= <int64_t> (self.account.subs.visited - visited)
+            if left <= 0 or self.awaiting_verdict:
+                return left
+        return left
+
+    cdef int64_t relieve(self, int64_t left) except? -1:
+        """Let output leave; 0 when it does not, because this is inside a turn that has to end first."""
+        self.host.relieve(self.turn.now)
+        return 0 if self.turn.pressure else left
+
+    def leave_input(self) -> None:
+        """Stop in the middle of the input; a later turn, the verdict or the end of a rest goes on."""
         if self.stalled:
             self.stall()
-        return True
+        if self.awaiting_verdict:
+            self.hold_reading()
+        elif not self.resting:
+            self.queue_input()
+
+    def queue_input(self) -> None:
+        """Ask the turn to go on with the input."""
+        if self.unparsed and not self.input_queued:
+            self.input_queued = True
+            self.turn.inputs.append(self)
+
+    def input_used_up(self) -> None:
+        """Read on, or close when nothing more can come."""
+        if self.stalled:
+            self.stall()
+        if self.input_over:
+            self.close("Client Closed")
+        elif self.held:
+            self.held = False
+            if not self.resting:
+                self.link.resume_reading()
+
+    def hold_reading(self) -> None:
+        """Take no more input before what is here has been parsed."""
+        if not self.held:
+            self.held = True
+            self.link.pause_reading()
+
+    def end_input(self) -> None:
+        """Close the session after the last of its input: the peer sends no more."""
+        if self.unparsed and not self.closing:
+            self.input_over = True
+        else:
+            self.close("Client Closed")
 
     cdef int publish(self, Msg* m) noexcept nogil:
+        cdef int receivers
         self.in_msgs += 1
         self.in_bytes += m.size
         m.origin = <PyObject*> self
@@ -225,13 +318,15 @@ cdef class ClientSession(Sink):
                 or m.subject[0] == c'$' or m.subject[0] == c'_' \
                 or (m.reply_len and (m.reply[0] != c'_' or m.reply[1] != c'I')):
             return self.publish_checked(m)
-        if self.account.publish(m) == 0 and m.reply_len and self.no_responders:
+        receivers = self.account.publish(m)
+        if receivers == 0 and m.reply_len and self.no_responders:
             with gil:
                 self.no_responder(m)
-        return 0
+        return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
         """As publish, for clients and subjects that need a closer look."""
+        cdef int receivers
         if self.awaiting_auth:
             with gil:
                 self.awaited_connect()
@@ -256,20 +351,23 @@ cdef class ClientSession(Sink):
                     return -1
         if reserved_reply(m.reply, m.reply_len):
             with gil:
-                self.send_error(f"Permissions Violation for Publish with Reply of {quoted(m.reply[:m.reply_len])}")
+                self.send_error("Permissions Violation for Publish with Reply of "
+                                + quoted_bytes(m.reply[:m.reply_len]))
                 return -1
         if self.verbose:
             self.out.add(b"+OK\r\n", 5)
             self.mark_dirty()
-        if self.account.publish(m) == 0 and m.reply_len and self.no_responders:
+        receivers = self.account.publish(m)
+        if receivers == 0 and m.reply_len and self.no_responders:
             with gil:
                 self.no_responder(m)
-        return 0
+        return receivers
 
     cdef bint may_publish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]
         try:
-            return self.permissions.may_publish(subject) or self.take_reply_permission(subject)
+            return self.permissions.may_publish(subject) or (
+                self.replies is not None and self.replies.take(subject, self.turn.now))
         except Exception as error:
             self.host.log.error(f"cid:{self.cid} - permission check failed: {error!r}")
             return False
@@ -292,32 +390,13 @@ cdef class ClientSession(Sink):
 
     def deny_publish(self, bytes subject) -> None:
         """Tell the client that it may not publish to `subject`."""
-        self.send_error(f"Permissions Violation for Publish to {quoted(subject)}")
-        self.host.log.error(f"{self} - Publish Violation - Subject {quoted(subject)}")
-
-    def take_reply_permission(self, bytes subject) -> bool:
-        """Use up one leave to answer a request that was received (allow_responses)."""
-        leave = self.replies.get(subject) if self.tracks_replies else None
-        if leave is None:
-            return False
-        limits = self.permissions.responses
-        if limits.expires_ns > 0 and leave[1] < self.turn.now:
-            del self.replies[subject]
-            return False
-        leave[0] += 1
-        if 0 < limits.messages_max <= leave[0]:
-            del self.replies[subject]
-        return True
+        self.send_error(f"Permissions Violation for Publish to {quoted_bytes(subject)}")
+        self.host.log.error(f"{self} - Publish Violation - Subject {quoted_bytes(subject)}")
 
     cdef void note_reply(self, Msg* m) noexcept:
         """Remember that the receiver of a request may answer it."""
-        cdef bytes reply = m.reply[:m.reply_len]
         try:
-            expires_ns = self.permissions.responses.expires_ns
-            if len(self.replies) >= REPLIES_MAX and expires_ns > 0:
-                for old in [key for key, leave in self.replies.items() if leave[1] < self.turn.now]:
-                    del self.replies[old]
-            self.replies[reply] = [0, self.turn.now + expires_ns]
+            self.replies.note(m.reply[:m.reply_len], self.turn.now)
         except Exception as error:
             self.host.log.error(f"cid:{self.cid} - reply permission lost: {error!r}")
 
@@ -326,7 +405,7 @@ cdef class ClientSession(Sink):
     cdef int control(self, int op) except -1:
         cdef bytes line
         if op == OP_CONNECT:
-            self._connect(self.parser.line[:self.parser.line_len])
+            self.login.connect(self.parser.line[:self.parser.line_len])
             return 0
         if self.awaiting_auth:
             self.awaited_connect()
@@ -335,14 +414,14 @@ cdef class ClientSession(Sink):
         if op == OP_PING:
             self._ping()
         elif op == OP_PONG:
-            self._pong()
+            self.pings.pong()
         elif op == OP_SUB:
             self._sub(self.parser.line[:self.parser.line_len])
         elif op == OP_UNSUB:
             self._unsub(self.parser.line[:self.parser.line_len])
         elif op == OP_ERR:
             line = self.parser.line[:self.parser.line_len]
-            self.host.log.error(f"{self} - Client Error {line.decode('utf-8', 'replace')}")
+            self.host.log.error(f"{self} - Client Error {printable(line.decode('utf-8', 'surrogateescape'))}")
             self.close("Parse Error")
         elif op in LINE_ERRORS:
             self.fail(op)
@@ -378,63 +457,42 @@ cdef class ClientSession(Sink):
         self.awaiting_auth = False
         self.take_permissions(user)
         self.apply_settings()
-        self.schedule_first_ping()
+        self.pings.begin()
 
     def reauthorize(self) -> None:
-        """Apply changed users: the end for a client that may not be here any more, new permissions for the others."""
-        authenticator = self.host.authenticator
-        if not self.connected:
-            if self.user is None:
-                self.awaiting_auth = authenticator.required
-            return
-        user = authenticator.users.get(self.user.name) if self.user is not None else None
-        if user is None or user.secret != self.user.secret:
-            user = authenticator.authenticate(self.options)
-        if user is None or user.account != self.account.name:
-            self.close("Authentication Failure", "Authorization Violation")
-            return
-        self.take_permissions(user)
-        self.drop_forbidden()
+        """Apply the users of now; called after a reload."""
+        self.login.reauthorize()
 
-    def drop_forbidden(self) -> None:
-        """Take out the subscriptions that the permissions of now do not allow, and say so; filter the others anew."""
-        permissions = self.permissions
-        for sub in list(self.subscriptions.values()):
-            allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)
-            filtered = allowed and permissions is not None and permissions.filters_messages(sub.subject, sub.queue)
-            if allowed and not filtered and not sub.filtered:
-                continue
-            self.account.unsubscribe(sub)
-            if allowed:
-                sub.closed = False
-                sub.filtered = filtered
-                self.account.add(sub)
-            else:
-                del self.subscriptions[sub.sid]
-                self.send_error(f"Permissions Violation for Subscription to {quoted(sub.subject)}"
-                                f" (sid {quoted(sub.sid)})")
+    def enter(self) -> None:
+        """Stay without CONNECT: a reload has turned authorization off."""
+        self.awaiting_auth = False
+        self.cancel_timers()
+        self.account.sessions.add(self)
+        self.pings.begin()
 
     def take_permissions(self, object user) -> None:
         """Be `user` from now on."""
+        cdef object permissions = user.permissions
+        limits = None if permissions is None else permissions.responses
+        if limits is None:
+            self.replies = None
+        elif self.replies is None or not permissions.same_as(self.permissions):
+            self.replies = Replies(limits)      # nats-server forgets the pending ones too
         self.user = user
-        self.permissions = user.permissions
-        self.guarded = user.permissions is not None and user.permissions.limits_publishing
-        self.tracks_replies = user.permissions is not None and user.permissions.responses is not None
+        self.permissions = permissions
+        self.guarded = permissions is not None and permissions.limits_publishing
 
-    def _connect(self, bytes line) -> None:
-        try:
-            self.options = parse_connect(line, self.options)
-        except BadConnect as error:
-            self.host.log.error(f"{self} - {error}")
-            self.close("Protocol Violation")
-            return
-        if self.connected:
-            self.drop_subscriptions()
-        user = self.host.authenticator.authenticate(self.options)
-        if user is None or self.options.account or self.options.new_account:
-            self.host.log.error(f"{self} - authentication error - User {quoted(self.options.user.encode())}")
-            self.close("Authentication Failure", "Authorization Violation")
-            return
+    def await_verdict(self) -> None:
+        """Parse nothing more until `have_verdict`: a job decides about CONNECT."""
+        self.awaiting_verdict = True
+
+    def have_verdict(self) -> None:
+        """Go on with the input in this turn."""
+        self.awaiting_verdict = False
+        self.queue_input()
+
+    def log_in(self, object user) -> None:
+        """Be `user`, as CONNECT asked for."""
         self.connected = True
         self.bind(user)
         if self.closing:
@@ -446,8 +504,7 @@ cdef class ClientSession(Sink):
             self.close("No Responders Requires Headers", "no responders requires headers support")
         elif self.verbose:
             self.send_line(b"+OK\r\n")
-        if not self.rtt_ns:
-            self.rtt_ns = max(1, self.turn.now - self.started_at_ns)
+        self.pings.connected()
 
     def _ping(self) -> None:
         self.send_line(b"PONG\r\n")
@@ -455,11 +512,6 @@ cdef class ClientSession(Sink):
             self.pong_sent = True
             if self.options.protocol >= 1:
                 self.send_info(connected=True)
-
-    def _pong(self) -> None:
-        if self.pings_out:
-            self.rtt_ns = max(1, self.turn.now - self.ping_sent_ns)
-        self.pings_out = 0
 
     def _sub(self, bytes line) -> None:
         args = line.split()
@@ -472,12 +524,13 @@ cdef class ClientSession(Sink):
         permissions = self.permissions
         settings = self.host.settings
         if queue == SYSTEM_QUEUE or (permissions is not None and not permissions.may_subscribe(subject, queue)):
-            group = f" using queue {quoted(queue)}" if queue else ""
-            self.send_error(f"Permissions Violation for Subscription to {quoted(subject)}{group}")
-            self.host.log.error(f"{self} - Subscription Violation - Subject {quoted(subject)}, SID {sid.decode()}")
+            group = f" using queue {quoted_bytes(queue)}" if queue else ""
+            self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}{group}")
+            self.host.log.error(f"{self} - Subscription Violation - Subject {quoted_bytes(subject)}, "
+                                f"SID {quoted_bytes(sid)[1:-1]}")
             return
         if settings.max_sub_tokens and subject.count(b".") + 1 > settings.max_sub_tokens:
-            self.send_error(f"Permissions Violation for Subscription to {quoted(subject)}, too many tokens")
+            self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}, too many tokens")
             return
         if self.at_subscription_limit():
             self.send_error("maximum subscriptions exceeded")
@@ -516,33 +569,6 @@ cdef class ClientSession(Sink):
                 self.account.unsubscribe(sub)
         if self.verbose:
             self.send_line(b"+OK\r\n")
-
-    # -- pings ---------------------------------------------------------------------------------------------
-
-    def schedule_first_ping(self) -> None:
-        """Ping early once, for the round-trip time, at a moment that differs between clients."""
-        interval = min(self.host.settings.ping_interval_ns, FIRST_PING_NS)
-        self.schedule_ping(interval + self.host.rng.below(max(1, interval // 5)))
-
-    def schedule_ping(self, object after_ns) -> None:
-        """Look after the connection in `after_ns`."""
-        if self.timers[0] is not None:
-            self.timers[0].cancel()
-        self.timers[0] = self.host.timers.at(self.host.clock.now_ns() + after_ns, self.ping_due, self)
-
-    def ping_due(self) -> None:
-        """Send a PING unless the client was heard lately; close it when too many went unanswered."""
-        settings = self.host.settings
-        now_ns = self.host.clock.now_ns()
-        if now_ns - self.last_activity_ns >= settings.ping_interval_ns or now_ns - self.ping_sent_ns > RTT_EVERY_NS:
-            if self.pings_out + 1 > settings.ping_max:
-                self.host.stale_connections += 1
-                self.close("Stale Connection", "Stale Connection")
-                return
-            self.pings_out += 1
-            self.ping_sent_ns = now_ns
-            self.send_line(b"PING\r\n")
-        self.schedule_ping(settings.ping_interval_ns)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -588,7 +614,7 @@ cdef class ClientSession(Sink):
             self.turn.pressure = True
             if queued(self.out) + self.unsent > self.stall_at:
                 self.stall_origin(m)
-        if self.tracks_replies and m.reply_len:
+        if self.replies is not None and m.reply_len:
             with gil:
                 self.note_reply(m)
         return 1
@@ -654,7 +680,7 @@ cdef class ClientSession(Sink):
             self.turn.pressure = True
             if queued(self.out) + self.unsent > self.stall_at:
                 self.stall_origin(m)
-        if self.tracks_replies and m.reply_len:
+        if self.replies is not None and m.reply_len:
             with gil:
                 self.note_reply(m)
         return 1
@@ -683,8 +709,18 @@ cdef class ClientSession(Sink):
             return
         self.stalls += 1
         self.host.stalled_clients += 1
+        self.resting = True
         self.link.pause_reading()
-        self.host.timers.at(self.turn.now + STALL_NS, self.link.resume_reading)
+        self.host.timers.at(self.turn.now + STALL_NS, self.end_rest)
+
+    def end_rest(self) -> None:
+        """Go on with input and reading after a stall."""
+        self.resting = False
+        if self.closing:
+            return
+        self.queue_input()
+        if not self.held:
+            self.link.resume_reading()
 
     def accepts(self, bytes subject) -> bool:
         """Tell whether the deny list lets a message of `subject` through to this client."""
@@ -701,6 +737,9 @@ cdef class ClientSession(Sink):
             self.host.slow_consumers += 1
             self.host.log.info(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
             self.close("Slow Consumer (Pending Bytes)")
+            return
+        if self.link_lost:
+            self.out.clear()
             return
         if self.paused or not queued(self.out):
             return
@@ -747,6 +786,11 @@ cdef class ClientSession(Sink):
     def room(self) -> int:
         """Return how many bytes more may wait for this client before it counts as slow."""
         return max(0, self.out.limit - self.pending_size())
+
+    @property
+    def rtt_ns(self) -> int:
+        """The round-trip time, 0: not known yet."""
+        return self.pings.rtt_ns
 
     def __str__(self) -> str:
         return f"{self.peer.ip}:{self.peer.port} - cid:{self.cid}"

@@ -12,6 +12,8 @@ cdef class Turn:
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public bint pressure           # a forced turn is due: buffers are full, acks pile up
     cdef public int copies_left         # how often streams may copy from others in this turn; set by the node
+    cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
+    cdef readonly object inputs         # deque of ClientSessions with input left, who waits longest first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump

@@ -1,3 +1,4 @@
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
@@ -9,6 +10,10 @@ SOURCE_HASH: bytes
 @type_check_only
 class Flushing(Protocol):
     def flush_output(self) -> None: ...
+
+@type_check_only
+class Resuming(Protocol):
+    def resume_input(self) -> None: ...
 
 @type_check_only
 class Committing(Protocol):
@@ -32,6 +37,8 @@ class Turn:
     now: int
     pressure: bool
     copies_left: int
+    input_left: int
+    inputs: deque[Resuming]
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
@@ -44,6 +51,8 @@ class Turn:
     jobs: list[Job]
     finished: list[tuple[Job, Exception | None]]
     def begin(self, now: int, copies: int) -> None: ...
+    def begin_input(self) -> None: ...
+    def next_input(self) -> Resuming | None: ...
     def go_on(self, steps: Iterator[Step]) -> None: ...
     @overload
     def take(self, name: Literal["sessions"]) -> list[Flushing]: ...

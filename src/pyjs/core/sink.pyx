@@ -13,15 +13,22 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.subjects.sublist cimport Target
 from pyjs.wire.ops cimport Msg
 
+from collections import deque
+
 from pyjs.core.chore import Chore
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    INPUT_WORK = 131072         # on input between two turns, all sessions together: some 8 ms
 
 
 cdef class Turn:
     """The work lists of one turn: who has output, who has something to commit, pump or answer."""
 
     def __cinit__(self):
+        self.input_left = INPUT_WORK
+        self.inputs = deque()
         self.sessions = []
         self.streams = []
         self.consumers = []
@@ -37,6 +44,16 @@ cdef class Turn:
     def go_on(self, steps) -> None:
         """Do work of the server itself that is too long for one turn, a step now and then."""
         self.chores.append(Chore(steps, (None, steps)))
+
+    def begin_input(self) -> None:
+        """Allow the work on input of one turn, and of the reads until the next one."""
+        self.input_left = INPUT_WORK
+
+    def next_input(self):
+        """Return the session whose input is to be resumed, None: there is none, or no work left in this turn."""
+        if not self.inputs or self.input_left <= 0 or self.pressure:
+            return None
+        return self.inputs.popleft()
 
     def take(self, str name) -> list:
         """Return the work list called `name` and leave it empty."""
@@ -68,7 +85,7 @@ cdef class Turn:
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
         return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores
-                    or self.finished or self.faulted)
+                    or self.finished or self.faulted or self.inputs)
 
     def begin(self, int64_t now, int copies) -> None:
         """Begin a turn in which streams may copy from others `copies` times."""

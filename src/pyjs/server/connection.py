@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol, Link):
     def eof_received(self) -> bool:
         """Close the session after the turn that answers earlier input; the peer may still read."""
         self._driver.wake()
-        self._driver.loop.call_soon(self.session.close, "Client Closed")
+        self._driver.loop.call_soon(self.session.end_input)
         return True
 
     def pause_writing(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import quoted
+from pyjs.base.gotext import printable, quoted
 
 if TYPE_CHECKING:
     from pyjs.base.log import Log
@@ -71,14 +71,16 @@ class Tracer:
         if not words:
             return
         verb = words[0].upper()
-        text = " ".join([verb.decode("latin-1"), *line[len(words[0]) :].decode("utf-8", "replace").split()])
+        text = " ".join(
+            [verb.decode("latin-1"), *line[len(words[0]) :].decode("utf-8", "surrogateescape").split()]
+        )
         if verb == b"CONNECT":
             text = SECRETS.sub(r'\1[REDACTED]"', text)
         elif verb == b"+OK":
             text = "OK"
         elif verb == b"-ERR":
             text = text.replace("'", "")
-        self._say(f"[{text}]")
+        self._say(f"[{printable(text)}]")
         if verb in WITH_PAYLOAD and words[-1].isdigit():
             self._payload_size = int(words[-1])
 

@@ -58,6 +58,7 @@ cdef class Sublist:
     cdef size_t sweep_left      # slots that trim still has to look at
     cdef size_t sweep_at
     cdef readonly uint64_t inserts, removes, misses, finds
+    cdef readonly uint64_t visited      # nodes that walks looked at, and subscriptions that they found
     cdef public size_t cache_max
 
     # Never NULL. A route stays valid until the next insert, remove or trim of this list.

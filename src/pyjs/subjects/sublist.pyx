@@ -34,6 +34,7 @@ cdef struct Found:              # subscriptions collected by a walk
     PyObject** subs
     size_t n
     size_t room
+    size_t visited
     bint inexact
 
 cdef Route NOTHING              # what a failed miss answers: nobody is interested
@@ -140,6 +141,7 @@ cdef int walk(Found* found, TrieNode* node, const char* s, size_t n, size_t i) e
     cdef size_t end
     cdef TrieNode* next_node
     while True:
+        found.visited += 1
         if node.any_tail != NULL:
             collect(found, node.any_tail)
         end = token_end(s, n, i)
@@ -353,6 +355,7 @@ cdef class Sublist:
                 self.keep(&self.cache, subject, n, r)
             except MemoryError:
                 r = &NOTHING
+        self.visited += found.visited + found.n
         free(found.subs)
         return r
 
@@ -369,6 +372,7 @@ cdef class Sublist:
                 self.keep(&self.prefixes, subject, n, r)
             except MemoryError:
                 r = &NOTHING
+        self.visited += found.visited + found.n
         free(found.subs)
         return r
 

@@ -1,0 +1,73 @@
+"""The PINGs that a server sends to one client: they measure the round-trip time and find clients that are gone.
+
+Intervals as nats-server 2.15: the first one early, at a moment that differs between clients; later ones only when
+nothing was heard for an interval.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from pyjs.base.timers import Timer
+    from pyjs.core.session import ClientSession
+
+FIRST_PING_NS = 2 * NS_PER_S
+RTT_EVERY_NS = 3600 * NS_PER_S
+
+
+class Pings:
+    """The PINGs of one session."""
+
+    __slots__ = ("_outstanding", "_sent_at_ns", "_session", "_timer", "rtt_ns")
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._timer: Timer | None = None
+        self._outstanding = 0  # PINGs without a PONG
+        self._sent_at_ns = 0  # the last PING
+        self.rtt_ns = 0  # 0: not measured yet
+
+    def begin(self) -> None:
+        """Send the first PING soon."""
+        host = self._session.host
+        interval = min(host.settings.ping_interval_ns, FIRST_PING_NS)
+        self._schedule(interval + host.rng.below(max(1, interval // 5)))
+
+    def cancel(self) -> None:
+        """Send none any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def connected(self) -> None:
+        """Take the time until CONNECT for the round-trip time until there is a better measurement."""
+        if not self.rtt_ns:
+            self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
+
+    def pong(self) -> None:
+        """Take the client's PONG."""
+        if self._outstanding:
+            self.rtt_ns = max(1, self._session.turn.now - self._sent_at_ns)
+        self._outstanding = 0
+
+    def _schedule(self, after_ns: int) -> None:
+        self.cancel()
+        host = self._session.host
+        self._timer = host.timers.at(host.clock.now_ns() + after_ns, self._due, self._session)
+
+    def _due(self) -> None:
+        """Send a PING unless the client was heard lately; close it when too many went unanswered."""
+        session, settings = self._session, self._session.host.settings
+        now_ns = session.host.clock.now_ns()
+        quiet_ns = now_ns - session.last_activity_ns
+        if quiet_ns >= settings.ping_interval_ns or now_ns - self._sent_at_ns > RTT_EVERY_NS:
+            if self._outstanding + 1 > settings.ping_max:
+                session.host.stale_connections += 1
+                session.close("Stale Connection", "Stale Connection")
+                return
+            self._outstanding += 1
+            self._sent_at_ns = now_ns
+            session.send_line(b"PING\r\n")
+        self._schedule(settings.ping_interval_ns)

@@ -1,0 +1,144 @@
+"""Input in shares: one read may be more work than a session may do in one turn."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.node import Client, NodeFixture
+
+FAN = 200  # subscriptions of the receiver
+MSGS = 400  # 80,000 deliveries: several shares
+
+
+def flood(node: NodeFixture, receiver: Client) -> bytes:
+    receiver.send(b"".join(b"SUB flood %d\r\n" % sid for sid in range(FAN)))
+    return b"PUB flood 4\r\n%04d\r\n"
+
+
+def numbered(template: bytes, count: int) -> bytes:
+    return b"".join(template % number for number in range(count))
+
+
+def taken(receiver: Client, sid: int) -> list[bytes]:
+    """Return the payloads that reached one of the subscriptions of `receiver`."""
+    return re.findall(rb"MSG flood %d 4\r\n(\d{4})\r\n" % sid, receiver.take())
+
+
+def one_turn(node: NodeFixture) -> None:
+    node.node.turn(node.clock.now_ns())
+
+
+def test_a_read_that_fans_out_is_parsed_over_several_turns() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    template = flood(node, receiver)
+
+    publisher.session.receive_data(numbered(template, MSGS) + b"PING\r\n")
+
+    assert publisher.session.in_msgs < MSGS
+    assert node.node.has_work
+    node.turn()
+    assert publisher.session.in_msgs == MSGS
+    assert publisher.take() == b"PONG\r\n"
+    assert taken(receiver, sid=0) == [b"%04d" % number for number in range(MSGS)]
+
+
+def test_a_quiet_client_is_answered_between_the_shares_of_a_busy_one() -> None:
+    node = NodeFixture()
+    receiver, publisher, quiet = node.client(), node.client(), node.client()
+    publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
+
+    quiet.session.receive_data(b"PING\r\n")
+    one_turn(node)
+
+    assert quiet.take() == b"PONG\r\n"
+    assert publisher.session.in_msgs < MSGS
+
+
+def test_sessions_take_turns_with_the_work_of_a_turn() -> None:
+    node = NodeFixture()
+    receiver = node.client()
+    template = flood(node, receiver)
+    publishers = [node.client() for _ in range(20)]
+    for publisher in publishers:
+        publisher.session.receive_data(numbered(template, MSGS))
+
+    for _ in range(2 * len(publishers)):
+        one_turn(node)
+
+    counts = [publisher.session.in_msgs for publisher in publishers]
+    assert all(0 < count < MSGS for count in counts)
+    assert max(counts) <= 3 * min(counts)
+
+
+def test_reading_pauses_while_two_reads_wait_and_goes_on_afterwards() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    reads = numbered(flood(node, receiver), MSGS)
+    publisher.session.receive_data(reads[:-10])
+    assert publisher.link.reading
+
+    publisher.session.receive_data(reads[-10:])
+    assert not publisher.link.reading
+
+    node.turn()
+    assert publisher.link.reading
+    assert publisher.session.in_msgs == MSGS
+
+
+def test_the_end_of_the_input_closes_after_what_is_left() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
+
+    publisher.session.end_input()
+    assert publisher.session.closed_reason == ""
+
+    node.turn()
+    assert publisher.session.closed_reason == "Client Closed"
+    assert publisher.session.in_msgs == MSGS
+
+
+def test_a_lost_connection_has_its_input_parsed_and_nothing_written() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    publisher.session.receive_data(numbered(flood(node, receiver), MSGS) + b"PING\r\n")
+
+    publisher.session.connection_lost()
+    node.turn()
+
+    assert len(taken(receiver, sid=7)) == MSGS
+    assert publisher.session.closed_reason == "Client Closed"
+    assert publisher.take() == b""
+
+
+def test_a_closed_session_drops_the_rest_of_its_input() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
+    taken = publisher.session.in_msgs
+
+    publisher.session.close("Server Shutdown")
+    node.turn()
+
+    assert publisher.session.in_msgs == taken
+
+
+def test_a_flood_of_subscriptions_is_taken_in_shares() -> None:
+    node = NodeFixture()
+    client = node.client()
+    client.session.receive_data(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(10_000)))
+
+    assert len(client.session.subscriptions) < 1_000
+    node.turn()
+    assert len(client.session.subscriptions) == 10_000
+
+
+def test_a_message_that_a_share_cuts_is_read_whole() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    whole = numbered(flood(node, receiver), MSGS)
+    for at in range(0, len(whole), 997):
+        publisher.session.receive_data(whole[at : at + 997])
+    node.turn()
+    assert taken(receiver, sid=FAN - 1) == [b"%04d" % number for number in range(MSGS)]
