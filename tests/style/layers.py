@@ -34,7 +34,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
      "republish", "store_probe"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
-    ("cursor", "relearn"),
+    ("cursor", "relearn", "replay"),
     ("persist", "positions"),
     ("engine", "consumers", "sourcing", "streams"),
     ("stream_info", "api", "scrub"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.base.errors import CorruptRecord
+from pyjs.base.errors import NONSENSE, CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
 from pyjs.fsck.images import Files, state_file
 from pyjs.fsck.mending import move_file_aside, remove_directory, rewrite_state, set_state_aside
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
 DELIVERED, ACKED, ACKED_ALL, SPENT = 1, 2, 3, 8  # changes that a report follows
+REPLAY_MIN = 4096  # steps that the log of any consumer may take
+SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
 STRANGER = "no file of this server"
 
@@ -128,8 +131,8 @@ class StatesCheck:
             if state["version"] != VERSION:
                 self._find(UNCHECKED, directory, "its state was written by a newer version")
                 return
-            replay(consumer, state, changes, ack_none)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            replay(consumer, state, changes, ack_none, (self._report.first_seq, self._report.last_seq))
+        except NONSENSE as error:
             what = f"its state is no state: {error}; the consumer begins again at the first message"
             self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
             return
@@ -208,26 +211,47 @@ class StatesCheck:
             self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
 
 
-def replay(consumer: ConsumerReport, state: dict[str, Any], changes: list[bytes], ack_none: bool) -> None:
-    """Follow the changes behind a snapshot, as far as a report needs it.
+def replay(
+    consumer: ConsumerReport,
+    state: dict[str, Any],
+    changes: list[bytes],
+    ack_none: bool,
+    stream: tuple[int, int],
+) -> None:
+    """Follow the changes behind a snapshot, as far as a report needs it; `stream` are first and last sequence.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: that is no state.
     """
-    delivered, floor = int(state["delivered"][1]), int(state["floor"][1])
-    pending = {int(entry[0]) for entry in state["pending"]}
+    first, last = stream
+    delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
+    pending = {_sequence(entry[0]) for entry in state["pending"]}
+    order = deque(sorted(pending))  # ascending; some are not pending any more
+    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # steps that a log of this stream may take
     acked = False
     for change in changes:
         for kind, seq, *more in decode(change):
             if kind == DELIVERED:
-                delivered = max(delivered, seq + more[1] - 1)
+                end = _sequence(seq + more[1] - 1)
+                if seq <= delivered or not more[1]:
+                    raise ValueError(f"{more[1]} first deliveries from {seq} on, behind {delivered}")
+                delivered = end
                 if not ack_none:
-                    pending.update(range(seq, seq + more[1]))
+                    some = range(max(seq, first), min(end, last) + 1)
+                    pending.update(some)
+                    order.extend(some)
             elif kind == ACKED:
-                pending.difference_update(range(seq, seq + more[0]))
+                left -= min(more[0], len(pending))
+                if left < 0:
+                    raise ValueError("more acks than there were deliveries")
+                if more[0] < len(pending):
+                    pending.difference_update(range(seq, seq + more[0]))
+                else:
+                    pending = {each for each in pending if not seq <= each < seq + more[0]}
                 acked = True
             elif kind == ACKED_ALL:
-                pending = {each for each in pending if each > seq}
+                while order and order[0] <= seq:
+                    pending.discard(order.popleft())
                 floor = max(floor, seq)
             elif kind == SPENT:
                 pending.discard(seq)
@@ -236,3 +260,10 @@ def replay(consumer: ConsumerReport, state: dict[str, Any], changes: list[bytes]
     consumer.delivered_seq = delivered
     consumer.ack_floor_seq = delivered if ack_none else floor
     consumer.pending = len(pending)
+
+
+def _sequence(value: object) -> int:
+    """Return a sequence. Raises ValueError: it is none."""
+    if not isinstance(value, int) or not 0 <= value <= SEQ_MAX:
+        raise ValueError(f"{value!r} is no sequence")
+    return value

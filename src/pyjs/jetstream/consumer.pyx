@@ -699,50 +699,9 @@ cdef class Consumer(ConsumerCore):
         self.delivered_cseq, self.delivered_seq = state["delivered"]
         self.floor_cseq, self.floor_seq = state["floor"]
         self.pending.restore(state["pending"])
-        self.spent = dict(state["spent"])
+        self.spent = {int(seq): int(count) for seq, count in state["spent"]}
         self.n_spent = <uint32_t> len(self.spent)
         self.set_skips(state["skips"], state["skips_end"])
-
-    def replay_delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Repeat `n` first deliveries in a row."""
-        cdef uint64_t k
-        for k in range(n):
-            self.pass_by(seq + k)
-            self.delivered_seq, self.delivered_cseq = seq + k, cseq + k
-            if self.ack_policy == ACK_NONE:
-                self.floor_seq, self.floor_cseq = seq + k, cseq + k
-            elif self.pending.track(seq + k, cseq + k, ts) == 0:
-                raise MemoryError
-
-    def replay_acked(self, uint64_t seq, uint64_t n) -> None:
-        """Repeat `n` acks in a row."""
-        cdef uint64_t k
-        cdef uint32_t i
-        for k in range(n):
-            i = self.pending.find(seq + k)
-            if i:
-                self.settle_entry(i)
-            elif self.spent.pop(seq + k, None) is not None:
-                self.n_spent -= 1
-
-    def replay_acked_all(self, uint64_t seq, uint64_t cseq) -> None:
-        """Repeat the ack of everything up to `seq`."""
-        self.ack_all(seq, cseq)
-
-    def replay_redelivered(self, uint64_t seq, int64_t ts) -> None:
-        """Repeat a redelivery."""
-        cdef uint32_t i = self.pending.find(seq)
-        self.delivered_cseq += 1
-        if i:
-            self.pending.sent_again(i, ts)
-
-    def replay_spent(self, uint64_t seq) -> None:
-        """Repeat that a delivery was given up."""
-        cdef uint32_t i = self.pending.find(seq)
-        if i:
-            self.spent[seq] = self.pending.entries[i].count
-            self.n_spent = <uint32_t> len(self.spent)
-            self.pending.remove(i)
 
     def clamp(self) -> bool:
         """Fit the state to a stream that lost or dropped messages while this consumer was not there.

@@ -22,6 +22,8 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    NUMBER_SIZE_MAX = 10        # bytes of 2**64 - 1
 cdef int NUMBERS[9]
 NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1]
 
@@ -115,13 +117,12 @@ cdef class StateLog:
             self.put(<Change> change, numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
-def decode(bytes delta) -> list:
-    """Return the changes in `delta` as tuples: the change's number, then its values.
+def decode(bytes delta) -> Iterator[tuple[int, ...]]:
+    """Yield the changes in `delta` as tuples: the change's number, then its values.
 
-    Raises:
+    Raises, at any step:
         ValueError: the bytes are not a delta.
     """
-    cdef list out = []
     cdef Py_ssize_t at = 0, end = len(delta)
     while at < end:
         change = delta[at]
@@ -132,18 +133,21 @@ def decode(bytes delta) -> list:
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)
             values.append(value)
-        out.append(tuple(values))
-    return out
+        yield tuple(values)
 
 
 def _number(bytes delta, Py_ssize_t at) -> tuple:
-    value = shift = 0
-    while True:
+    cdef uint64_t value = 0
+    cdef unsigned char byte
+    cdef int k
+    for k in range(NUMBER_SIZE_MAX):
         if at >= len(delta):
             raise ValueError(f"consumer state: cut off at {at}")
         byte = delta[at]
         at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
+        if k + 1 == NUMBER_SIZE_MAX and byte > 1:
+            break
+        value |= <uint64_t> (byte & 0x7F) << (7 * k)
         if byte < 0x80:
             return value, at
+    raise ValueError(f"consumer state: a number over 64 bits at {at - NUMBER_SIZE_MAX}")

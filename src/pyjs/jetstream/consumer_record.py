@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
-from pyjs.jetstream.consumer_log import decode
+from pyjs.base.errors import PyjsError, StoreFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Protocol
+    from collections.abc import Callable
+    from typing import Protocol
 
     from pyjs.jetstream.consumer import Consumer
 
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
             """Have `done` called when what was kept so far is on the medium, or cannot be."""
 
 
-__all__ = ["StoreFailed", "record", "restore", "rewrite"]
+__all__ = ["StoreFailed", "record", "rewrite"]
 
 VERSION = 1
 DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
-RUN_MAX = 1 << 22  # deliveries or acks in a row: a turn does far fewer
 DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
 
 
@@ -79,42 +77,3 @@ def rewrite(consumer: Consumer) -> None:
     assert consumer.file is not None
     consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
     consumer.changes.lost = False
-
-
-def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> bool:
-    """Bring `consumer` to where it was; returns whether it was ahead of its stream and must be kept anew.
-
-    Raises:
-        BadState: the bytes are not a state of this version.
-    """
-    try:
-        state: dict[str, Any] = orjson.loads(snapshot)
-        if state.pop("version") != VERSION:
-            raise NewerState("the consumer state was written by a newer version: use that one")
-        consumer.load_state(state)
-        for delta in deltas:
-            for change in decode(delta):
-                _replay(consumer, change)
-        return consumer.clamp()
-    except NONSENSE as error:
-        raise BadState(f"the consumer state is damaged: {error}") from error
-
-
-def _replay(consumer: Consumer, change: tuple[int, ...]) -> None:
-    kind, numbers = change[0], change[1:]
-    if (kind == 1 and numbers[2] > RUN_MAX) or (kind == 2 and numbers[1] > RUN_MAX):
-        raise ValueError(f"{max(numbers)} deliveries or acks in one turn")
-    if kind == 1:
-        consumer.replay_delivered(*numbers)
-    elif kind == 2:
-        consumer.replay_acked(*numbers)
-    elif kind == 3:
-        consumer.replay_acked_all(*numbers)
-    elif kind == 4:
-        consumer.replay_redelivered(*numbers)
-    elif kind == 5:
-        consumer.pending.in_progress(*numbers)
-    elif kind in (6, 7):
-        consumer.pending.nak(*numbers)
-    else:
-        consumer.replay_spent(*numbers)

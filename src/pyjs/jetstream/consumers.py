@@ -22,6 +22,7 @@ from pyjs.jetstream.consumer_rules import ConsumerLimits, StreamTraits
 from pyjs.jetstream.consumer_seat import Seat
 from pyjs.jetstream.consumer_start import Start, select_start
 from pyjs.jetstream.persist import StoredConsumer
+from pyjs.jetstream.replay import restore
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -101,7 +102,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
     if stored.snapshot is not None:
         consumer = _seated(js, stream, stored)
         try:
-            ahead = consumer_record.restore(consumer, stored.snapshot, stored.deltas)
+            ahead = restore(consumer, stored.snapshot, stored.deltas)
         except consumer_record.NewerState:
             raise
         except consumer_record.BadState as error:

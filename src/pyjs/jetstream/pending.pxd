@@ -43,6 +43,7 @@ cdef class PendingAcks:
     cdef void remove(self, uint32_t i) noexcept nogil
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
+    cdef void put_delayed(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
     cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits

@@ -349,6 +349,9 @@ cdef class PendingAcks:
         """Take over `entries`, tuples as `dump` gives them, in ascending order of seq."""
         cdef uint32_t i
         for seq, cseq, sent_at, count, where, due_at in entries:
+            if count < 1 or where not in (IN_REDELIVER, IN_DELAYED, IN_WAIT) \
+                    or (self.count and seq <= self.entries[self.newest].seq):
+                raise ValueError(f"delivery {count} of {seq}, in list {where}")
             i = self.track(seq, cseq, sent_at)
             if i == 0:
                 raise MemoryError
@@ -356,10 +359,41 @@ cdef class PendingAcks:
             if count > 1:
                 self.redelivered += 1
             if where == IN_DELAYED:
-                self.delay(i, due_at)
+                self.put_delayed(i, due_at)
             elif where != IN_WAIT:
                 self.requeue(i)
+        self.order_delayed()
         self.reorder_all()
+
+    cdef void put_delayed(self, uint32_t i, int64_t due_at) noexcept nogil:
+        """Have it go out again at `due_at`; `order_delayed` follows when all are put."""
+        self.unlink(i)
+        self.entries[i].due_at = due_at
+        self.link(i, IN_DELAYED)
+
+    def delay_later(self, uint64_t seq, int64_t due_at) -> bool:
+        """Do as `nak`, for the replay of a log: `order_delayed` follows at its end."""
+        cdef uint32_t i = self.find(seq)
+        if i:
+            self.put_delayed(i, due_at)
+        return i != 0
+
+    def order_delayed(self) -> None:
+        """Order the deliveries that have a time of their own, after some were put behind the others."""
+        cdef Ends* ends = &self.lists[<uint32_t> IN_DELAYED]
+        cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
+        cdef uint32_t n = 0, i = ends.head, k
+        if keys == NULL:
+            raise MemoryError
+        while i:
+            keys[n].key, keys[n].index = self.entries[i].due_at, i
+            n += 1
+            i = self.entries[i].after
+        qsort(keys, n, sizeof(SortKey), by_key)
+        ends.head = ends.tail = 0
+        for k in range(n):
+            self.link(keys[k].index, IN_DELAYED)
+        free(keys)
 
     def reorder_all(self) -> None:
         """Order the waiting lists anew, after entries were taken over."""
@@ -378,10 +412,11 @@ cdef class PendingAcks:
             if ahead > 0:
                 self.entries[i].sent_at = now
                 if self.entries[i].where == IN_DELAYED:
-                    self.delay(i, self.entries[i].due_at - ahead)
+                    self.put_delayed(i, self.entries[i].due_at - ahead)
                 changed = True
             i = self.entries[i].newer
         if changed:
+            self.order_delayed()
             self.reorder_all()
 
     def dump(self) -> list:

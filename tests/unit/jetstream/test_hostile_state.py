@@ -1,0 +1,182 @@
+"""States of consumers with valid checksums and hostile numbers: a start and a check stay fast and small."""
+
+from __future__ import annotations
+
+import json
+import resource
+import struct
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xxhash
+from tests.unit.jetstream.test_consumer_recovery import Restarting
+
+from pyjs.base.disk import OsDisk
+from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.findings import DAMAGE
+from pyjs.jetstream.pending import PendingAcks
+from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
+
+CONSUMER = "$G/streams/S/consumers/c"
+FAST_S = 2.0  # what took minutes takes well below
+SMALL = 64 << 20  # bytes; what took 1.2 GB takes well below
+HUGE = 2**64 - 1
+
+
+def number(value: int) -> bytes:
+    """Return a number in LEB128."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def change(kind: int, *numbers: int) -> bytes:
+    return bytes([kind]) + b"".join(map(number, numbers))
+
+
+@pytest.fixture
+def js(tmp_path: Path) -> Restarting:
+    """A stopped server with a stream of three messages and a consumer."""
+    js = Restarting(tmp_path)
+    js.fill(3)
+    js.consumer()
+    js.node.stop()
+    return js
+
+
+def put_log(js: Restarting, deltas: Iterable[bytes]) -> int:
+    """Write a log of these deltas behind the consumer's snapshot; return its size."""
+    path = js.store / CONSUMER / "log.1"
+    data = path.read_bytes()[: envelope_size(path.read_bytes())]
+    chain = CHECKSUM.unpack(data[-8:])[0]
+    for delta in deltas:
+        size = struct.pack("<I", len(delta))
+        chain = xxhash.xxh64_intdigest(size + delta, chain)
+        data += struct.pack("<IIQ", len(delta), 0, chain) + delta
+    path.write_bytes(data)
+    return len(data)
+
+
+def put_snapshot(js: Restarting, **changed: Any) -> None:
+    path = js.store / CONSUMER / "log.1"
+    data = path.read_bytes()
+    state = json.loads(decode(data[: envelope_size(data)], KIND_STATE, "")[1]["state"])
+    envelope = encode(KIND_STATE, 1, {"state": json.dumps({**state, **changed}).encode()})
+    path.write_bytes(envelope)
+    path.with_name("snap.1").write_bytes(envelope)
+
+
+def measured(call: Callable[[], Any]) -> tuple[Any, float, int]:
+    """Return what a call returns, its seconds, and by how many bytes the peak of the memory rose."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.perf_counter()
+    found = call()
+    took = time.perf_counter() - began
+    return found, took, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+
+def check(js: Restarting) -> Any:
+    return StoreCheck(OsDisk(), str(js.store), Progress()).run()
+
+
+HOSTILE: dict[str, list[bytes]] = {
+    "many runs of many deliveries": [
+        change(1, 1 + (at << 22), 1 + (at << 22), 1 << 22, 5) for at in range(3)
+    ],
+    "the same messages again and again": [change(1, 1, 1, 1 << 22, 5) * 12],
+    "deliveries of all there can be": [change(1, 1, 1, HUGE - 1, 5)],
+    "deliveries without end": [change(1, 4, 1, HUGE - 9, 5), change(2, 1, HUGE - 1)],
+    "deliveries that begin again at 0": [change(1, HUGE - 1, HUGE - 1, 9, 5)],
+    "acks without end": [change(1, 1, 1, 3, 5), change(2, 1, 1 << 40) * 400],
+    "acks of the last sequences": [change(1, 1, 1, 3, 5), change(2, HUGE, HUGE)],
+    "a number of two megabytes": [b"\x06" + b"\x80" * (2 << 20) + b"\x01"],
+    "many numbers of two megabytes": [(b"\x06" + b"\x80" * 50_000 + b"\x01") * 40],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_log_of_huge_numbers_costs_neither_time_nor_memory(js: Restarting, name: str) -> None:
+    # given
+    put_log(js, HOSTILE[name])
+    # when
+    report, took, grown = measured(lambda: check(js))
+    # then
+    assert took < FAST_S
+    assert grown < SMALL
+    assert report.exit_code() in (0, 1)
+    # when
+    again, took, grown = measured(lambda: Restarting(js.store, js.clock))
+    # then
+    assert took < FAST_S
+    assert grown < SMALL
+    assert again.stream("S").store.msgs == 3
+    assert "c" in again.stream("S").consumers
+    again.fill(1)
+    assert again.pull(batch=9, no_wait=True)[-1].seq == 4
+    again.node.stop()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pending": [[1, 1, 5, 0, 4, 5]]},  # delivered, and never
+        {"pending": [[1, 1, 5, 1, 4, 5], [1, 1, 5, 1, 4, 5]]},
+        {"pending": [[2, 1, 5, 1, 4, 5], [1, 1, 5, 1, 4, 5]]},
+        {"pending": [[1, 1, 5, 1, 2, 5]]},
+        {"pending": [[1, 1, 5, 1, 99, 5]]},
+        {"pending": [[1, 1, 5, -1, 4, 5]]},
+        {"spent": [[1, "x"]]},
+        {"spent": [["x", 1]]},
+        {"delivered": [HUGE + 1, 1]},
+    ],
+    ids=str,
+)
+def test_a_snapshot_that_cannot_be_makes_the_consumer_begin_again(
+    js: Restarting, changed: dict[str, Any]
+) -> None:
+    put_snapshot(js, **changed)
+    again = Restarting(js.store, js.clock)
+    assert [m.seq for m in again.pull(batch=9, no_wait=True)] == [1, 2, 3]
+    assert any("lost its state" in text for _, text in again.log.lines)
+    again.node.stop()
+
+
+@pytest.mark.parametrize("value", [1e300, HUGE, -1, "x", [1], None, True])
+@pytest.mark.parametrize("key", ["next_seq", "delivered", "floor", "skips", "skips_end", "spent", "pending"])
+def test_a_snapshot_with_any_value_is_checked_and_served(js: Restarting, key: str, value: object) -> None:
+    put_snapshot(js, **{key: [value, value] if key in ("delivered", "floor") else value})
+    assert check(js).exit_code() in (0, 1)
+    again = Restarting(js.store, js.clock)
+    again.fill(1)
+    assert again.pull(batch=9, no_wait=True)[-1].seq == 4
+    again.node.stop()
+
+
+def test_a_check_tells_of_a_log_that_a_start_does_not_believe(js: Restarting) -> None:
+    put_log(js, HOSTILE["a number of two megabytes"])
+    assert any(finding.level == DAMAGE for finding in check(js).all_findings())
+
+
+def test_delays_in_falling_order_are_taken_over_fast() -> None:
+    count = 100_000
+    pending = PendingAcks([10])
+    entries = [(seq, seq, 5, 1, 3, count - seq) for seq in range(1, count + 1)]
+    _, took, _ = measured(lambda: pending.restore(entries))
+    assert took < FAST_S
+    assert pending.due_at_ns() == 0 or pending.due_at_ns() == 1
+    assert pending.expire_due(count) == []
+    assert pending.queued() == list(range(1, count + 1))
+
+
+def test_a_clock_that_was_set_back_is_taken_over_fast() -> None:
+    count = 100_000
+    pending = PendingAcks([10])
+    pending.restore([(seq, seq, 1000 + seq, 1, 3, 5_000_000 + seq) for seq in range(1, count + 1)])
+    _, took, _ = measured(lambda: pending.sent_by(1000))
+    assert took < FAST_S
+    assert {due_at - sent_at for _, _, sent_at, _, _, due_at in pending.dump()} == {5_000_000 - 1000}
