@@ -17,6 +17,7 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.flags import CommandLine, UsageError, parse_flags, usage
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
+from pyjs.server.config_file import read_file
 
 PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
@@ -53,12 +54,6 @@ def main(argv: list[str] | None = None) -> int:
     from pyjs.server.server import Server
 
     return Server(options).run()
-
-
-def read_file(path: str) -> str:
-    """Return the text of a configuration file; bytes that are no UTF-8 are kept as they are."""
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
 
 
 def missing_packages() -> list[str]:

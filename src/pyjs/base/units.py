@@ -10,6 +10,7 @@ Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.
 from __future__ import annotations
 
 INT64_MAX = (1 << 63) - 1
+DURATION_SIZE_MAX = 1000  # characters
 
 NS_OF_UNIT = {
     "ns": 1,
@@ -36,6 +37,8 @@ def parse_duration_ns(text: str) -> int:
     Raises:
         ValueError: the text is no duration; the message says which part.
     """
+    if len(text) > DURATION_SIZE_MAX:
+        raise ValueError(f"it has {len(text)} characters")
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+WORD_SIZE_MAX = 64  # of a word that may be a misspelt one
+
+
 @dataclass(slots=True)
 class Place:
     """Where something stands: line and column count from 1; line 0 is not in a file (a flag)."""
@@ -65,6 +68,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` is most like, or None if it is like none."""
     import difflib  # only when something is wrong: it costs 2 ms
 
+    if len(word) > WORD_SIZE_MAX:
+        return None
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None

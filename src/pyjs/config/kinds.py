@@ -73,8 +73,10 @@ def _read_storage_size(reading: Reading, key: Key, value: Value, target: object)
 
 
 def read_string(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string."""
+    """Read a string; one with a NUL is neither a path nor a host."""
     if isinstance(value.data, str):
+        if "\0" in value.data and not key.secret:
+            raise Refused(value.place, f'"{key.name}" holds a NUL character', "leave it out")
         return value.data
     raise wrong_type(key, value, "a string", "put it in quotes")
 

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 Read: TypeAlias = "Callable[[str], str]"
 
-_DEPTH_MAX = 100  # of nested maps and lists; keeps hostile text from exhausting the stack
+DEPTH_MAX = 100  # of nested maps, lists, includes and references; no text may exhaust the stack
+FILES_MAX = 1000  # that a configuration includes
+SIZE_MAX = 8 << 20  # characters of all files and variables together
+VALUES_MAX = 1_000_000  # a value counts once for each place that refers to it
 
 
 def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
@@ -65,10 +68,52 @@ def _read_nothing(path: str) -> str:
     raise FileNotFoundError(2, "No such file or directory", path)
 
 
+class _Whole:
+    """What all files of one configuration have in common: how much there may be of it."""
+
+    __slots__ = ("_shapes", "_size", "_values", "files")
+
+    def __init__(self) -> None:
+        self.files = 0  # that were included
+        self._size = 0  # characters read so far
+        self._values = 0
+        # Of each map and list, by id: itself, values in it, levels in it. Itself, so that the id stays its own.
+        self._shapes: dict[int, tuple[object, int, int]] = {}
+
+    def read(self, text: str, place: Place) -> None:
+        """Count the text of a file or variable that `place` asks for."""
+        self._size += len(text)
+        if self._size > SIZE_MAX:
+            cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
+            raise ConfigError([Problem(place, cause, "write a smaller one")])
+
+    def note(self, data: ConfigMap | list[Value]) -> None:
+        """Remember how many values and levels a map or list has."""
+        values = data if isinstance(data, list) else [entry.value for entry in data.values()]
+        shapes = [self._shape(value.data) for value in values]
+        count = 1 + sum(count for count, _ in shapes)
+        self._shapes[id(data)] = (data, count, 1 + max((depth for _, depth in shapes), default=0))
+
+    def use(self, value: Value, depth: int) -> None:
+        """Count a value that is put in place, `depth` levels below the top."""
+        count, levels = self._shape(value.data)
+        if depth + levels > DEPTH_MAX:
+            cause = f"maps, lists and references are nested more than {DEPTH_MAX} deep"
+            raise ConfigError([Problem(value.place, cause, "use fewer levels")])
+        self._values += count
+        if self._values > VALUES_MAX:
+            cause = f"the configuration has more than {VALUES_MAX} values, each counted wherever it is referred to"
+            raise ConfigError([Problem(value.place, cause, "refer to fewer")])
+
+    def _shape(self, data: object) -> tuple[int, int]:
+        """Return how many values and levels some data have."""
+        return self._shapes[id(data)][1:] if isinstance(data, ConfigMap | list) else (1, 0)
+
+
 class Parser:
     """Reads one file."""
 
-    __slots__ = ("_depth", "_environ", "_including", "_lexer", "_read", "_resolving", "_scopes")
+    __slots__ = ("_depth", "_environ", "_including", "_lexer", "_read", "_resolving", "_scopes", "_whole")
 
     def __init__(
         self,
@@ -77,6 +122,8 @@ class Parser:
         environ: Mapping[str, str],
         including: tuple[str, ...],
         resolving: tuple[str, ...] = (),
+        whole: _Whole | None = None,
+        depth: int = 0,
     ) -> None:
         self._lexer = lexer
         self._read = read
@@ -84,11 +131,13 @@ class Parser:
         self._including = including  # files whose include led here, outermost first
         self._resolving = resolving  # environment variables whose text led here
         self._scopes: list[ConfigMap] = []
-        self._depth = 0
+        self._depth = depth  # levels around what is read, those of including files as well
+        self._whole = whole or _Whole()
 
     def parse(self) -> ConfigMap:
         """Return the entries of the whole file."""
         lexer = self._lexer
+        self._whole.read(lexer.text, lexer.place(0))
         scope = ConfigMap()
         self._scopes.append(scope)
         groups: list[int] = []  # where the open groups start
@@ -140,19 +189,20 @@ class Parser:
         if char == "{" or char == "[":
             return self._nested(char, key)
         taken = lexer.take_scalar(key)
-        if isinstance(taken, Variable):
-            return self._resolve(taken)
-        return taken
+        value = self._resolve(taken) if isinstance(taken, Variable) else taken
+        self._whole.use(value, self._depth)
+        return value
 
     def _nested(self, char: str, key: str) -> Value:
         lexer = self._lexer
         start = lexer.at
-        if self._depth == _DEPTH_MAX:
-            lexer.fail(f"maps and lists are nested more than {_DEPTH_MAX} deep", "use fewer levels")
+        if self._depth >= DEPTH_MAX:
+            lexer.fail(f"maps and lists are nested more than {DEPTH_MAX} deep", "use fewer levels")
         self._depth += 1
         lexer.at += 1
         data = self._map(start, key) if char == "{" else self._list(start, key)
         self._depth -= 1
+        self._whole.note(data)
         return Value(data, lexer.place(start))
 
     def _map(self, start: int, key: str) -> ConfigMap:
@@ -208,6 +258,18 @@ class Parser:
 
     def _included(self, path: str, place: Place) -> ConfigMap:
         """Return the entries of the included file."""
+        self._whole.files += 1
+        if self._depth >= DEPTH_MAX or self._whole.files > FILES_MAX:
+            limit = f"{DEPTH_MAX} levels deep" if self._depth >= DEPTH_MAX else f"{FILES_MAX} files"
+            raise ConfigError(
+                [
+                    Problem(
+                        place,
+                        f'include "{path}": there are includes of more than {limit}',
+                        "include fewer files",
+                    )
+                ]
+            )
         beside = normpath(f"{dirname(self._lexer.file) or '.'}/{path}")
         for candidate in (beside, path) if isabs(path) else (beside,):
             if candidate in self._including:
@@ -221,7 +283,8 @@ class Parser:
                 reason = reason_of(error)
                 continue
             including = (*self._including, candidate)
-            return Parser(Lexer(text, candidate), self._read, self._environ, including).parse()
+            lexer, depth = Lexer(text, candidate), self._depth + 1
+            return Parser(lexer, self._read, self._environ, including, whole=self._whole, depth=depth).parse()
         cause = f'include "{path}": open {beside}: {reason}'
         raise ConfigError([Problem(place, cause, "give a path relative to the file that includes")])
 
@@ -245,8 +308,14 @@ class Parser:
             known = sorted({key for scope in self._scopes for key in scope})
             fix = f"set {name} above this line or in the environment, or quote the text if it is no variable"
             raise ConfigError([Problem(place, cause, _with_near(name, known, fix))])
+        if self._depth >= DEPTH_MAX:
+            cause = f"variables are nested more than {DEPTH_MAX} deep"
+            raise ConfigError([Problem(place, cause, "use fewer levels")])
         lexer = Lexer(f"value={text}", f"environment variable {name}")
-        parser = Parser(lexer, _read_nothing, self._environ, (), (*self._resolving, name))
+        resolving = (*self._resolving, name)
+        parser = Parser(
+            lexer, _read_nothing, self._environ, (), resolving, whole=self._whole, depth=self._depth + 1
+        )
         try:
             entry = parser.parse().get("value")
         except ConfigError as error:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+PROBLEMS_MAX = 50  # that are shown at once
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How a value is read: a name and unit for people, and the function."""
@@ -75,8 +78,10 @@ class Reading:
 
 
 def read_block(reading: Reading, table: Table, entries: ConfigMap, target: object) -> None:
-    """Set on `target` what `entries` says; problems are collected, so that all are shown at once."""
+    """Set on `target` what `entries` says; problems are collected, so that many are shown at once."""
     for entry in entries.values():
+        if len(reading.problems) >= PROBLEMS_MAX:
+            return
         try:
             _read_entry(reading, table, entry, target)
         except Refused as refused:

@@ -11,6 +11,7 @@ import os
 from pyjs.base.gotext import duration_text, size_text
 from pyjs.config.load import Change, changes, reload_options
 from pyjs.config.options import Options
+from pyjs.server.config_file import read_file
 
 NO_FILE = "can only reload config when a file is provided using -c or --config"
 LOG_OPTIONS = (
@@ -64,12 +65,6 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
             values = f"old={_shown(change.name, change.old)}, new={_shown(change.name, change.new)}"
             raise ReloadRefused(f"config reload not supported for {change.name}: {values}")
     return new, changed
-
-
-def read_file(path: str) -> str:
-    """Return the text of a configuration file; bytes that are no UTF-8 are kept as they are."""
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
 
 
 def _shown(name: str, value: object) -> str:

@@ -11,9 +11,9 @@ from pyjs.config.load import load_options
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.node import Node
 from pyjs.server import server as server_module
+from pyjs.server.config_file import read_file
 from pyjs.server.connection import BUFFER_HIGH
 from pyjs.server.files import ports_path
-from pyjs.server.reload import read_file
 from pyjs.server.server import Server, StartFailed
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n'
