@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets peer-suite cli-walk schemas fuzz soak crash sim asan clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -75,6 +75,9 @@ startup: build ## exec to PONG beside bare Python and nats-server
 
 scaling: build ## 10,000 consumers, a million subjects, ten million deletes: both servers (docs/scaling.md)
 	$(PY) benchmarks/scaling.py $(ARGS)
+
+assets: build ## many consumers and streams, and few descriptors: both servers (ARGS="consumers --scale 0.1")
+	$(PY) benchmarks/assets.py $(ARGS)
 
 hostile: build ## attacks and heavy requests: what a quiet client notices of them, both servers (ARGS="--only bcrypt --rounds 3")
 	$(PY) benchmarks/hostile.py $(ARGS)

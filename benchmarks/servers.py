@@ -86,6 +86,7 @@ class RunningServer:
         self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
         self.port = free_port()
         self.http_port = free_port()
+        self.ending_s = 0.0
         self._log = self.home / "log"
         self._config = self.home / "server.conf"
         interval = "always" if sync_always else command.sync_interval
@@ -101,13 +102,18 @@ class RunningServer:
         return self
 
     def restart(self, *, kill: bool = False) -> float:
-        """End the process, with SIGKILL or SIGTERM, and start it on the same store; return its seconds to ready."""
+        """End the process, with SIGKILL or SIGTERM, and start it on the same store; return its seconds to ready.
+
+        `ending_s` is how long the end took.
+        """
+        asked = time.monotonic()
         if kill:
             self._process.kill()
         else:
             self._process.terminate()
         self._process.wait(600)
         began = time.monotonic()
+        self.ending_s = began - asked
         self._start()
         return time.monotonic() - began
 

@@ -59,7 +59,7 @@ def nak_loop(victim: Victim) -> None:
         replies = [reply for _, reply, _ in client.messages if reply]
         client.messages.clear()
         naks += len(replies)
-        client.queue(b"".join(b'PUB %s 18\r\n-NAK {"delay":1000}\r\n' % reply for reply in replies))
+        client.queue(b"".join(b'PUB %s 22\r\n-NAK {"delay":1000000}\r\n' % reply for reply in replies))
     victim.note(f"{naks:,} naks")
     victim.count(1, int(client.fence()))
 
@@ -70,9 +70,10 @@ def nak_loop(victim: Victim) -> None:
 )
 def redelivery(victim: Victim) -> None:
     client = victim.client()
+    client.queue(b"SUB push%s 2\r\n" % client.inbox)  # a push consumer waits for just this subject
     config = {
         "durable_name": "p",
-        "deliver_subject": f"{client.inbox.decode()}.p",
+        "deliver_subject": f"push{client.inbox.decode()}",
         "ack_policy": "explicit",
         "ack_wait": 10_000_000,
         "max_ack_pending": -1,
@@ -98,8 +99,9 @@ def _bucket(victim: Victim) -> None:
 def watchers(victim: Victim) -> None:
     clients = victim.clients(30)
     for client in clients:
+        client.queue(b"SUB push%s 2\r\n" % client.inbox)  # a push consumer waits for just this subject
         config = (
-            b'{"deliver_subject":"%s.w","ack_policy":"none","deliver_policy":"last_per_subject","mem_storage":true,'
+            b'{"deliver_subject":"push%s","ack_policy":"none","deliver_policy":"last_per_subject","mem_storage":true,'
             b'"filter_subject":"$KV.b.>","flow_control":false}' % client.inbox
         )
         body = b'{"stream_name":"KV_b","config":%s}' % config

@@ -7,8 +7,10 @@ of files.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,8 @@ TAIL_S = 0.5  # it goes on after the attacker has left
 RECOVERY_S = 5.0  # memory may take so long to come back
 BACK = 1.3  # "back" is at most so many times the memory before
 SAMPLE_S = 0.01
+ERROR_LINE = re.compile(r"[\w.]*(Error|Exception|Failed)\b|panic: ")  # the last line of a traceback
+KINDS_MAX = 5
 FAILURES = (
     "Traceback",
     "panic:",
@@ -88,10 +92,10 @@ def measure(attack: Attack, command: ServerCommand, driver: Driver, base: Path) 
             _attacked(attack, victim, sample)
         finally:
             victim.leave()
-        sample.failures = sum(server.log_text().count(text) for text in FAILURES)
+        _read_log(server, sample)
         if sample.alive and attack.restart:
             sample.alive = _restarted(server, sample)
-        sample.failures += sum(server.log_text().count(text) for text in FAILURES) if attack.restart else 0
+            _read_log(server, sample)
         sample.notes = victim.notes + sample.notes
     return sample
 
@@ -138,6 +142,14 @@ def _memory_after(server: RunningServer, before_mb: float) -> float:
     while (now_mb := server.heap_mb()) > BACK * before_mb and time.monotonic() < deadline:
         time.sleep(0.1)
     return now_mb
+
+
+def _read_log(server: RunningServer, sample: Sample) -> None:
+    """Count the failures in the log, and note what they were."""
+    log = server.log_text()
+    sample.failures += sum(log.count(text) for text in FAILURES)
+    kinds = Counter(line[:160] for line in log.splitlines() if ERROR_LINE.match(line))
+    sample.notes += [f"{count} x {line}" for line, count in kinds.most_common(KINDS_MAX)]
 
 
 def _restarted(server: RunningServer, sample: Sample) -> bool:
