@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 import pyjs
 from pyjs.base.clock import Clock
+from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.nuid import token
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
+from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSession
 from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
+STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are slewed
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
@@ -55,6 +58,7 @@ class Node(Host):
         self.log = log
         self.timers = Timers()
         self.turn_state = Turn()
+        self.turn_state.skew = clock.skew_ns()
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
         self.server_id = _public_key(rng, b"N")
@@ -224,7 +228,22 @@ class Node(Host):
     def turn(self, now_ns: int) -> None:
         """Do what is due, as much as one turn has time for."""
         if not self._in_turn:
+            self._read_wall_clock()
             self._run(self._scheduler.turn, now_ns)
+
+    def _read_wall_clock(self) -> None:
+        """Take over the skew of the clock; after a step, everything that waits for a wall time is looked at again."""
+        step_ns = self.clock.skew_ns() - self.turn_state.skew
+        self.turn_state.skew += step_ns
+        if abs(step_ns) < STEP_NS:
+            return
+        way = "forward" if step_ns > 0 else "back"
+        self.log.warn(
+            f"The wall clock was set {way} by {duration_text(abs(step_ns))};"
+            " new messages get its time, deadlines keep theirs"
+        )
+        if self.jetstream is not None:
+            self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
     def relieve(self, now_ns: int) -> None:
         """Write what a read has piled up so far; the turn comes when the read is over."""

@@ -1,4 +1,4 @@
-"""The seam for time: nanoseconds since the epoch, never going backwards.
+"""The seam for time: one clock for deadlines, which never goes backwards, and wall time beside it.
 
 A server has one Clock (server/driver.py makes the real one); tests move a virtual one. Nothing else reads time.
 """
@@ -10,11 +10,23 @@ NS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Source of time; subclasses say where it comes from."""
+    """Source of time; subclasses say where it comes from.
+
+    Deadlines count in `now_ns`, which no step of the wall clock moves. Messages are stored with wall time, which is
+    `now_ns() + skew_ns()`.
+    """
 
     def now_ns(self) -> int:
-        """Return nanoseconds since the epoch; never less than an earlier answer."""
+        """Return nanoseconds: the wall time of the start and what has passed since; never less than before."""
         raise NotImplementedError("a Clock subclass supplies the time")
+
+    def skew_ns(self) -> int:
+        """Return how far wall time is ahead of `now_ns`; negative: it is behind, the wall clock was set back."""
+        return 0
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since the epoch, as the wall clock shows them."""
+        return self.now_ns() + self.skew_ns()
 
 
 class VirtualClock(Clock):
@@ -22,10 +34,19 @@ class VirtualClock(Clock):
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns
+        self._skew_ns = 0
 
     def now_ns(self) -> int:
         """Return the virtual time."""
         return self._now_ns
+
+    def skew_ns(self) -> int:
+        """Return the sum of the steps."""
+        return self._skew_ns
+
+    def step_wall(self, ns: int) -> None:
+        """Set the wall clock forward, or back if `ns` is negative."""
+        self._skew_ns += ns
 
     def advance(self, ns: int) -> None:
         """Move `ns` nanoseconds forward."""

@@ -35,6 +35,7 @@ class Keeping(Protocol):
 
 class Turn:
     now: int
+    skew: int
     pressure: bool
     copies_left: int
     input_left: int

@@ -132,7 +132,7 @@ cdef class Consumer(ConsumerCore):
         if self.rate_bps != min(config.rate_limit_bps, RATE_MAX):
             self.rate_bps, self.burst_at = min(config.rate_limit_bps, RATE_MAX), 0
         self.pending.set_waits((NEVER_NS,) if self.acks_by_flow else config.backoff_ns or (config.ack_wait_ns,))
-        self.paused_until = max(config.pause_until_ns or 0, 0)      # Go's zero time lies before the epoch
+        self.set_pause()
         self.threshold = config.inactive_threshold_ns
         if self.threshold and not self.push:
             self.threshold += JITTER_NS * (1 + self.rng.below(10))
@@ -161,6 +161,18 @@ cdef class Consumer(ConsumerCore):
             self.tell_pause()
         self.active_at = self.turn.now
         self.mark_dirty()
+
+    def set_pause(self) -> None:
+        """Take over until when deliveries are paused, by the clock of deadlines."""
+        cdef int64_t until = max(self.config.pause_until_ns or 0, 0)    # Go's zero time lies before the epoch
+        self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
+
+    def clock_stepped(self) -> None:
+        """End a pause by the wall clock as it is now, after it was set."""
+        if self.paused_until:
+            self.set_pause()
+            self.arm_timer()
+            self.mark_dirty()
 
     def requeue_all(self) -> None:
         """Have every pending delivery go out again."""

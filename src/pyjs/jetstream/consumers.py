@@ -170,7 +170,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
         raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer")
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
-    created_ns = js.shared.clock.now_ns()
+    created_ns = js.shared.clock.wall_ns()
     seat = _seat(js, stream)
     try:
         file = _new_file(js, stream, name, config, created_ns)
@@ -185,7 +185,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     _open(js, stream, consumer)
     if not config.direct:
         consumer.events.send("created", stream.turn.now, action="create")
-    if consumer.paused_until > created_ns:
+    if consumer.paused_until > stream.turn.now:
         consumer.tell_pause()
     return consumer
 

@@ -21,6 +21,7 @@ from pyjs.core.faults import Faults
 from pyjs.core.sink import Turn
 from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config import FILE, MEMORY
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.engine import JetStream, Shared
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.scrub import Scrubber
@@ -113,6 +114,16 @@ class JetStreamServer:
     def _begin_scrubbing(self) -> None:
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
         self.scrubber.begin_pass()
+
+    def clock_stepped(self) -> Iterator[None]:
+        """Look again at everything that waits for a wall time, in steps, after the wall clock was set."""
+        for engine in list(self.accounts.values()):
+            for stream in list(engine.streams.values()):
+                stream.clock_stepped()
+                for consumer in list(stream.consumers.values()):
+                    if isinstance(consumer, Consumer):
+                        consumer.clock_stepped()
+                yield
 
     def apply_options(self) -> None:
         """Take over what a reload changed: what the accounts have, and larger limits of the server."""

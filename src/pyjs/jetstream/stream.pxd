@@ -75,6 +75,7 @@ cdef class Stream(Sink):
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept
     cdef int expire_seq(self, uint64_t seq) except -1
     cdef int64_t oldest_expiring(self) except -1
+    cdef int64_t wall(self) noexcept nogil
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil

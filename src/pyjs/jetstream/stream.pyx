@@ -38,6 +38,8 @@ from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_b
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef int64_t STEP_NS = 1000000000   # a message that would be so much older than the last: the wall clock was set
+
 cdef enum:
     STAGED_BYTES_MAX = 262144   # ask for a turn beyond
     ANSWERS_MAX = 8192
@@ -256,8 +258,8 @@ cdef class Stream(Sink):
             self.refuse(m, 10023, 0)
             return 0
         if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
-            if self.store.last_ts < self.turn.now:      # messages of this turn may be ahead of it
-                self.store.last_ts = self.turn.now
+            if self.store.last_ts < self.wall():        # messages of this turn may be ahead of it
+                self.store.last_ts = self.wall()
             return self.store.skip()
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
             self.refuse(m, 10002, 0)
@@ -332,12 +334,12 @@ cdef class Stream(Sink):
             self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
-        cdef int64_t ts = self.turn.now
+        cdef int64_t ts = self.wall()
         cdef uint64_t seq
         if self.stamp:
             ts = self.stamp
-        elif ts <= self.store.last_ts:
-            ts = self.store.last_ts + 1     # times tell messages apart and never go backwards
+        elif ts <= self.store.last_ts < ts + STEP_NS:
+            ts = self.store.last_ts + 1     # times tell messages apart, and go back only when the wall clock was set
         seq = self.store.append(m, ts)
         if seq == 0:
             with gil:
@@ -569,7 +571,16 @@ cdef class Stream(Sink):
         if oldest and (due == 0 or oldest + self.max_age_ns < due):
             due = oldest + self.max_age_ns
         if due:
-            self.expiry.arm(self, due, self.turn.now)
+            self.expiry.arm(self, due - self.turn.skew, self.turn.now)
+
+    def clock_stepped(self) -> None:
+        """Expire by the wall clock as it is now, after it was set."""
+        self.expiry.cancel()
+        self.arm_expiry()
+
+    cdef int64_t wall(self) noexcept nogil:
+        """Return the time for a new message, and by which messages are old."""
+        return self.turn.now + self.turn.skew
 
     cdef int64_t oldest_expiring(self) except -1:
         """The time of the oldest message that max_age applies to, 0: there is none."""
@@ -587,13 +598,13 @@ cdef class Stream(Sink):
 
     def expire(self) -> None:
         """Drop what is older than max_age or its own time to live, a bounded number at a time."""
-        cdef int64_t horizon = self.turn.now - self.max_age_ns
+        cdef int64_t wall = self.wall(), horizon = wall - self.max_age_ns
         cdef int left = EXPIRED_PER_TURN
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq
-        for due in self.ttls.take_due(self.turn.now):
+        for due in self.ttls.take_due(wall):
             if self.expire_seq(due) > 0:
-                self.ttls.add(due, RETRY_TTL, self.turn.now)
+                self.ttls.add(due, RETRY_TTL, wall)
         seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
         while left and seq and index_live(&self.store.index, seq).ts <= horizon:
             if not self.ttls.never or seq not in self.ttls.never:
@@ -619,10 +630,10 @@ cdef class Stream(Sink):
         if b"\r\nNats-Marker-Reason:" not in message.headers and self.store.count_of(subject, len(subject)) == 0:
             expired = seq
             headers = marker_headers(self.marker_ttl_ns)
-            seq = self.store.store(subject, headers, b"", self.turn.now)
+            seq = self.store.store(subject, headers, b"", self.wall())
             if self.republisher is not None and seq:
                 self.republish(subject, headers, b"", 0, seq, expired)
-            self.ttls.add(seq, duration_text(self.marker_ttl_ns).encode(), self.turn.now)
+            self.ttls.add(seq, duration_text(self.marker_ttl_ns).encode(), self.wall())
         return 0
 
     # -- consumers -----------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def stream_info(
     out |= inflow_report(js, stream)
     if cluster:
         out["cluster"] = {"leader": js.shared.server_name}
-    out["ts"] = time_text(js.shared.clock.now_ns())
+    out["ts"] = time_text(js.shared.clock.wall_ns())
     return out
 
 

@@ -78,7 +78,7 @@ def create(
         from pyjs.jetstream import source_rules
 
         source_rules.check_filters(config)
-    created_ns = js.shared.clock.now_ns()
+    created_ns = js.shared.clock.wall_ns()
     stream = _open(js, config, _new_store(js, config, created_ns), created_ns)
     _join(js, stream)
     if js.observer is not None:

@@ -1,9 +1,9 @@
 """The real seams: time and chance of this machine.
 
-Theory of the clock: wall time can be set back, the monotonic clock cannot. Time is the monotonic clock plus an
-offset; the offset grows when the wall clock is found ahead (a forward step, or a machine that slept) and never
-shrinks, so that a wall clock set back is not seen. The wall clock is read first: a thread switch between the
-two readings then makes the wall look late, never early.
+Theory of the clock: the wall clock can be set forward and back, the monotonic clock cannot. Deadlines count on the
+monotonic clock, which begins at the wall time of the start. The skew between both changes when the wall clock is set.
+It is read between two readings of the monotonic clock: if those are far apart, the thread was interrupted between
+them, and the skew of the time before holds.
 """
 
 from __future__ import annotations
@@ -14,23 +14,29 @@ import time
 from pyjs.base.clock import Clock
 from pyjs.base.rng import Rng
 
+TOGETHER_NS = 100_000  # readings at most this far apart count as one moment
+
 
 class SystemClock(Clock):
-    """Nanoseconds since the epoch, close to wall time, never going backwards."""
+    """The monotonic clock from the wall time of the start on, and how far wall time is ahead of it."""
 
-    __slots__ = ("_offset_ns",)
+    __slots__ = ("_offset_ns", "_skew_ns")
 
     def __init__(self) -> None:
         self._offset_ns = self._wall_ns() - self._monotonic_ns()
+        self._skew_ns = 0
 
     def now_ns(self) -> int:
-        """Return the time."""
+        """Return the time for deadlines."""
+        return self._monotonic_ns() + self._offset_ns
+
+    def skew_ns(self) -> int:
+        """Return how far wall time is ahead of `now_ns`."""
+        before_ns = self._monotonic_ns()
         wall_ns = self._wall_ns()
-        now_ns = self._monotonic_ns() + self._offset_ns
-        if wall_ns > now_ns:
-            self._offset_ns += wall_ns - now_ns
-            return wall_ns
-        return now_ns
+        if self._monotonic_ns() - before_ns <= TOGETHER_NS:
+            self._skew_ns = wall_ns - (before_ns + self._offset_ns)
+        return self._skew_ns
 
     _wall_ns = staticmethod(time.time_ns)
     _monotonic_ns = staticmethod(time.monotonic_ns)

@@ -228,18 +228,16 @@ cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil:
 
 
 cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil:
-    cdef size_t low = 0, high = x.n, mid
+    cdef size_t at = 0
     cdef uint32_t first, last, i
     cdef Segment* s
-    while low < high:
-        mid = (low + high) >> 1
-        if x.segments[mid].last_ts < ts:
-            low = mid + 1
-        else:
-            high = mid
-    if low == x.n:
+    # In order inside a segment, not over all of them: the wall clock may have been set back between two.
+    while at < x.n and (x.segments[at].last_ts < ts or x.segments[at].n == 0
+                        or x.segments[at].entries[x.segments[at].n - 1].ts < ts):
+        at += 1
+    if at == x.n:
         return 0
-    s = x.segments[low]
+    s = x.segments[at]
     first, last = 0, s.n
     while first < last:
         i = (first + last) >> 1

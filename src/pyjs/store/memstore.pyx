@@ -28,6 +28,11 @@ cdef class MemStore(StreamStore):
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
         if s != NULL and s.n < SEGMENT_MSGS and s.base + s.n == self.last_seq + 1:
             return s
+        return self.begin_segment()
+
+    cdef Segment* begin_segment(self) noexcept nogil:
+        """Begin a segment for the next sequence."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
         if s != NULL and s.live == 0:
             self.retire(self.index.n - 1)
         s = segment_new(self.last_seq + 1, 0)
@@ -41,6 +46,8 @@ cdef class MemStore(StreamStore):
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
         cdef Segment* s = self.tail()
         cdef char* body
+        if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
+            s = self.begin_segment()            # times inside a segment are in order
         if s == NULL:
             return 0
         body = <char*> malloc(m.subject_len + m.size + 1)

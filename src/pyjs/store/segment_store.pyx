@@ -96,8 +96,9 @@ cdef class SegmentStore(SegmentReader):
         return self.last_seq
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Whether a record of `length` bytes goes to the next segment: this one has no room, or is old."""
-        return s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
+        """Whether a record of `length` bytes goes to the next segment: this one has no room, is old, or is newer."""
+        return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
+                or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
 
     cdef uint64_t skip(self) noexcept nogil:
         cdef uint64_t seq = StreamStore.skip(self)

@@ -1,45 +1,49 @@
-from pyjs.server.clock import OsRng, SystemClock
+import pytest
+
+from pyjs.base.clock import Clock
+from pyjs.server.clock import TOGETHER_NS, OsRng, SystemClock
 
 
 class SteeredClock(SystemClock):
     """A SystemClock whose two readings the test decides."""
 
-    wall_ns = 1_000
+    wall_ns = 1_000  # type: ignore[assignment]
     monotonic_ns = 0
+    interrupted_ns = 0  # between two readings
 
     def _wall_ns(self) -> int:  # type: ignore[override]
         return self.wall_ns
 
     def _monotonic_ns(self) -> int:  # type: ignore[override]
+        self.monotonic_ns += self.interrupted_ns
         return self.monotonic_ns
 
 
-def test_time_is_wall_time_and_moves_with_the_monotonic_clock() -> None:
+def test_time_begins_at_wall_time_and_moves_with_the_monotonic_clock() -> None:
     clock = SteeredClock()
 
     clock.wall_ns, clock.monotonic_ns = 1_500, 500
 
-    assert clock.now_ns() == 1_500
+    assert (clock.now_ns(), clock.skew_ns(), Clock.wall_ns(clock)) == (1_500, 0, 1_500)
 
 
-def test_a_forward_step_of_the_wall_clock_is_adopted() -> None:
+@pytest.mark.parametrize("step_ns", [10**15, -900])
+def test_a_step_of_the_wall_clock_moves_no_deadline(step_ns: int) -> None:
     clock = SteeredClock()
 
-    clock.wall_ns, clock.monotonic_ns = 9_000, 10
+    clock.wall_ns, clock.monotonic_ns = 1_500 + step_ns, 500
 
-    assert clock.now_ns() == 9_000
-    clock.wall_ns, clock.monotonic_ns = 9_005, 15
-    assert clock.now_ns() == 9_005
+    assert (clock.now_ns(), clock.skew_ns()) == (1_500, step_ns)
 
 
-def test_a_backward_step_of_the_wall_clock_is_not_seen() -> None:
+def test_a_thread_that_was_interrupted_between_two_readings_sees_no_step() -> None:
     clock = SteeredClock()
+    clock.wall_ns += 50
+    assert clock.skew_ns() == 50
 
-    clock.wall_ns, clock.monotonic_ns = 3, 10
+    clock.interrupted_ns = TOGETHER_NS + 1
 
-    assert clock.now_ns() == 1_010
-    clock.wall_ns, clock.monotonic_ns = 4, 20
-    assert clock.now_ns() == 1_020
+    assert clock.skew_ns() == 50
 
 
 def test_the_real_clock_never_goes_backwards() -> None:
