@@ -1,7 +1,8 @@
 /* pub: publish to nobody, as fast as the server reads; a PING behind the last message is the fence.
  *
  * The messages of one block are built once and sent again and again, so the driver costs little more
- * than the kernel's copy. With --subjects N the block holds one message for each of N subjects.
+ * than the kernel's copy. With --subjects N the block holds one message for each of N subjects; with
+ * --fresh there is no block, and each message gets its subject as it is sent.
  * Verified: no -ERR, and the PONG, which a server answers only after it has parsed all before it.
  * (run.py also compares the server's in_msgs.)
  */
@@ -23,9 +24,22 @@ static uint64_t block_count;
 struct publisher {
     struct conn *conn;
     uint64_t left;            /* messages not yet handed to the socket */
-    uint64_t at;              /* next message of the block */
+    uint64_t at;              /* next message of the block; --fresh: number of the next one */
+    uint32_t step;            /* --fresh: between the numbers of two messages */
+    uint32_t size;            /* of a payload */
     bool fenced;
 };
+
+static char fresh_head[128];   /* --fresh: up to the payload, for the number of the message */
+static size_t fresh_head_len, fresh_at;
+
+static void build_fresh(const struct options *o) {
+    size_t len = (size_t)sprintf(fresh_head, "PUB ");
+    len += fresh_subject(fresh_head + len, sizeof fresh_head - len, "bench");
+    fresh_at = len - FRESH_DIGITS;
+    fresh_head_len = len + (size_t)sprintf(fresh_head + len, " %u\r\n", o->size);
+    msg_len = fresh_head_len + o->size + 2;
+}
 
 static void build_block(const struct options *o) {
     char head[128];
@@ -46,10 +60,28 @@ static void build_block(const struct options *o) {
     }
 }
 
+static void send_fresh(struct publisher *p) {
+    uint64_t chunk = BLOCK_SIZE / msg_len + 1, count = chunk < p->left ? chunk : p->left;
+    char *start = conn_room(p->conn, count * msg_len), *at = start;
+    for (uint64_t i = 0; i < count; i++, at += msg_len, p->at += p->step) {
+        memcpy(at, fresh_head, fresh_head_len);
+        fresh_number(at + fresh_at, p->at);
+        payload_write(at + fresh_head_len, p->size, 0, p->at);
+        memcpy(at + fresh_head_len + p->size, "\r\n", 2);
+    }
+    conn_add(p->conn, (size_t)(at - start));
+    p->left -= count;
+    p->conn->hungry = true;
+}
+
 static void on_turn(struct conn *conn) {
     struct publisher *p = conn->state;
     if (!conn_idle(conn))
         return;
+    if (p->left && fresh_head_len) {
+        send_fresh(p);
+        return;
+    }
     if (!p->left) {
         if (!p->fenced)
             conn_print(conn, "PING\r\n");
@@ -70,11 +102,16 @@ static const struct role PUBLISHER = {.on_turn = on_turn};
 
 int cmd_pub(const struct options *o) {
     struct publisher *all = must_alloc((size_t)o->publishers * sizeof *all);
-    build_block(o);
+    if (o->fresh)
+        build_fresh(o);
+    else
+        build_block(o);
     for (int i = 0; i < o->publishers; i++) {
         all[i].conn = conn_open(o, &PUBLISHER, &all[i]);
         all[i].left = o->msgs / (uint64_t)o->publishers + ((uint64_t)i < o->msgs % (uint64_t)o->publishers);
-        all[i].at = block_count * (uint64_t)i / (uint64_t)o->publishers;
+        all[i].at = o->fresh ? (uint64_t)i : block_count * (uint64_t)i / (uint64_t)o->publishers;
+        all[i].step = (uint32_t)o->publishers;
+        all[i].size = o->size;
     }
     meter_start();
     for (int i = 0; i < o->publishers; i++) {

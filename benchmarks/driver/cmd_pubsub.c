@@ -1,7 +1,7 @@
 /* pubsub: publishers to subscribers of one subject; every subscriber gets every message.
  *
  * Verified by each subscriber: every message of every publisher, in the publisher's order, once, with
- * its whole payload. `msgs` in the result counts deliveries. The publishers stay at most --window
+ * its whole payload. With --fresh each message has a subject of its own, and they subscribe to all. `msgs` in the result counts deliveries. The publishers stay at most --window
  * messages ahead of the slowest subscriber, so that no server runs into its pending limit.
  */
 #include "commands.h"
@@ -33,7 +33,7 @@ static struct subscriber *subscribers;
 static uint64_t window, sent, finished_count;
 static bool finished;
 static char head[64];
-static size_t head_len;
+static size_t head_len, fresh_at; /* fresh_at 0: one subject */
 
 static uint64_t slowest(void) {
     uint64_t least = UINT64_MAX;
@@ -47,6 +47,8 @@ static void publish(struct publisher *p, uint64_t count) {
     char *at = conn_room(p->conn, count * msg_len);
     for (uint64_t i = 0; i < count; i++, at += msg_len) {
         memcpy(at, head, head_len);
+        if (fresh_at)
+            fresh_number(at + fresh_at, p->next * (uint64_t)opt->publishers + p->number);
         payload_write(at + head_len, opt->size, p->number, p->next++);
         memcpy(at + head_len + opt->size, "\r\n", 2);
     }
@@ -97,7 +99,7 @@ static void open_all(void) {
         struct subscriber *s = &subscribers[i];
         s->expected = must_alloc((size_t)opt->publishers * sizeof(uint64_t));
         s->conn = conn_open(opt, &SUBSCRIBER, s);
-        conn_print(s->conn, "SUB bench.pubsub 1\r\n");
+        conn_print(s->conn, "SUB bench.%s 1\r\n", opt->fresh ? ">" : "pubsub");
         conn_fence(s->conn);
     }
     for (int i = 0; i < opt->publishers; i++) {
@@ -118,10 +120,20 @@ static void check_nothing_follows(void) {
     }
 }
 
+static void build_head(void) {
+    size_t len = (size_t)sprintf(head, "PUB ");
+    if (opt->fresh) {
+        len += fresh_subject(head + len, sizeof head - len, "bench");
+        fresh_at = len - FRESH_DIGITS;
+    } else
+        len += (size_t)sprintf(head + len, "bench.pubsub");
+    head_len = len + (size_t)sprintf(head + len, " %u\r\n", opt->size);
+}
+
 int cmd_pubsub(const struct options *o) {
     opt = o;
     window = o->window ? o->window : WINDOW_SIZE / o->size + 2;
-    head_len = (size_t)snprintf(head, sizeof head, "PUB bench.pubsub %u\r\n", o->size);
+    build_head();
     open_all();
     for (int i = 0; i < o->subscribers; i++)
         subscribers[i].conn->active = true;

@@ -24,6 +24,7 @@ struct publisher {
     int64_t sent_at_ns;        /* of the last message; a latency when the window is 1 */
     char *head;                /* template up to the payload */
     size_t head_len, token_at, id_at;   /* id_at 0: no message id */
+    size_t fresh_at;           /* 0: --subjects of them */
 };
 
 static struct {
@@ -47,8 +48,12 @@ static void build_head(struct publisher *p) {
     uint32_t header_len = (uint32_t)(sizeof ID - 1) + TOKEN_LEN + 4;
     char subject[64];
     p->head = must_alloc(512);
-    js_subject(subject, sizeof subject, run.opt->subjects, 0);
-    int n = sprintf(p->head, "%s %s %s.", run.opt->msg_id ? "HPUB" : "PUB", subject, p->conn->inbox);
+    const char *verb = run.opt->msg_id ? "HPUB" : "PUB";
+    if (run.opt->fresh)
+        p->fresh_at = strlen(verb) + 1 + fresh_subject(subject, sizeof subject, "load") - FRESH_DIGITS;
+    else
+        js_subject(subject, sizeof subject, run.opt->subjects, 0);
+    int n = sprintf(p->head, "%s %s %s.", verb, subject, p->conn->inbox);
     p->token_at = (size_t)n;
     n += TOKEN_LEN;
     if (run.opt->msg_id) {
@@ -70,7 +75,9 @@ static char *build(struct publisher *p, char *at) {
     uint64_t number = p->next * run.publishers + p->number; /* unique in the run */
     memcpy(at, p->head, p->head_len);
     token_write(at + p->token_at, p->next);
-    if (run.opt->subjects > 1)
+    if (p->fresh_at)
+        fresh_number(at + p->fresh_at, number);
+    else if (run.opt->subjects > 1)
         put_digits(at + (p->id_at ? 5 : 4) + 5, number % run.opt->subjects);
     if (p->id_at)
         token_write(at + p->id_at, number);

@@ -9,10 +9,10 @@
 
 static const char USAGE[] =
     "usage: natsload COMMAND --port P [flags]\n"
-    "  pub     publish to nobody, fence with PING/PONG      --msgs --size --publishers --subjects\n"
-    "  pubsub  publishers to subscribers                    --msgs --size --publishers --subscribers --window\n"
+    "  pub     publish to nobody, fence with PING/PONG      --msgs --size --publishers --subjects --fresh\n"
+    "  pubsub  publishers to subscribers                    --msgs --size --publishers --subscribers --window --fresh\n"
     "  reqrep  requests to a responder in this process      --msgs --size --connections --window\n"
-    "  jspub   JetStream publish, acks in a window          --msgs --size --publishers --window --subjects --msg-id\n"
+    "  jspub   JetStream publish, acks in a window          --msgs --size --publishers --window --subjects --msg-id --fresh\n"
     "  jssync  JetStream publish, one outstanding each      --msgs --size --connections\n"
     "  pull    pull consumer over a stream filled first     --msgs --size --batch --ack explicit|none --connections\n"
     "  mirror  a mirror catching up with a filled stream    --msgs --size --subjects\n"
@@ -92,6 +92,8 @@ void options_parse(struct options *o, int argc, char **argv) {
             break;
         } else if (is(argv[i], "--msg-id"))
             o->msg_id = true;
+        else if (is(argv[i], "--fresh"))
+            o->fresh = true;
         else if (is(argv[i], "--keep"))
             o->keep = true;
         else if (is(argv[i], "--unchecked"))

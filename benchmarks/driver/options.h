@@ -20,6 +20,7 @@ struct options {
     bool ack;                /* pull: explicit acks */
     const char *storage;     /* file or memory */
     bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
+    bool fresh;              /* pub, pubsub, jspub: each message has a subject that was never used before */
     bool keep;               /* leave the stream behind */
     bool unchecked;          /* bulk: the server need not check the records */
     int timeout_s;           /* without a byte from the server */

@@ -139,3 +139,12 @@ bool seen_mark(struct seen *seen, uint64_t item) {
     seen->count++;
     return true;
 }
+
+size_t fresh_subject(char *out, size_t size, const char *prefix) {
+    return (size_t)snprintf(out, size, "%s.%08x.%0*d", prefix, (unsigned)random_u64(), FRESH_DIGITS, 0);
+}
+
+void fresh_number(char *out, uint64_t value) {
+    for (size_t i = FRESH_DIGITS; i--; value /= 10)
+        out[i] = (char)('0' + value % 10);
+}

@@ -25,6 +25,13 @@ void token_write(char *out, uint64_t index);
 /* Return the index behind a token, or UINT64_MAX when the text is not one. */
 uint64_t token_read(const char *text, size_t len);
 
+/* Write "<prefix>.<8 random characters>.<zeros>" to `out` with FRESH_DIGITS zeros; return its length. A message puts
+ * its number over the zeros (fresh_number), so that no run repeats the subject of another. */
+#define FRESH_DIGITS 9
+size_t fresh_subject(char *out, size_t size, const char *prefix);
+/* Write `value` to the FRESH_DIGITS characters at `out`. */
+void fresh_number(char *out, uint64_t value);
+
 /* Read decimal digits from `*at` up to `end` and move `*at` behind them; -1 when there are none. */
 int64_t digits_read(const char **at, const char *end);
 /* Write `value` in decimal and return the number of characters. */
