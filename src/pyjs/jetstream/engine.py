@@ -21,6 +21,7 @@ from pyjs.core.faults import Faults
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.usage import Usage
+from pyjs.subjects.overlap import SubjectTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +90,7 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.observer: StreamObserver | None = None
+        self.subjects = SubjectTree()  # of all streams, by the stream that owns them
         self.gates = Gates(account.turn)  # of work in steps, by stream
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from

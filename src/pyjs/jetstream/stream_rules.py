@@ -16,6 +16,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
+from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from pyjs.subjects.transform import TransformError, check_mapping, check_transform
 
@@ -33,6 +34,7 @@ NS_PER_S = 1_000_000_000
 DUPLICATE_WINDOW_NS = 120 * NS_PER_S
 SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
 NAME_FORBIDDEN = " \t\r\n\f.*>\\/"
+NOT_SEARCHED = "not searched"  # no subject: it has a blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 
@@ -67,10 +69,12 @@ def check(
     pedantic: bool = False,
     unsupported: tuple[str, ...] = (),
     find: Find = lambda name: None,
+    overlapping: str | None = NOT_SEARCHED,
 ) -> StreamConfig:
     """Return `config` with defaults filled in; `pedantic` refuses what would be corrected silently.
 
     `find` returns the configuration of a stream of the account by its name, None: there is no such stream.
+    `overlapping` is what `first_overlap` of the valid subjects returned.
 
     Raises:
         ApiError: says what is wrong.
@@ -88,7 +92,7 @@ def check(
         config = source_rules.check(config, find, pedantic, unsupported)
     if unsupported:
         raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
-    config = _with_subjects(config)
+    config = _with_subjects(config, overlapping)
     _check_max_bytes(config, limits)
     _check_transform(config)
     config = _with_republish(config, pedantic)
@@ -221,19 +225,29 @@ def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
 
 
-def _with_subjects(config: StreamConfig) -> StreamConfig:
+def valid_subjects(config: StreamConfig) -> list[str]:
+    """Return the subjects of a configuration without those that are none."""
+    return [subject for subject in config.subjects if is_valid_subject(subject.encode())]
+
+
+def _with_subjects(config: StreamConfig, overlapping: str | None) -> StreamConfig:
     if not config.subjects:
         return config if config.mirror or config.sources else replace(config, subjects=(config.name,))
+    if overlapping is NOT_SEARCHED:
+        overlapping = at_once(first_overlap(valid_subjects(config)))
+    seen: set[str] = set()
     for at, subject in enumerate(config.subjects):
         raw = subject.encode()
         if not is_valid_subject(raw):
             raise invalid("invalid subject")
-        if subject in config.subjects[:at]:
+        if subject in seen:
             raise invalid("duplicate subjects detected")
+        seen.add(subject)
         _check_reach(config, raw)
-        for other in config.subjects[at + 1 :]:
-            if is_valid_subject(other.encode()) and subjects_overlap(other.encode(), raw):
-                raise invalid(f'subject "{subject}" overlaps with "{other}"')
+        if subject == overlapping:
+            later = [each for each in config.subjects[at + 1 :] if is_valid_subject(each.encode())]
+            other = next(each for each in later if subjects_overlap(each.encode(), raw))
+            raise invalid(f'subject "{subject}" overlaps with "{other}"')
     return config
 
 
@@ -242,7 +256,7 @@ def _check_reach(config: StreamConfig, subject: bytes) -> None:
         raise invalid("capturing all subjects requires no-ack to be true")
     if subject == b">" and config.num_replicas != 1:
         raise invalid("capturing all subjects requires replicas of 1")
-    if config.no_ack:
+    if config.no_ack or subject[:1] not in b"$*>":
         return
     for space in (b"$JS.>", b"$JSC.>", b"$NRG.>"):
         if subjects_overlap(subject, space) and not is_subset(subject, b"$JS.EVENT.>"):

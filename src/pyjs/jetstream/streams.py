@@ -8,6 +8,7 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -25,22 +26,51 @@ from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.store.window_file import PART_IDS
-from pyjs.subjects.tokens import subjects_overlap
+from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pyjs.jetstream.engine import JetStream
 
 
-def check(js: JetStream, config: StreamConfig, pedantic: bool, unsupported: tuple[str, ...]) -> StreamConfig:
-    """Return `config` with defaults filled in.
+@dataclass(frozen=True, slots=True)
+class SubjectVerdict:
+    """What the subjects of a configuration are found to overlap with."""
+
+    subjects: tuple[str, ...]  # the valid ones
+    within: str | None  # the first that overlaps with another one of the same stream
+    taken: bool  # one overlaps with a subject of another stream
+    version: int  # of the subjects of all streams
+
+
+def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
+    """Search for overlaps of the subjects of `config`, in steps when there are many."""
+    subjects = stream_rules.valid_subjects(config)
+    within = yield from first_overlap(subjects)
+    taken, version = False, js.subjects.version
+    for subject in subjects:
+        if (yield from js.subjects.overlapping(subject, config.name)):
+            taken = True
+            break
+    return SubjectVerdict(tuple(subjects), within, taken, version)
+
+
+def check(
+    js: JetStream,
+    config: StreamConfig,
+    pedantic: bool,
+    unsupported: tuple[str, ...],
+    verdict: SubjectVerdict | None = None,
+) -> StreamConfig:
+    """Return `config` with defaults filled in; `verdict` is that of its subjects, if it is known.
 
     Raises:
         ApiError: says what is wrong.
     """
-    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js))
+    within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
+    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)
 
 
 def _finder(js: JetStream) -> stream_rules.Find:
@@ -53,7 +83,11 @@ def _finder(js: JetStream) -> stream_rules.Find:
 
 
 def create(
-    js: JetStream, config: StreamConfig, pedantic: bool = False, unsupported: tuple[str, ...] = ()
+    js: JetStream,
+    config: StreamConfig,
+    pedantic: bool = False,
+    unsupported: tuple[str, ...] = (),
+    verdict: SubjectVerdict | None = None,
 ) -> Stream:
     """Return a new stream, or the one that is there with the same configuration.
 
@@ -65,7 +99,7 @@ def create(
     stream_rules.check_create(config, unsupported)
     if config.name not in js.streams and 0 < js.limits.max_streams <= len(js.streams):
         raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
-    config = check(js, config, pedantic, unsupported)
+    config = check(js, config, pedantic, unsupported, verdict)
     stream_rules.check_single_server(config)
     existing = js.streams.get(config.name)
     if existing is not None:
@@ -73,7 +107,7 @@ def create(
             return existing
         raise errcodes.STREAM_NAME_EXIST.error()
     _check_room(js, config, max(config.max_bytes, 0))
-    _check_overlap(js, config)
+    _check_overlap(js, config, verdict)
     if config.mirror or config.sources:
         from pyjs.jetstream import source_rules
 
@@ -87,7 +121,7 @@ def create(
     return stream
 
 
-def update(js: JetStream, config: StreamConfig) -> Stream:
+def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None) -> Stream:
     """Change a stream; `config` has passed `check`.
 
     Raises:
@@ -98,7 +132,7 @@ def update(js: JetStream, config: StreamConfig) -> Stream:
     config = stream_rules.check_update(old, config.with_required_level())
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
-    _check_overlap(js, config)
+    _check_overlap(js, config, verdict)
     if config.storage == FILE:
         js.files.save(config, stream.created_ns, stream.store)
     _reserve(js, old, -1)
@@ -293,11 +327,14 @@ def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
 def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:
     """Make `subjects` what the stream listens to."""
     current = js.subscriptions.setdefault(stream.name, {})
-    for subject in [subject for subject in current if subject not in subjects]:
+    wanted = set(subjects)
+    for subject in [subject for subject in current if subject not in wanted]:
         js.account.unsubscribe(current.pop(subject))
+        js.subjects.remove(subject, stream.name)
     for subject in subjects:
         if subject not in current:
             current[subject] = js.account.subscribe(subject.encode(), stream)
+            js.subjects.add(subject, stream.name)
     if not current:
         del js.subscriptions[stream.name]
 
@@ -319,13 +356,11 @@ def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
             raise full[config.storage].error()
 
 
-def _check_overlap(js: JetStream, config: StreamConfig) -> None:
-    for other in js.streams.values():
-        if other.name == config.name:
-            continue
-        for taken in other.config.subjects:
-            if any(subjects_overlap(taken.encode(), subject.encode()) for subject in config.subjects):
-                raise errcodes.STREAM_SUBJECT_OVERLAP.error()
+def _check_overlap(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None) -> None:
+    if verdict is None or verdict.subjects != config.subjects or verdict.version != js.subjects.version:
+        verdict = at_once(judge_subjects(js, config))
+    if verdict.taken:
+        raise errcodes.STREAM_SUBJECT_OVERLAP.error()
 
 
 def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) -> None:

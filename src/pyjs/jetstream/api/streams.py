@@ -31,26 +31,28 @@ LIST_PAGE = 256
 LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 
-def create(call: ApiCall) -> JsonDict:
+def create(call: ApiCall) -> Steps:
     """Make a stream, or confirm the one that is there."""
     request = models.read_stream(call.body, call.js.options.strict)
     if request.config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
+    verdict = yield from streams.judge_subjects(call.js, request.config)
     try:
-        stream = streams.create(call.js, request.config, request.pedantic, request.unsupported)
+        stream = streams.create(call.js, request.config, request.pedantic, request.unsupported, verdict)
     except StoreFailed as error:
         raise errcodes.STREAM_CREATE.error(err=error) from error
     return stream_info(call.js, stream, domain=False) | {"did_create": True}
 
 
-def update(call: ApiCall) -> JsonDict:
+def update(call: ApiCall) -> Steps:
     """Change a stream."""
     request = models.read_stream(call.body, call.js.options.strict)
-    config = streams.check(call.js, request.config, request.pedantic, request.unsupported)
+    verdict = yield from streams.judge_subjects(call.js, request.config)
+    config = streams.check(call.js, request.config, request.pedantic, request.unsupported, verdict)
     if config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     try:
-        stream = streams.update(call.js, config)
+        stream = streams.update(call.js, config, verdict)
     except StoreFailed as error:
         raise errcodes.STREAM_UPDATE.error(err=error) from error
     return stream_info(call.js, stream)
