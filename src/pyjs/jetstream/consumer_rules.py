@@ -21,11 +21,14 @@ from pyjs.jetstream.consumer_config import (
     ConsumerConfig,
 )
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
+from pyjs.subjects.overlap import at_once, first_covered
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator
     from typing import Any
+
+    from pyjs.subjects.overlap import SubjectTree
 
 NS_PER_MS = 1_000_000
 DESCRIPTION_SIZE_MAX = 4096
@@ -37,6 +40,7 @@ ACK_PENDING_DEFAULT = 1000
 INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
 PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
+NOT_SEARCHED = "not searched"  # no subject: it has a blank
 _BAD_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
@@ -159,8 +163,20 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
     return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
 
 
-def check(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
+def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
+    """Return the first valid filter that another one covers, None: none is covered; in steps when they are many."""
+    return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
+
+
+def check(
+    config: ConsumerConfig,
+    stream: StreamTraits,
+    limits: ConsumerLimits,
+    covered: str | None = NOT_SEARCHED,
+) -> None:
     """Refuse a normalised `config` that cannot be; the first fault in the peer's order decides.
+
+    `covered` is what `search_filters` returned.
 
     Raises:
         ApiError: what is wrong.
@@ -179,7 +195,7 @@ def check(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) 
             raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH.error()
         if config.durable:
             raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL.error()
-    _check_filters(config)
+    _check_filters(config, covered)
     _check_start(config)
     _check_sampling(config)
     if config.flow_control and not config.idle_heartbeat_ns:
@@ -283,18 +299,19 @@ def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: Consumer
         raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
 
 
-def _check_filters(config: ConsumerConfig) -> None:
+def _check_filters(config: ConsumerConfig, covered: str | None) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS.error()
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
         raise _invalid("invalid subject")
     if "" in config.filter_subjects:
         raise errcodes.CONSUMER_EMPTY_FILTER.error()
-    filters = [subject.encode() for subject in config.filters]
-    for index, outer in enumerate(filters):
-        if not is_valid_subject(outer):
+    if covered is NOT_SEARCHED:
+        covered = at_once(search_filters(config))
+    for subject in config.filters:
+        if not is_valid_subject(subject.encode()):
             raise _invalid("invalid subject")
-        if any(is_subset(outer, other) for at, other in enumerate(filters) if at != index):
+        if subject == covered:
             raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
 
 
@@ -417,8 +434,8 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
     return replace(config, metadata={**_user_metadata(config), REQUIRED_LEVEL_KEY: str(level)})
 
 
-def check_workqueue(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
-    """Refuse a new consumer of a workqueue stream that would share messages with `others`.
+def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
+    """Refuse a new consumer of a workqueue stream that would share messages with those of `claims`.
 
     Raises:
         ApiError: 10098 to 10101.
@@ -427,23 +444,23 @@ def check_workqueue(config: ConsumerConfig, others: Iterable[ConsumerConfig]) ->
         raise errcodes.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.error()
     if config.deliver_policy != "all":
         raise errcodes.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL.error()
-    competing = [other for other in others if not (other.direct or other.sourcing)]
-    if not competing:
+    if claims.is_empty:
         return
     if not config.filters:
         raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED.error()
-    check_unshared(config, competing)
+    check_unshared(config, claims)
 
 
-def check_unshared(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
-    """Refuse filters that overlap with those of another consumer of a workqueue stream.
+def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") -> None:
+    """Refuse filters that overlap with those of another consumer, not `name`, of a workqueue stream.
 
     Raises:
         ApiError: 10100.
     """
-    for other in others:
-        if not config.filters or other.direct or other.sourcing:
-            continue
-        pairs = ((a, b) for a in config.filters for b in other.filters)
-        if not other.filters or any(subjects_overlap(a.encode(), b.encode()) for a, b in pairs):
-            raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()
+    if any(at_once(claims.overlapping(subject, name)) for subject in config.filters):
+        raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()
+
+
+def claims_of(config: ConsumerConfig) -> tuple[str, ...]:
+    """Return the subjects that a consumer of a workqueue stream takes from the others."""
+    return () if config.direct or config.sourcing else config.filters or (">",)

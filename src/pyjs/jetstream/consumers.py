@@ -35,8 +35,12 @@ if TYPE_CHECKING:
 NAME_LENGTH = 8  # digits of a name that the server makes up
 
 
-def create_or_update(js: JetStream, stream: Stream, request: CreateRequest) -> Consumer:
+def create_or_update(
+    js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
+) -> Consumer:
     """Return the consumer that `request` asks for, made or changed as its action allows.
+
+    `covered` is what `consumer_rules.search_filters` returned.
 
     Raises:
         ApiError: says why not.
@@ -48,7 +52,7 @@ def create_or_update(js: JetStream, stream: Stream, request: CreateRequest) -> C
     config = consumer_rules.with_required_level(config)
     traits, limits = traits_of(stream), limits_of(js)
     config = consumer_rules.normalised(config, traits, limits, request.pedantic)
-    consumer_rules.check(config, traits, limits)
+    consumer_rules.check(config, traits, limits, covered)
     if existing is None:
         if request.action == "update":
             raise errcodes.CONSUMER_DOES_NOT_EXIST.error()
@@ -163,7 +167,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     if not config.direct and 0 < most <= len(stream.listing):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
-        consumer_rules.check_workqueue(config, [other.config for other in stream.consumers.values()])
+        consumer_rules.check_workqueue(config, stream.claims)
     if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
         raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
     if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_kept(stream, config):
@@ -192,8 +196,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
 
 def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> Consumer:
     if stream.config.retention == WORKQUEUE:
-        others = [other.config for name, other in stream.consumers.items() if name != consumer.name]
-        consumer_rules.check_unshared(config, others)
+        consumer_rules.check_unshared(config, stream.claims, consumer.name)
     old = consumer.config
     if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
         config = consumer_rules.mortal(config, ephemeral=True)

@@ -13,6 +13,7 @@ from pyjs.jetstream.stream_consumer import StreamConsumer
 from pyjs.jetstream.usage import Usage
 from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
+from pyjs.subjects.overlap import SubjectTree
 from pyjs.subjects.transform import SubjectTransform
 
 SOURCE_HASH: bytes
@@ -32,6 +33,7 @@ class Stream(Sink):
     evictions: Evictions
     consumers: dict[str, StreamConsumer]
     listing: list[str]
+    claims: SubjectTree
     created_ns: int
     closed: bool
     transform: SubjectTransform | None

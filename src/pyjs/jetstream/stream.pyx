@@ -33,8 +33,11 @@ from functools import partial
 
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import duration_text
+from pyjs.jetstream.config import WORKQUEUE
+from pyjs.jetstream.consumer_rules import claims_of
 from pyjs.jetstream.message_ttl import MessageTtls, marker_headers, with_least_ttl
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
+from pyjs.subjects.overlap import SubjectTree
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -82,6 +85,8 @@ cdef class Stream(Sink):
         self.interest = Interest(store)
         self.consumers = {}
         self.listing = []
+        self.claims = SubjectTree()
+        self.claimed = {}
         self.n_followers = 0
         self.calls = []
         self.held_calls = []
@@ -645,6 +650,7 @@ cdef class Stream(Sink):
         if not consumer.config.direct:
             insort(self.listing, consumer.name)
         self.interest.add(consumer)
+        self.claim(consumer.name, consumer.config)
         self.store.track_drops = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
         consumer.wait = partial(self.interest.wait, consumer)
@@ -655,6 +661,7 @@ cdef class Stream(Sink):
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
         self.interest.remove(consumer)
+        self.claim(name, None)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)
         if self.keeps_interest and not self.closed:
@@ -663,8 +670,19 @@ cdef class Stream(Sink):
     def update_interest(self, consumer) -> None:
         """Take over changed filters of `consumer`."""
         self.interest.change(consumer)
+        self.claim(consumer.name, consumer.config)
         if self.keeps_interest:
             self.sweep()
+
+    cdef claim(self, str name, config):
+        """Note what the consumer called `name` takes from the others of a workqueue stream; None: nothing."""
+        for subject in self.claimed.pop(name, ()):
+            self.claims.remove(subject, name)
+        if config is None or self.config.retention != WORKQUEUE:
+            return
+        self.claimed[name] = claims_of(config)
+        for subject in self.claimed[name]:
+            self.claims.add(subject, name)
 
     def settle(self, consumer) -> None:
         """Drop what `consumer` has settled and nobody else needs."""

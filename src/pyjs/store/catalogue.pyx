@@ -541,6 +541,10 @@ cdef class Catalogue:
 
     def last_seqs(self, StoreFilter f not None, uint64_t up_to_seq=0) -> list:
         """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending."""
+        return self.last_seqs_or_none(f, up_to_seq, <size_t> -1)
+
+    def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
+        """Return what last_seqs does, None: they are more than `most`."""
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
         cdef uint64_t* lasts
         cdef Matches found
@@ -554,6 +558,9 @@ cdef class Catalogue:
                 ascending = ascending and (n == 0 or lasts[n - 1] < seq)
                 lasts[n] = seq
                 n += 1
+                if n > most:
+                    free(found.items)
+                    return None
         if not ascending:
             qsort(lasts, n, sizeof(uint64_t), by_number)
         try:

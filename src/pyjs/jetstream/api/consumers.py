@@ -22,6 +22,7 @@ from pyjs.jetstream.consumer_models import (
     CreateRequest,
     read_create,
 )
+from pyjs.jetstream.consumer_rules import search_filters
 from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
 from pyjs.jetstream.stream_info import know_subjects
 
@@ -159,7 +160,8 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
         yield from know_subjects(stream.store, stream.store.make_filter(subjects))
     if request.config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
-    consumer = consumers.create_or_update(call.js, call.stream(), request)
+    covered = yield from search_filters(request.config)
+    consumer = consumers.create_or_update(call.js, call.stream(), request, covered)
     return consumer_info(consumer, call.js.shared.clock.now_ns())
 
 

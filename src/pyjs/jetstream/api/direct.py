@@ -24,13 +24,15 @@ from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
 NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for nobody being there
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
+STEP_SIZE = 256 * 1024  # of messages sent in one step, each of which counts as
+MESSAGE_COST = 1500  # bytes more: five microseconds
 MESSAGE_FIELDS = (
     "seq",
     "last_by_subj",
@@ -60,22 +62,23 @@ class DirectGet:
         self._answers = DirectAnswers(stream.name.encode())
         self._prefixes = prefixes  # of subjects that end with the subject asked for
 
-    def get(self, request: Request) -> None:
-        """Answer a request whose body says which message."""
+    def get(self, request: Request) -> Iterator[None] | None:
+        """Answer a request whose body says which message; several messages are sent in steps."""
         given = self._read(request)
         if given is None:
-            return
+            return None
         if not any(given.get(name) for name in MESSAGE_FIELDS):
             self._status(request, "408 Empty Request")
         elif _is_contradiction(given):
             self._status(request, "408 Bad Request")
         elif given.get("multi_last"):
-            self._get_multi(request, given)
+            return self._get_multi(request, given)
         elif given.get("batch") and not given.get("last_by_subj"):
-            self._get_batch(request, given)
+            return self._get_batch(request, given)
         else:
             store, no_hdr = self._stream.store, given.get("no_hdr", False)
             self._reply_found(request, lambda: find(store, given), no_hdr)
+        return None
 
     def get_last(self, request: Request) -> None:
         """Answer with the last message of the subject that the request's subject ends with."""
@@ -149,7 +152,7 @@ class DirectGet:
 
     # -- several messages ----------------------------------------------------------------------------------
 
-    def _get_batch(self, request: Request, given: dict[str, Any]) -> None:
+    def _get_batch(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
         store = self._stream.store
         subject = given.get("next_by_subj", "")
         wanted = store.make_filter((subject.encode(),) if subject else ())
@@ -159,50 +162,54 @@ class DirectGet:
         seq = store.next_match(first, wanted)
         if seq == 0:
             self._status(request, "404 Message Not Found")
-            return
-        self._send_each(request, given, self._matches(seq, wanted), store.count_matching(seq, wanted), 0)
+            return None
+        seqs = self._matches(seq, wanted, max(min(given["batch"], BATCH_MAX), 0))
+        return self._send_each(request, given, seqs, store.count_matching(seq, wanted), 0)
 
-    def _matches(self, seq: int, wanted: StoreFilter) -> list[int]:
-        return [seq, *self._following(seq, wanted)]
-
-    def _following(self, seq: int, wanted: StoreFilter) -> list[int]:
+    def _matches(self, seq: int, wanted: StoreFilter, most: int) -> Iterator[int]:
+        """Yield up to `most` matching sequences from `seq` on."""
         store = self._stream.store
-        out: list[int] = []
-        while len(out) < BATCH_MAX and (seq := store.next_match(seq + 1, wanted)):
-            out.append(seq)
-        return out
+        for _ in range(most):
+            if seq == 0:
+                return
+            yield seq
+            seq = store.next_match(seq + 1, wanted)
 
-    def _get_multi(self, request: Request, given: dict[str, Any]) -> None:
+    def _get_multi(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
         store = self._stream.store
         up_to = given.get("up_to_seq", 0)
         if "up_to_time" in given:
             after = store.seq_at(parse_time_ns(given["up_to_time"])) or store.last_seq + 1
             if after <= store.first_seq:
                 self._status(request, "404 No Results")
-                return
+                return None
             up_to = after - 1
         wanted = store.make_filter(subject.encode() for subject in given["multi_last"])
-        least = given.get("seq", 0)
-        seqs = sorted(seq for seq in store.last_seqs(wanted, up_to) if seq >= least)
+        seqs = store.last_seqs_or_none(wanted, up_to, MULTI_SUBJECTS_MAX)
+        if seqs is None:
+            self._status(request, "413 Too Many Results")
+            return None
+        seqs = [seq for seq in seqs if seq >= given.get("seq", 0)]
         if not seqs:
             self._status(request, "404 No Results")
-        elif len(seqs) > MULTI_SUBJECTS_MAX:
-            self._status(request, "413 Too Many Results")
-        else:
-            self._send_each(request, given, seqs, len(seqs), up_to or store.last_seq)
+            return None
+        batch = max(given.get("batch", 0) or len(seqs), 0)
+        return self._send_each(request, given, iter(seqs[:batch]), len(seqs), up_to or store.last_seq)
 
     def _send_each(
-        self, request: Request, given: dict[str, Any], seqs: list[int], pending: int, up_to: int
-    ) -> None:
+        self, request: Request, given: dict[str, Any], seqs: Iterator[int], pending: int, up_to: int
+    ) -> Iterator[None]:
         """Send messages until the batch or its bytes are used up, then the end-of-batch status.
 
-        The last messages of several subjects, which have an `up_to`, always come with headers.
+        The last messages of several subjects, which have an `up_to`, always come with headers. Yields between steps.
         """
-        batch = max(given.get("batch", 0) or len(seqs), 0)
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to
-        last = 0
-        for seq in seqs[:batch]:
+        last, step_left = 0, STEP_SIZE
+        for seq in seqs:
+            if step_left <= 0:
+                yield
+                step_left = STEP_SIZE
             try:
                 message = self._stream.store.get(seq)
             except NotNow:
@@ -212,7 +219,9 @@ class DirectGet:
                 continue
             pending -= not bare  # nor does the peer count what it sends without headers
             more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
-            size_left -= self._send(request, message, bare, more)
+            size = self._send(request, message, bare, more)
+            size_left -= size
+            step_left -= size + MESSAGE_COST
             last = seq
             if size_left <= 0:
                 break

@@ -1,0 +1,193 @@
+"""Which of many subjects overlap: a trie of their tokens, wildcards included.
+
+Two subjects overlap when some literal subject matches both. A search visits the branches that can still meet its
+subject, so that its cost is the depth of the subject unless wildcards meet many branches; it yields now and then, and
+whoever must not take long does the rest later.
+
+Knows nothing of streams: a subject has an owner, which is any value. Compiled because a request may have a hundred
+thousand subjects (benchmarks/hostile.py: subjects, filters).
+"""
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
+
+cdef int STEP_SIZE = STEP
+
+
+cdef class _Branch:
+    """What follows the same first tokens."""
+
+    cdef dict children          # None: nothing does
+    cdef tuple owners           # of the subject that ends here
+
+    def __cinit__(self):
+        self.owners = ()
+
+    cdef _Branch below(self, str token):
+        return None if self.children is None else self.children.get(token)
+
+    cdef bint is_taken(self, object owner) except -1:
+        """Whether a subject of somebody but `owner` ends here."""
+        for each in self.owners:
+            if each != owner:
+                return True
+        return False
+
+
+cdef class _Search:
+    """One search in a tree, gone through a bounded number of branches at a time."""
+
+    cdef list tokens, branches, places      # `branches` are to be visited, each at its place among the tokens
+    cdef object owner
+    cdef bint found
+    cdef bint covering                      # look for subjects that match all that the given one matches
+
+    def __cinit__(self, _Branch root, str subject, object owner, bint covering=False):
+        self.covering = covering
+        self.tokens = subject.split(".")
+        self.branches, self.places = [root], [0]
+        self.owner = owner
+
+    cdef int go_on(self, int most) except -1:
+        """Visit up to `most` branches; return how many of these visits were not needed, 0: there may be more."""
+        while self.branches and not self.found:
+            if most == 0:
+                return 0
+            most -= 1
+            self.visit(self.branches.pop(), self.places.pop())
+        return most + 1
+
+    cdef int visit(self, _Branch branch, Py_ssize_t at) except -1:
+        cdef Py_ssize_t last = len(self.tokens) - 1
+        cdef _Branch below
+        cdef str token
+        if at > last:                       # everything matched, or a `>` matches the rest
+            self.found = branch.is_taken(self.owner)
+            if at > last + 1:
+                self.add_all(branch, at, False)
+            return 0
+        if branch.children is None:
+            return 0
+        token = self.tokens[at]
+        if token == ">" and not self.covering:
+            self.add_all(branch, last + 2, False)
+            return 0
+        below = branch.below(">")
+        if below is not None and below.is_taken(self.owner):
+            self.found = True
+        elif token == "*" and not self.covering:
+            self.add_all(branch, at + 1, True)
+        elif token != ">":
+            self.add(branch.below("*"), at + 1)
+            if token != "*":
+                self.add(branch.below(token), at + 1)
+        return 0
+
+    cdef int add(self, _Branch branch, Py_ssize_t at) except -1:
+        if branch is not None:
+            self.branches.append(branch)
+            self.places.append(at)
+        return 0
+
+    cdef int add_all(self, _Branch branch, Py_ssize_t at, bint one_token) except -1:
+        if branch.children is not None:
+            for token, below in branch.children.items():
+                if not (one_token and token == ">"):
+                    self.add(below, at)
+        return 0
+
+
+cdef class SubjectTree:
+    """A set of valid subjects with their owners."""
+
+    cdef _Branch root
+    cdef readonly object version            # changes with the set
+
+    def __cinit__(self):
+        self.root = _Branch()
+        self.version = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no subject."""
+        return not self.root.children
+
+    def add(self, str subject, object owner) -> None:
+        """Add a valid subject."""
+        cdef _Branch branch = self.root
+        cdef _Branch below
+        for token in subject.split("."):
+            below = branch.below(token)
+            if below is None:
+                if branch.children is None:
+                    branch.children = {}
+                below = branch.children[token] = _Branch()
+            branch = below
+        branch.owners += (owner,)
+        self.version += 1
+
+    def remove(self, str subject, object owner) -> None:
+        """Undo `add`."""
+        cdef _Branch branch = self.root
+        cdef list path = [], tokens = subject.split(".")
+        for token in tokens:
+            path.append(branch)
+            branch = branch.children[token]
+        at = branch.owners.index(owner)
+        branch.owners = branch.owners[:at] + branch.owners[at + 1:]
+        while path and not branch.owners and not branch.children:
+            branch = path.pop()
+            del branch.children[tokens[len(path)]]
+        self.version += 1
+
+    def overlapping(self, str subject, object owner=None):
+        """Return whether a subject of somebody but `owner` overlaps with the valid `subject`; in steps."""
+        cdef _Search search = _Search(self.root, subject, owner)
+        while search.go_on(STEP_SIZE) == 0:
+            yield
+        return search.found
+
+
+def first_overlap(subjects):
+    """Return the first of the valid `subjects` that overlaps with another one of them, None: none does; in steps."""
+    return (yield from first_found(subjects, False))
+
+
+def first_covered(subjects):
+    """Return the first of the valid `subjects` all of which another one of them matches, None; in steps."""
+    return (yield from first_found(subjects, True))
+
+
+def first_found(subjects, bint covering):
+    """Return the first subject for which a search among the others finds one."""
+    cdef SubjectTree tree = SubjectTree()
+    cdef _Search search
+    cdef list known = list(subjects)
+    cdef int left = STEP_SIZE, rest
+    for at, subject in enumerate(known):
+        tree.add(subject, at)
+        left -= 1
+        if left <= 0:
+            left = STEP_SIZE
+            yield
+    for at, subject in enumerate(known):
+        search = _Search(tree.root, subject, at, covering)
+        left -= 1
+        rest = search.go_on(left) if left > 0 else 0
+        while rest == 0:
+            yield
+            rest = search.go_on(STEP_SIZE)
+        left = rest - 1
+        if search.found:
+            return subject
+    return None
+
+
+def at_once(steps):
+    """Return the result of work in steps, all done now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value

@@ -1,0 +1,143 @@
+"""Requests that are too long for one turn: others are served between their steps, and nobody sees half of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.node import Client
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+API = "$JS.API."
+
+
+class LongFixture(JetStreamFixture):
+    """Clients that ask without waiting, and turns that are counted."""
+
+    def asker(self) -> Client:
+        """Return a client that has an inbox."""
+        client = self.client()
+        client.send(b"SUB _I.> 1\r\n")
+        client.take()
+        return client
+
+    def ask_later(self, client: Client, subject: str, body: Any = b"", reply: bytes = b"_I.a") -> None:
+        """Hand a request in; it is not answered before a turn."""
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        client.session.receive_data(
+            b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(payload), payload)
+        )
+
+    def one_turn(self) -> None:
+        self.node.turn(self.clock.now_ns())
+
+    def turns_until_idle(self) -> int:
+        """Return how many turns it takes until there is no work."""
+        turns = 0
+        while turns == 0 or self.node.has_work or self.run_jobs():
+            self.one_turn()
+            turns += 1
+        return turns
+
+    def fill(self, subjects: int, messages: int, prefix: str = "s") -> None:
+        """Publish to many subjects, one after the other."""
+        for begin in range(0, messages, 1000):
+            numbers = range(begin, min(begin + 1000, messages))
+            self.user.send(
+                b"".join(b"PUB %b.%d 1\r\nx\r\n" % (prefix.encode(), n % subjects) for n in numbers)
+            )
+
+
+@pytest.fixture
+def js() -> LongFixture:
+    return LongFixture()
+
+
+def test_a_batched_get_ends_with_its_batch(js: LongFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_direct=True)
+    js.fill(10, 20_000)
+    asker = js.asker()
+
+    js.ask_later(asker, API + "DIRECT.GET.S", {"seq": 1, "batch": 2})
+    turns = js.turns_until_idle()
+
+    frames = asker.frames()
+    assert turns == 1
+    assert len(frames) == 3
+    assert b"Nats-Num-Pending: 19998\r\n" in frames[2].headers
+
+
+def test_a_large_batched_get_leaves_time_for_others(js: LongFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_direct=True)
+    js.fill(10, 20_000)
+    asker, other = js.asker(), js.client()
+
+    js.ask_later(asker, API + "DIRECT.GET.S", {"seq": 1, "batch": 20_000})
+    js.one_turn()
+    other.session.receive_data(b"PING\r\n")
+    js.one_turn()
+    early = len(asker.frames())
+
+    assert other.take() == b"PONG\r\n"
+    assert early < 20_000
+    assert js.turns_until_idle() >= 1
+    assert early + len(asker.frames()) == 20_001
+
+
+def test_too_many_last_messages_are_refused_however_many_there_are(js: LongFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_direct=True)
+    js.fill(1025, 1025)
+
+    answer = js.ask(API + "DIRECT.GET.S", {"multi_last": ["s.*"]})
+
+    assert answer.headers == b"NATS/1.0 413 Too Many Results\r\n\r\n"
+
+
+def test_many_subjects_are_compared_in_steps(js: LongFixture) -> None:
+    js.add("T", subjects=["t.5"])
+    asker = js.asker()
+    subjects = [f"s.{number}" for number in range(60_000)]
+
+    js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": subjects, "storage": "memory"})
+    turns = js.turns_until_idle()
+
+    assert turns > 3
+    assert json.loads(asker.frames()[0].payload)["did_create"]
+
+
+def test_a_stream_made_between_the_steps_of_another_has_its_subjects(js: LongFixture) -> None:
+    asker, other = js.asker(), js.client()
+    subjects = [f"s.{number}" for number in range(60_000)]
+    js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": subjects, "storage": "memory"})
+    js.one_turn()
+
+    js.ask_later(
+        other, API + "STREAM.CREATE.T", {"name": "T", "subjects": ["s.7"], "storage": "memory"}, b"_I.b"
+    )
+    js.turns_until_idle()
+
+    answers = {frame.subject: json.loads(frame.payload) for frame in asker.frames()}
+    assert answers[b"_I.b"]["did_create"]
+    assert answers[b"_I.a"]["error"]["err_code"] == 10065
+
+
+def test_many_filters_are_compared_in_steps(js: LongFixture) -> None:
+    js.add("S", subjects=["s.>"])
+    asker = js.asker()
+    filters = [f"s.{number}" for number in range(60_000)]
+    body = {"stream_name": "S", "config": {"name": "c", "ack_policy": "explicit", "filter_subjects": filters}}
+
+    js.ask_later(asker, API + "CONSUMER.CREATE.S.c", body)
+    turns = js.turns_until_idle()
+
+    assert turns > 2
+    assert json.loads(asker.frames()[0].payload)["name"] == "c"
+
+
+def test_an_overlap_among_many_subjects_is_named_as_among_few(js: LongFixture) -> None:
+    subjects = [f"s.{number}" for number in range(3000)] + ["s.1700"]
+
+    answer = js.error("STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+
+    assert answer == (500, 10052, 'subject "s.1700" overlaps with "s.1700"')
