@@ -5,8 +5,11 @@ Source: the Go documentation of time.RFC3339Nano, time.Duration.String and strco
 
 from __future__ import annotations
 
+from datetime import date
+
 NS_PER_S = 1_000_000_000
 DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
+DAYS_OF_400_YEARS = 146097
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
@@ -31,12 +34,21 @@ def moment_text(ns: int) -> str:
 
 
 def _date(day: int) -> str:
-    from datetime import date  # 2 ms, which a start need not take
-
     if len(_dates) >= DATES_MAX:
         _dates.clear()
-    text = _dates[day] = date.fromordinal(DAY_OF_1970 + day).isoformat()
+    year, rest = divmod(DAY_OF_1970 + day - 1 + DAYS_OF_400_YEARS, DAYS_OF_400_YEARS)
+    shown = date.fromordinal(rest + 1)  # the calendar repeats; `date` knows no year 0
+    text = _dates[day] = f"{shown.year + 400 * (year - 1):04d}-{shown.month:02d}-{shown.day:02d}"
     return text
+
+
+def day_of(year: int, month: int, day: int) -> int:
+    """Return the number of a day, where the first of year 1 is 1; years from 0.
+
+    Raises:
+        ValueError: there is no such day.
+    """
+    return date(year % 400 + 400, month, day).toordinal() + (year // 400 - 1) * DAYS_OF_400_YEARS
 
 
 def duration_text(ns: int) -> str:

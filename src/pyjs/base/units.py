@@ -9,8 +9,12 @@ Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.
 
 from __future__ import annotations
 
+import re
+
 INT64_MAX = (1 << 63) - 1
-DURATION_SIZE_MAX = 1000  # characters
+DIGITS_MAX = 20  # of a number: more do not fit in 64 bits; of a fraction: more do not count
+SHOWN_MAX = 40  # characters of a wrong text that an error repeats
+_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 NS_OF_UNIT = {
     "ns": 1,
@@ -37,44 +41,44 @@ def parse_duration_ns(text: str) -> int:
     Raises:
         ValueError: the text is no duration; the message says which part.
     """
-    if len(text) > DURATION_SIZE_MAX:
-        raise ValueError(f"it has {len(text)} characters")
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0
     if not rest:
         raise ValueError("it is empty")
-    total_ns = 0
-    while rest:
-        part_ns, rest = _take_part(rest)
+    total_ns = at = 0
+    while at < len(rest):
+        part_ns, at = _take_part(rest, at)
         total_ns += part_ns
-    if total_ns > INT64_MAX:
-        raise ValueError("it is longer than 292 years")
+        if total_ns > INT64_MAX:
+            raise ValueError("it is longer than 292 years")
     return sign * total_ns
 
 
-def _take_part(text: str) -> tuple[int, str]:
-    """Split the first number with its unit off `text`; return its nanoseconds and what follows."""
-    digits, rest = _take_digits(text)
-    fraction = ""
-    if rest.startswith("."):
-        fraction, rest = _take_digits(rest[1:])
-    if not digits and not fraction:
-        raise ValueError(f"a number is missing before {text!r}")
-    unit_end = 0
-    while unit_end < len(rest) and rest[unit_end] != "." and not rest[unit_end].isdigit():
-        unit_end += 1
-    unit = rest[:unit_end]
+def _take_part(text: str, at: int) -> tuple[int, int]:
+    """Read the number with its unit at `at`; return its nanoseconds and where the next one begins."""
+    found = _PART.match(text, at)
+    assert found is not None  # every part of it may be empty
+    digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]
+    if not found[1] and not fraction:
+        raise ValueError(f"a number is missing before {_shown(text[at:])}")
     if not unit:
         raise ValueError("the unit is missing")
     unit_ns = NS_OF_UNIT.get(unit)
     if unit_ns is None:
-        raise ValueError(f"{unit!r} is no unit")
+        raise ValueError(f"{_shown(unit)} is no unit")
+    if len(digits) > DIGITS_MAX:
+        raise ValueError("it is longer than 292 years")
     part_ns = int(digits or "0") * unit_ns
+    fraction = fraction[:DIGITS_MAX]
     if fraction:
         part_ns += int(fraction) * unit_ns // 10 ** len(fraction)
-    return part_ns, rest[unit_end:]
+    return part_ns, found.end()
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
 def _take_digits(text: str) -> tuple[str, str]:
@@ -97,6 +101,9 @@ def parse_number(text: str) -> int:
     factor = FACTOR_OF_SUFFIX.get(suffix.lower())
     if not digits or factor is None:
         raise ValueError("it is no whole number")
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > DIGITS_MAX:
+        raise ValueError("it does not fit in 64 bits")
     value = int(digits) * factor * (-1 if text.startswith("-") else 1)
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
         raise ValueError("it does not fit in 64 bits")

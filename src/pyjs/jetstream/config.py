@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import time_text
+from pyjs.base.bounds import INT64, TIME_NS, UINT64, Range, wrapped_ns
+from pyjs.base.gotext import moment_text, time_text
+from pyjs.jetstream.json_strict import parse_time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +28,7 @@ LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
 NONE, S2 = "none", "s2"  # of compression
-INT_MIN, INT_MAX = -(1 << 63), (1 << 64) - 1  # of what is stored
+STORED = Range(INT64.low, UINT64.high)  # what a number of the metadata may be
 
 API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
@@ -151,6 +153,13 @@ class StreamSource:
         values = _plain(self)
         values["subject_transforms"] = [_plain(each) for each in self.subject_transforms]
         values["external"] = self.external and _plain(self.external)
+        if (
+            self.opt_start_time_ns is not None
+            and wrapped_ns(self.opt_start_time_ns) != self.opt_start_time_ns
+        ):
+            values["opt_start_time_ns"] = moment_text(
+                self.opt_start_time_ns
+            )  # more than a stored number holds
         del values["consumer"]
         return values
 
@@ -162,7 +171,9 @@ class StreamSource:
         values["subject_transforms"] = tuple(_checked(SubjectTransformConfig(**each)) for each in transforms)
         if values.get("external"):
             values["external"] = _checked(ExternalStream(**values["external"]))
-        return _checked(cls(**values))
+        if isinstance(values.get("opt_start_time_ns"), str):
+            values["opt_start_time_ns"] = parse_time_ns(values["opt_start_time_ns"])
+        return _checked(cls(**values), TIME_NS)
 
 
 @dataclass(repr=False, slots=True)
@@ -318,7 +329,7 @@ def _plain(of: DataclassInstance) -> dict[str, Any]:
     return {each.name: getattr(of, each.name) for each in fields(of)}
 
 
-def _checked(made: T) -> T:
+def _checked(made: T, numbers: Range = STORED) -> T:
     """Return a record that was read from a file.
 
     Raises:
@@ -326,20 +337,22 @@ def _checked(made: T) -> T:
     """
     for name, kind in type(made).__annotations__.items():
         value = getattr(made, name)
-        if not _fits(value, kind):
+        if not _fits(value, kind, numbers):
             raise ValueError(f"{name} of the stream configuration is {value!r}")
     return made
 
 
-def _fits(value: object, kind: str) -> bool:
+def _fits(value: object, kind: str, numbers: Range) -> bool:
     if kind.endswith(" | None"):
-        return value is None or _fits(value, kind.removesuffix(" | None"))
+        return value is None or _fits(value, kind.removesuffix(" | None"), numbers)
     if kind.startswith("tuple["):
         each_kind = kind.removeprefix("tuple[").removesuffix(", ...]")
-        return isinstance(value, tuple) and all(_fits(each, each_kind) for each in value)
+        return isinstance(value, tuple) and all(_fits(each, each_kind, numbers) for each in value)
     if kind.startswith("Mapping["):
-        return isinstance(value, dict) and all(_fits(each, "str") for pair in value.items() for each in pair)
-    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+        return isinstance(value, dict) and all(
+            _fits(each, "str", numbers) for pair in value.items() for each in pair
+        )
+    if isinstance(value, int) and not numbers.low <= value <= numbers.high:
         return False
     if isinstance(value, str):
         value.encode()  # half a surrogate pair is no text

@@ -21,6 +21,8 @@ cdef class Consumer(ConsumerCore):
     cdef str domain
     cdef list subscriptions
     cdef int64_t threshold              # inactive_threshold with its jitter; 0: lives for ever
+    cdef int64_t heartbeat_ns           # push: how long nothing may be sent; 0: no limit
+    cdef int64_t pin_wait_ns            # how long a client that does not ask again has the pin
     cdef int64_t unbound_at             # push: since when nobody listens
     cdef object timer                   # base.timers.Timer
     cdef int64_t timer_at

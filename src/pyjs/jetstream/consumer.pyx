@@ -36,6 +36,7 @@ from pyjs.wire.ops cimport Msg
 
 from functools import partial
 
+from pyjs.base.bounds import taken
 from pyjs.base.gotext import ZERO_TIME
 from pyjs.base.nuid import nuid, short_hash
 from pyjs.base.nuid import token as random_token
@@ -62,7 +63,6 @@ PRIORITIES = {
     "pinned_client": PRIORITY_PINNED,
     "prioritized": PRIORITY_PRIORITIZED,
 }
-RATE_MAX = 10**15  # bits per second
 NEVER_NS = 1 << 62
 GONE = "Unacknowledged message was deleted"
 
@@ -123,21 +123,25 @@ cdef class Consumer(ConsumerCore):
         self.ack_policy = POLICIES[config.ack_policy]
         self.acks_by_flow = config.ack_policy == "flow_control"
         self.max_ack_pending = config.max_ack_pending
-        self.max_deliver = max(config.max_deliver, 0)
+        self.max_deliver = taken("max_deliver", config.max_deliver)
         self.sample_percent = read_percent(config.sample_freq)
         self.deliver_subject = config.deliver_subject.encode()
         self.dest = self.deliver_subject
         self.dest_len = <uint32_t> len(self.deliver_subject)
         self.flow_window = (self.flow_window or FLOW_WINDOW_FIRST) if config.flow_control else 0
-        if self.rate_bps != min(config.rate_limit_bps, RATE_MAX):
-            self.rate_bps, self.burst_at = min(config.rate_limit_bps, RATE_MAX), 0
-        self.pending.set_waits((NEVER_NS,) if self.acks_by_flow else config.backoff_ns or (config.ack_wait_ns,))
+        rate_bps = taken("rate_limit_bps", config.rate_limit_bps)
+        if self.rate_bps != rate_bps:
+            self.rate_bps, self.burst_at = rate_bps, 0
+        waits = [taken("backoff", each) for each in config.backoff_ns] or [taken("ack_wait", config.ack_wait_ns)]
+        self.pending.set_waits([NEVER_NS] if self.acks_by_flow else waits)
         self.set_pause()
-        self.threshold = config.inactive_threshold_ns
+        self.heartbeat_ns = taken("idle_heartbeat", config.idle_heartbeat_ns)
+        self.pin_wait_ns = taken("priority_timeout", config.priority_timeout_ns)
+        self.threshold = taken("inactive_threshold", config.inactive_threshold_ns)
         if self.threshold and not self.push:
             self.threshold += JITTER_NS * (1 + self.rng.below(10))
         if self.waiting is None and not self.push:
-            self.waiting = WaitingQueue(config.max_waiting)
+            self.waiting = WaitingQueue(taken("max_waiting", config.max_waiting))
         self.priority = PRIORITIES[config.priority_policy]
         if self.priority != PRIORITY_PINNED:
             self.pin, self.pin_id, self.pinned_at = 0, b"", 0
@@ -164,7 +168,7 @@ cdef class Consumer(ConsumerCore):
 
     def set_pause(self) -> None:
         """Take over until when deliveries are paused, by the clock of deadlines."""
-        cdef int64_t until = max(self.config.pause_until_ns or 0, 0)    # Go's zero time lies before the epoch
+        cdef int64_t until = taken("pause_until", self.config.pause_until_ns or 0)      # Go's zero time is before 0
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
@@ -261,8 +265,11 @@ cdef class Consumer(ConsumerCore):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def on_next(self, request) -> None:
-        """Take a message on the subject of pull requests."""
+        """Take a message on the subject of pull requests; the consumer may have ended since it arrived."""
         if not request.reply:
+            return
+        if self.closed:
+            self.refuse(request.reply, "409 Consumer Deleted")
             return
         try:
             self.request_next(request.reply, request.payload, request.headers)
@@ -290,7 +297,7 @@ cdef class Consumer(ConsumerCore):
             if request.pin_id != self.pin_id.decode():
                 self.refuse(reply, "423 Nats-Pin-Id mismatch")
                 return
-            self.pin_until = self.turn.now + <int64_t> self.config.priority_timeout_ns
+            self.pin_until = self.turn.now + self.pin_wait_ns
         if self.waiting.count >= self.waiting.max:
             self.sweep_waiting()
         if request.no_wait:
@@ -328,7 +335,7 @@ cdef class Consumer(ConsumerCore):
         memcpy(self.pin_text, <const char*> self.pin_id, sizeof(self.pin_text))
         self.pin_group = self.config.priority_groups[0]
         self.pinned_at = self.turn.now
-        self.pin_until = self.turn.now + <int64_t> self.config.priority_timeout_ns
+        self.pin_until = self.turn.now + self.pin_wait_ns
         fields = {"account": self.account.name, "group": self.pin_group, "pinned_id": self.pin_id.decode()}
         self.advisories.append(("pinned", fields))
 
@@ -548,8 +555,8 @@ cdef class Consumer(ConsumerCore):
         self.wake_by(&best, due + SLACK_NS if due else 0)
         if self.waiting is not None:
             self.wake_by(&best, self.waiting.wake_at)
-        elif self.bound and self.config.idle_heartbeat_ns:
-            self.wake_by(&best, self.sent_at + <int64_t> self.config.idle_heartbeat_ns)
+        elif self.bound and self.heartbeat_ns:
+            self.wake_by(&best, self.sent_at + self.heartbeat_ns)
         if self.threshold and not (self.push and self.bound):
             self.wake_by(&best, (self.unbound_at if self.push else self.active_at) + self.threshold)
         if self.paused_until > self.turn.now:
@@ -576,7 +583,7 @@ cdef class Consumer(ConsumerCore):
         if self.waiting is not None:
             if self.waiting.wake_at and self.waiting.wake_at <= now:
                 self.sweep_waiting(True)
-        elif self.bound and self.config.idle_heartbeat_ns and now - self.sent_at >= self.config.idle_heartbeat_ns:
+        elif self.bound and self.heartbeat_ns and now - self.sent_at >= self.heartbeat_ns:
             self.sent_at = now
             self.send_heartbeat(self.deliver_subject)
             if self.acks_by_flow and self.pending.count and not self.flow_asked:

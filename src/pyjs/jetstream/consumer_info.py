@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.bounds import INT64
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config import API_LEVEL, PEER_VERSION
 from pyjs.jetstream.consumer import Consumer
@@ -43,7 +44,7 @@ def consumer_info(
         out["push_bound"] = True
     if consumer.paused_until > now_ns:
         out["paused"] = True
-        out["pause_remaining"] = consumer.paused_until - now_ns
+        out["pause_remaining"] = INT64.clamp((consumer.config.pause_until_ns or 0) - now_ns)
     out["ts"] = time_text(now_ns)
     if consumer.config.priority_groups:
         out["priority_groups"] = [_group_state(consumer)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from pyjs.base.bounds import taken
 from pyjs.base.units import parse_duration_ns
 
 
@@ -17,12 +18,16 @@ def read_delay_ns(argument: bytes) -> int:
     if not text:
         return -1
     if text[:1] != b"{":
-        return parse_duration_ns(text.decode("utf-8", "replace"))
+        return _taken(parse_duration_ns(text.decode("utf-8", "replace")))
     fields = orjson.loads(text)
     delay = fields.get("delay", 0)
     if type(delay) is not int:
         raise ValueError(f"the delay is not a whole number of nanoseconds: {delay!r}")
-    return delay
+    return _taken(delay)
+
+
+def _taken(delay_ns: int) -> int:
+    return taken("nak_delay", delay_ns) if delay_ns >= 0 else -1
 
 
 def read_percent(sample_freq: str) -> int:

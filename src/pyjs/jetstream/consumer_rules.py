@@ -133,7 +133,7 @@ def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig
 def _max_ack_pending(
     config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, pedantic: bool
 ) -> int:
-    if stream.limit_max_ack_pending > 0:
+    if stream.limit_max_ack_pending:
         if pedantic:
             raise errcodes.PEDANTIC.error(
                 err="max_ack_pending must be set if it's configured in stream limits"

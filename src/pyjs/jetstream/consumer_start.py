@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyjs.base.bounds import wrapped_ns
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StreamStore
@@ -43,7 +44,7 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
         return max(store.last_match(subject.encode()) for subject in config.filters or (">",))
     if policy == "by_start_time":
         assert config.opt_start_time_ns is not None
-        return _first_from(store.seq_at(config.opt_start_time_ns), store, matches)
+        return _first_from(store.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)
     if policy == "new":
         return store.last_seq + 1
     if policy == "last_per_subject" and not store.next_match(store.first_seq, matches):

@@ -15,12 +15,13 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.jetstream.json_scan import JsonFault, Scan, scan
+from pyjs.base.bounds import NUMBERS, TIME_NS
+from pyjs.base.gotext import DAY_OF_1970, NS_PER_S, day_of
+from pyjs.jetstream.json_scan import JsonFault, documents, raw_text
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
@@ -29,14 +30,6 @@ __all__ = ["JsonFault", "Kind", "Struct", "decode", "parse_time_ns"]
 
 JsonObject: TypeAlias = "dict[str, Any]"
 Path = tuple[str | int, ...]
-
-_INT_RANGES = {
-    "int": (-(2**63), 2**63 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "uint64": (0, 2**64 - 1),
-    "time.Duration": (-(2**63), 2**63 - 1),
-}
 
 
 class Struct:
@@ -52,7 +45,7 @@ class Struct:
 class Kind:
     """What a field holds.
 
-    `name` is a number kind of _INT_RANGES, "string", "bool", "float64", "time.Time", "enum", "struct", "list"
+    `name` is a number kind of base/bounds, "string", "bool", "time.Time", "enum", "struct", "list"
     or "map"; `shown` is its name in error texts where that differs.
     """
 
@@ -117,29 +110,25 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
     Raises:
         JsonFault: with the text that follows "invalid JSON: ".
     """
+    reader = _Reader(body, root, strict)
     try:
-        document = orjson.loads(body)
-        found: Scan | None = None
+        return reader.root_fields(orjson.loads(body))
     except orjson.JSONDecodeError:
-        found = scan(body)
-        if not found.documents:
-            return {}
-        document = found.documents[0]
-    reader = _Reader(body, root, strict, found)
-    merged = reader.root_fields(document)
-    for extra in found.documents[1:] if found else ():
-        merged.update(reader.root_fields(extra))
+        pass  # wrong, more than one document, or more than the library takes
+    merged: JsonObject = {}
+    for document in documents(body):
+        merged.update(reader.root_fields(document))
     return merged
 
 
 class _Reader:
     """One decode under way: checks values, words the first fault."""
 
-    def __init__(self, body: bytes, root: Struct, strict: bool, found: Scan | None) -> None:
+    def __init__(self, body: bytes, root: Struct, strict: bool) -> None:
         self._body = body
         self._root = root
         self._strict = strict
-        self._found = found
+        self._minus_zero = b"-0" in body  # which no unsigned field takes
 
     def root_fields(self, document: object) -> JsonObject:
         if document is None:
@@ -164,18 +153,15 @@ class _Reader:
 
     def _value(self, value: object, kind: Kind, path: Path, key: str | int) -> object:
         name = kind.name
-        if name in _INT_RANGES:
-            low, high = _INT_RANGES[name]
-            if type(value) is int and low <= value <= high:
+        if name in NUMBERS:
+            low, high = NUMBERS[name]
+            if type(value) is int and low <= value <= high and not self._is_minus_zero(value, low, path):
                 return value
         elif name == "string":
             if type(value) is str:
                 return value
         elif name == "bool":
             if type(value) is bool:
-                return value
-        elif name == "float64":
-            if type(value) in (int, float):
                 return value
         elif name == "enum":
             return self._word(value, kind, path)
@@ -212,17 +198,17 @@ class _Reader:
 
     def _mismatch(self, value: object, kind: Kind, path: Path) -> str:
         shown = _json_type(value)
-        if shown == "number" and kind.name in _INT_RANGES:
+        if shown == "number" and kind.name in NUMBERS:
             shown = f"number {self._raw(path)}"
         dotted = ".".join(str(part) for part in (self._root.name, *path))
         into = dotted if isinstance(path[-1], int) else f"Go struct field {dotted}"
         return f"json: cannot unmarshal {shown} into {into} of type {kind.title()}"
 
+    def _is_minus_zero(self, value: int, low: int, path: Path) -> bool:
+        return self._minus_zero and value == low == 0 and self._raw(path) == "-0"
+
     def _raw(self, path: Path) -> str:
-        if self._found is None:
-            self._found = scan(self._body)
-        folded = tuple(part.lower() if isinstance(part, str) else part for part in path)
-        return self._found.raw.get(folded, "")
+        return raw_text(self._body, tuple(part.lower() if isinstance(part, str) else part for part in path))
 
 
 def _folded(key: str, into: Struct) -> str | None:
@@ -251,23 +237,35 @@ def _checked_time(text: str) -> str:
     try:
         parse_time_ns(text)
     except ValueError:
-        raise JsonFault(f'parsing time "{text}"{_time_fault(text)}') from None
+        raise JsonFault(f"parsing time {_go_text(text)}{_time_fault(text)}") from None
     return text
 
 
-_TIME_PARTS = (
-    ("2006", r"\d{4}", ""),
-    ("-", "-", ""),
-    ("01", r"\d\d", "month"),
-    ("-", "-", ""),
-    ("02", r"\d\d", "day"),
-    ("T", "T", ""),
-    ("15", r"\d\d", "hour"),
-    (":", ":", ""),
-    ("04", r"\d\d", "minute"),
-    (":", ":", ""),
-    ("05", r"\d\d", "second"),
-    ("Z07:00", r"(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", ""),
+def _go_text(text: str) -> str:
+    """Return a text in quotes as Go's errors of times show it: every byte beyond ASCII as hex digits."""
+    shown = "".join(chr(c) if 32 <= c < 127 else f"\\x{c:02x}" for c in text.encode())
+    return '"' + shown.replace('"', '\\"') + '"'
+
+
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_TIME_PARTS = tuple(
+    (part, re.compile(form, re.ASCII), name)
+    for part, form, name in (
+        ("2006", r"\d{4}", ""),
+        ("-", "-", ""),
+        ("01", r"\d\d", "month"),
+        ("-", "-", ""),
+        ("02", r"\d\d", "day"),
+        ("T", "T", ""),
+        ("15", r"\d\d", "hour"),
+        (":", ":", ""),
+        ("04", r"\d\d", "minute"),
+        (":", ":", ""),
+        ("05", r"\d\d", "second"),
+        ("Z07:00", r"(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", ""),
+    )
 )
 _TIME_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}
 
@@ -276,34 +274,32 @@ def _time_fault(text: str) -> str:
     """Return what a text error says of the first part of `text` that is no part of an RFC 3339 time."""
     rest = text
     for part, form, name in _TIME_PARTS:
-        found = re.match(form, rest)
+        found = form.match(rest)
         if found is None:
             layout = "".join(each for each, _, _ in _TIME_PARTS)
-            return f' as "{layout}": cannot parse "{rest}" as "{part}"'
+            return f' as "{layout}": cannot parse {_go_text(rest)} as "{part}"'
         low, high = _TIME_RANGES.get(name, (0, 0))
         if name and not low <= int(found[0]) <= high:
             return f": {name} out of range"
         rest = rest[found.end() :]
-    return f': extra text: "{rest}"' if rest else ": day out of range"
+    return f": extra text: {_go_text(rest)}" if rest else ": day out of range"
 
 
 def parse_time_ns(text: str) -> int:
     """Return the nanoseconds since the epoch of an RFC 3339 time; at most nine digits of a second count.
 
+    An offset that leads out of the years 0 to 9999 is cut there, since no text could show the time.
+
     Raises:
         ValueError: it is not an RFC 3339 time.
     """
-    if len(text) < 20 or text[10] not in "Tt":
+    found = _TIME.fullmatch(text)
+    if found is None:
         raise ValueError(f"not an RFC 3339 time: {text}")
-    head, rest = text[:19], text[19:]
-    fraction = 0
-    if rest.startswith("."):
-        digits = len(rest) - 1 - len(rest[1:].lstrip("0123456789"))
-        fraction = int((rest[1 : 1 + digits] + "000000000")[:9])
-        rest = rest[1 + digits :]
-    zone = "+00:00" if rest in ("Z", "z") else rest
-    if len(zone) != 6:
+    year, month, day, hour, minute, second = (int(found[each]) for each in range(1, 7))
+    away = int(found[9] or 0) * 60 + int(found[10] or 0)  # minutes
+    if hour > 23 or minute > 59 or second > 59 or away > 23 * 60 + 59 or int(found[10] or 0) > 59:
         raise ValueError(f"not an RFC 3339 time: {text}")
-    at = datetime.fromisoformat(head + zone)
-    since = at - datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    return (since.days * 86400 + since.seconds) * 1_000_000_000 + fraction
+    seconds = (day_of(year, month, day) - DAY_OF_1970) * 86400 + hour * 3600 + minute * 60 + second
+    seconds += away * 60 if found[8] == "-" else -away * 60
+    return TIME_NS.clamp(seconds * NS_PER_S + int(((found[7] or "") + "000000000")[:9]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 
+from pyjs.base.bounds import INT64, taken, wrapped_ns
 from pyjs.base.gotext import duration_text
 from pyjs.base.units import parse_duration_ns
 
@@ -17,10 +18,15 @@ NS_PER_S = 1_000_000_000
 NEVER = -1
 
 
-def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in whole seconds, as nanoseconds; NEVER; None: it is not one.
+WRAP_DIGITS = 64  # at the end of a number decide its last 64 bits, since 2**64 divides 10**64
 
-    A duration of at least a second, a number of seconds, or `never`.
+
+def parse_ttl_ns(text: bytes) -> int | None:
+    """Return a Nats-TTL value in whole seconds, as nanoseconds; NEVER; 0: as if there were none; None: it is not one.
+
+    A duration of at least a second, a number of seconds, or `never`. nats-server keeps 64 bits of a number, which may
+    leave 0 of it, or less, which is an error (tests/unit/jetstream/test_message_ttl.py). What overflows once it is
+    nanoseconds expires at once there; here it is the longest time there is.
     """
     shown = text.decode("utf-8", "replace")
     if shown.lower() == "never":
@@ -28,8 +34,15 @@ def parse_ttl_ns(text: bytes) -> int | None:
     try:
         ns = parse_duration_ns(shown)
     except ValueError:
-        return int(text) * NS_PER_S if text.isdigit() else None
-    return ns - ns % NS_PER_S if ns >= NS_PER_S else None
+        return _seconds_ns(text)
+    return taken("message_ttl", ns - ns % NS_PER_S) if ns >= NS_PER_S else None
+
+
+def _seconds_ns(text: bytes) -> int | None:
+    if not text.isdigit():
+        return None
+    seconds = wrapped_ns(int(text[-WRAP_DIGITS:]))
+    return None if seconds < 0 else taken("message_ttl", seconds * NS_PER_S)
 
 
 class MessageTtls:
@@ -47,7 +60,7 @@ class MessageTtls:
         if ttl_ns == NEVER:
             self.never.add(seq)
         elif ttl_ns:
-            heapq.heappush(self._heap, (stored_at_ns + ttl_ns, seq))
+            heapq.heappush(self._heap, (INT64.clamp(stored_at_ns + ttl_ns), seq))
 
     def next_due_ns(self) -> int:
         """Return when the next message expires; 0: none does."""
@@ -68,10 +81,11 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with their Nats-TTL raised to `least_ns`, None: it is not lower."""
+    """Return `headers` with their Nats-TTL raised to the whole seconds of `least_ns`, None: it is not lower."""
+    least_ns -= least_ns % NS_PER_S
     head, name, rest = headers.partition(b"\r\nNats-TTL:")
     value, _, tail = rest.partition(b"\r\n")
     ttl_ns = parse_ttl_ns(value.strip(b" ")) if name else None
-    if ttl_ns is None or ttl_ns == NEVER or ttl_ns >= least_ns:
+    if not ttl_ns or ttl_ns == NEVER or ttl_ns >= least_ns:
         return None
     return b"%b\r\n%bNats-TTL: %d\r\n\r\n" % (head, tail[:-2], least_ns // NS_PER_S)

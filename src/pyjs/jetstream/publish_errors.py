@@ -20,6 +20,7 @@ _NO_ROOM = {
     2: "maximum bytes exceeded",
     3: "maximum messages per subject exceeded",
     4: "subject exceeds 65535 bytes",
+    5: "no sequence is left",
 }
 _BIG_INT = re.compile(rb"[+-]?[0-9]+")
 
@@ -99,7 +100,7 @@ def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
 def _refused_last(headers: bytes) -> ApiError | None:
     """Return what is refused just before storing: a time to live that is none."""
     ttl = _value(headers, b"Nats-TTL")
-    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and not parse_ttl_ns(ttl) else None
+    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and parse_ttl_ns(ttl) is None else None
 
 
 def _value(headers: bytes, name: bytes) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.base.bounds import INT64, taken
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import NEXT_REQUEST
@@ -82,10 +83,10 @@ def read_pull(body: bytes) -> PullRequest:
     if not body:
         return PullRequest()
     if body[:1] != b"{":
-        return PullRequest(int(body)) if _INTEGER.fullmatch(body) else PullRequest()
+        return PullRequest(taken("batch", int(body))) if _INTEGER.fullmatch(body) else PullRequest()
     fields = _fields(body)
     request = PullRequest(
-        fields.get("batch", 0),
+        taken("batch", fields.get("batch", 0)),
         fields.get("expires", 0),
         fields.get("no_wait", False),
         fields.get("max_bytes", 0),
@@ -98,6 +99,9 @@ def read_pull(body: bytes) -> PullRequest:
     )
     if request.heartbeat_ns > 0 and request.heartbeat_ns * 2 > request.expires_ns:
         raise RefusedPull("400 Bad Request - heartbeat value too large")
+    request.expires_ns = taken("expires", request.expires_ns)
+    if request.heartbeat_ns:
+        request.heartbeat_ns = taken("pull_heartbeat", request.heartbeat_ns)
     return request
 
 
@@ -107,12 +111,17 @@ def _fields(body: bytes) -> dict[str, Any]:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
         fields = None
-    if isinstance(fields, dict) and all(type(value) is _PLAIN.get(name) for name, value in fields.items()):
+    if isinstance(fields, dict) and all(_is_plain(name, value) for name, value in fields.items()):
         return fields
     try:
         return decode(body, NEXT_REQUEST, strict=False)
     except JsonFault as fault:
         raise RefusedPull(f"400 Bad Request - {fault.lenient_text()}") from None
+
+
+def _is_plain(name: str, value: object) -> bool:
+    kind = _PLAIN.get(name)
+    return type(value) is kind and (type(value) is not int or INT64.low <= value <= INT64.high)
 
 
 def check_pull(request: PullRequest, config: ConsumerConfig) -> None:

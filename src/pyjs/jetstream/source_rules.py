@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.config import SourceConsumer, StreamConfig, StreamSource, SubjectTransformConfig
 from pyjs.jetstream.errcodes import ErrorCode
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream_rules import Find
 
 API_PREFIX = "$JS.API"
-TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1  # nanoseconds that are a time
 _NOT_ON_MIRRORS = {
     models.COUNTERS: errcodes.MIRROR_WITH_COUNTERS,
     models.ATOMIC: errcodes.MIRROR_WITH_ATOMIC_PUBLISH,
@@ -76,7 +76,7 @@ def check_kept(config: StreamConfig, find: Find) -> None:
     for source in _origins(config):
         if not is_valid_name(source.name):
             raise errcodes.SOURCE_INVALID_STREAM_NAME.error()
-        if source.opt_start_seq < 0 or not TIME_MIN <= (source.opt_start_time_ns or 0) <= TIME_MAX:
+        if source.opt_start_seq < 0 or not TIME_NS.low <= (source.opt_start_time_ns or 0) <= TIME_NS.high:
             raise invalid(f"start {source.opt_start_seq}, {source.opt_start_time_ns}")
         for transform in source.subject_transforms:
             _check_transform(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.bounds import wrapped_ns
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
@@ -234,7 +235,7 @@ class Inflow:
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)
             if mirror.opt_start_time_ns is not None and mirror.opt_start_seq == 0:
-                start = origin.store.seq_at(mirror.opt_start_time_ns)
+                start = origin.store.seq_at(wrapped_ns(mirror.opt_start_time_ns))
             store.skip_seqs_to(max(start, 1) - 1)
         return store.last_seq
 
@@ -248,7 +249,7 @@ class Inflow:
             start_ns = max(start_ns, store.last_ts)
         elif store.first_seq > 1 and store.last_ts and not anew:
             start_ns = store.last_ts  # what was copied before may be gone already
-        return 0 if start_ns is None else origin.store.seq_at(start_ns) - 1
+        return 0 if start_ns is None else origin.store.seq_at(wrapped_ns(start_ns)) - 1
 
     # -- what cursors and the stream tell ------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ cdef class Stream(Sink):
     # copies of the configuration
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
     cdef bint allow_ttl
+    cdef bint ttl_raised                # the message being taken has been given the TTL of markers already
     cdef int64_t marker_ttl_ns
     cdef object ttls                        # message_ttl.MessageTtls
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup

@@ -31,6 +31,7 @@ from pyjs.wire.ops cimport Msg
 from bisect import bisect_left, insort
 from functools import partial
 
+from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.config import WORKQUEUE
@@ -57,7 +58,9 @@ cdef enum:
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
     SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores a part of it
+    NO_SEQUENCE_LEFT = 5        # nats-server goes on with 0, and with files loses what it stores
     SUBJECT_SIZE_MAX = 65535    # what a record has room for
+cdef uint64_t LAST_SEQ = SEQ_MAX
 RETRY_TTL = b"1s"              # after which a message is looked at again that could not be read when it was due
 
 
@@ -81,7 +84,7 @@ cdef class Stream(Sink):
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.evictions = Evictions(store)
-        self.dedupe = Dedupe(config.duplicate_window_ns)
+        self.dedupe = Dedupe(0)
         self.interest = Interest(store)
         self.consumers = {}
         self.listing = []
@@ -106,11 +109,12 @@ cdef class Stream(Sink):
         self.max_bytes = config.max_bytes
         self.max_msgs_per_subject = config.max_msgs_per_subject
         self.max_msg_size = config.max_msg_size
-        if self.max_age_ns != config.max_age_ns:
+        max_age_ns = taken("max_age", config.max_age_ns)
+        if self.max_age_ns != max_age_ns:
             self.expiry.cancel()
-        self.max_age_ns = config.max_age_ns
+        self.max_age_ns = max_age_ns
         self.allow_ttl = config.allow_msg_ttl
-        self.marker_ttl_ns = config.subject_delete_marker_ttl_ns
+        self.marker_ttl_ns = taken("subject_delete_marker_ttl", config.subject_delete_marker_ttl_ns)
         self.discard_new = config.discard == "new"
         self.discard_new_per_subject = config.discard_new_per_subject
         self.no_ack = config.no_ack
@@ -118,7 +122,7 @@ cdef class Stream(Sink):
         self.allow_rollup = config.allow_rollup_hdrs and not config.deny_purge
         self.keeps_interest = config.retention == "interest"
         self.settles = config.retention != "limits"
-        self.dedupe.window_ns = config.duplicate_window_ns
+        self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
         for consumer in self.consumers.values():
             consumer.settle = partial(self.settle, consumer) if self.settles else None
         self.mark_dirty()
@@ -178,7 +182,7 @@ cdef class Stream(Sink):
             return 0
         if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
             return 0
-        if h.ttl.n and self.marker_ttl_ns and self.max_msgs_per_subject != 1:
+        if h.ttl.n and self.marker_ttl_ns and self.max_msgs_per_subject != 1 and not self.ttl_raised:
             with gil:
                 if self.raises_ttl(m):
                     return 0
@@ -261,6 +265,9 @@ cdef class Stream(Sink):
         """The sequence that the message got; 0: refused, and answered."""
         if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
             self.refuse(m, 10023, 0)
+            return 0
+        if self.store.last_seq >= LAST_SEQ:
+            self.refuse(m, 10077, NO_SEQUENCE_LEFT)
             return 0
         if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
             if self.store.last_ts < self.wall():        # messages of this turn may be ahead of it
@@ -397,7 +404,9 @@ cdef class Stream(Sink):
         headers = with_least_ttl(m.body[:m.header_len], self.marker_ttl_ns)
         if headers is None:
             return False
+        self.ttl_raised = True              # once: a message may have more than one such header
         self.ingest_with_other_headers(m, headers)
+        self.ttl_raised = False
         return True
 
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept:

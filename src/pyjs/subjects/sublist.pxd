@@ -79,5 +79,5 @@ cdef class Sublist:
     cdef void drop_all(self, Table* table) noexcept
     cdef void outdate(self, bytes subject) noexcept
     cdef int append_to(self, TrieNode* node, Subscription sub) except -1
-    cdef void remove_below(self, TrieNode* node, Subscription sub, size_t i) noexcept
+    cdef void remove_from_trie(self, Subscription sub) noexcept
     cdef void trim_slot(self, Table* table, size_t at) noexcept

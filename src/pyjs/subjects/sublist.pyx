@@ -12,6 +12,7 @@ Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) would
 once. They share one route per prefix, as long as no subscription tells tails apart; where one does, the prefix is
 marked inexact and the whole subject is looked up.
 
+Long because the walks of the trie, the routes they make and what outdates a route change together.
 Compiled: every message passes `find` (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 from cpython.object cimport PyObject
@@ -29,6 +30,11 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     CACHE_MAX = 1000000         # routes; 200-300 bytes each
     SWEEP_STEP = 2048           # slots that one trim looks at
+    PREFIXED_MAX = 4096         # bytes of a subject each prefix of which is looked up; one for each token
+
+cdef struct Branch:             # of a walk: go on with `node` for the tokens from `at`
+    TrieNode* node
+    size_t at
 
 cdef struct Found:              # subscriptions collected by a walk
     PyObject** subs
@@ -36,6 +42,8 @@ cdef struct Found:              # subscriptions collected by a walk
     size_t room
     size_t visited
     bint inexact
+    Branch* branches            # still to be walked, the next one last
+    size_t n_branches, branch_room
 
 cdef Route NOTHING              # what a failed miss answers: nobody is interested
 memset(&NOTHING, 0, sizeof(Route))
@@ -88,25 +96,40 @@ cdef TrieNode* new_node() except NULL:
     return node
 
 
+cdef inline void put_off(TrieNode** rest, TrieNode* node) noexcept nogil:
+    """Put `node` on a list of nodes to be freed; its memory for subscriptions, freed first, is the link."""
+    if node != NULL:
+        free(node.subs)
+        node.subs = <PyObject**> rest[0]
+        rest[0] = node
+
+
 cdef void free_node(TrieNode* node) noexcept:
-    cdef size_t at = 0
-    if node == NULL:
-        return
-    free_node(node.any_token)
-    free_node(node.any_tail)
-    if node.children.slots != NULL:
-        at = table_next(&node.children, 0)
-        while at <= node.children.mask:
-            free_node(<TrieNode*> node.children.slots[at].value)
-            at = table_next(&node.children, at + 1)
-        table_free(&node.children)
-    free(node.subs)
-    free(node)
+    """Free `node` and everything below; without recursion, since clients say how deep a subject is."""
+    cdef TrieNode* rest = NULL
+    cdef size_t at
+    put_off(&rest, node)
+    while rest != NULL:
+        node = rest
+        rest = <TrieNode*> node.subs
+        put_off(&rest, node.any_token)
+        put_off(&rest, node.any_tail)
+        if node.children.slots != NULL:
+            at = table_next(&node.children, 0)
+            while at <= node.children.mask:
+                put_off(&rest, <TrieNode*> node.children.slots[at].value)
+                at = table_next(&node.children, at + 1)
+            table_free(&node.children)
+        free(node)
 
 
 cdef inline bint bare(TrieNode* node) noexcept nogil:
     """Whether nothing hangs on `node` any more."""
-    return (node.n_subs == 0 and node.children.used == 0 and node.any_token == NULL and node.any_tail == NULL)
+    return node.n_subs == 0 and branches(node) == 0
+
+
+cdef inline size_t branches(TrieNode* node) noexcept nogil:
+    return node.children.used + (node.any_token != NULL) + (node.any_tail != NULL)
 
 
 cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcept nogil:
@@ -118,6 +141,29 @@ cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcep
 cdef inline size_t token_end(const char* s, size_t n, size_t i) noexcept nogil:
     cdef const char* dot = <const char*> memchr(s + i, c'.', n - i)
     return n if dot == NULL else <size_t> (dot - s)
+
+
+cdef inline TrieNode* below(TrieNode* node, const char* s, size_t n, size_t i) noexcept nogil:
+    """The node of the token at `i`, of a subscription's subject that is in the trie."""
+    cdef size_t end = token_end(s, n, i)
+    if end - i == 1 and s[i] == c'*':
+        return node.any_token
+    if end - i == 1 and s[i] == c'>' and end == n:
+        return node.any_tail
+    return child(node, s + i, end - i)
+
+
+cdef void cut(TrieNode* node, const char* s, size_t n, size_t i) noexcept:
+    """Free the branch that the token at `i` leads to."""
+    cdef size_t end = token_end(s, n, i)
+    cdef TrieNode* branch = below(node, s, n, i)
+    if branch == node.any_token:
+        node.any_token = NULL
+    elif branch == node.any_tail:
+        node.any_tail = NULL
+    else:
+        table_remove(&node.children, s + i, end - i)
+    free_node(branch)
 
 
 cdef int collect(Found* found, TrieNode* node) except -1 nogil:
@@ -136,50 +182,76 @@ cdef int collect(Found* found, TrieNode* node) except -1 nogil:
     return 0
 
 
+cdef int put_by(Found* found, TrieNode* node, size_t at) except -1 nogil:
+    """Note a branch to be walked later: `node` for the tokens from `at`."""
+    cdef Branch* more
+    if found.n_branches == found.branch_room:
+        more = <Branch*> realloc(found.branches, (found.branch_room * 2 + 16) * sizeof(Branch))
+        if more == NULL:
+            with gil:
+                raise MemoryError
+        found.branches = more
+        found.branch_room = found.branch_room * 2 + 16
+    found.branches[found.n_branches].node = node
+    found.branches[found.n_branches].at = at
+    found.n_branches += 1
+    return 0
+
+
+cdef void forget(Found* found) noexcept nogil:
+    free(found.subs)
+    free(found.branches)
+
+
 cdef int walk(Found* found, TrieNode* node, const char* s, size_t n, size_t i) except -1 nogil:
-    """Collect the subscriptions below `node` that match s[i:], all tokens of it."""
+    """Collect the subscriptions below `node` that match s[i:], all tokens of it.
+
+    Wildcards before literals at each token. What waits for its turn is noted, at most one branch for each token: no
+    recursion, since clients say how many tokens a subject has.
+    """
     cdef size_t end
-    cdef TrieNode* next_node
-    while True:
+    cdef TrieNode* literal
+    put_by(found, node, i)
+    while found.n_branches:
+        found.n_branches -= 1
+        node, i = found.branches[found.n_branches].node, found.branches[found.n_branches].at
+        if i > n:
+            collect(found, node)
+            continue
         found.visited += 1
         if node.any_tail != NULL:
             collect(found, node.any_tail)
         end = token_end(s, n, i)
+        literal = child(node, s + i, end - i)
+        if literal != NULL:
+            put_by(found, literal, end + 1)
         if node.any_token != NULL:
-            if end == n:
-                collect(found, node.any_token)
-            else:
-                walk(found, node.any_token, s, n, end + 1)
-        next_node = child(node, s + i, end - i)
-        if next_node == NULL:
-            return 0
-        if end == n:
-            return collect(found, next_node)
-        node = next_node
-        i = end + 1
+            put_by(found, node.any_token, end + 1)
+    return 0
 
 
-cdef int walk_prefix(Found* found, TrieNode* node, const char* s, size_t n, size_t i, bint deep) except -1 nogil:
+cdef int walk_prefix(Found* found, TrieNode* node, const char* s, size_t n, bint deep) except -1 nogil:
     """As walk for s, a prefix that ends with a dot, and any tail: one token, or several when `deep`."""
-    cdef size_t end
-    cdef TrieNode* next_node
-    while i < n:
+    cdef size_t end, i
+    cdef TrieNode* literal
+    put_by(found, node, 0)
+    while found.n_branches:
+        found.n_branches -= 1
+        node, i = found.branches[found.n_branches].node, found.branches[found.n_branches].at
         if node.any_tail != NULL:
             collect(found, node.any_tail)
-        end = token_end(s, n, i)
-        if node.any_token != NULL:
-            walk_prefix(found, node.any_token, s, n, end + 1, deep)
-        next_node = child(node, s + i, end - i)
-        if next_node == NULL:
-            return 0
-        node = next_node
-        i = end + 1
-    if node.children.used or (deep and node.any_token != NULL):
-        found.inexact = True
-    if node.any_tail != NULL:
-        collect(found, node.any_tail)
-    if node.any_token != NULL and not deep:
-        collect(found, node.any_token)
+        if i < n:
+            end = token_end(s, n, i)
+            literal = child(node, s + i, end - i)
+            if literal != NULL:
+                put_by(found, literal, end + 1)
+            if node.any_token != NULL:
+                put_by(found, node.any_token, end + 1)
+            continue
+        if node.children.used or (deep and node.any_token != NULL):
+            found.inexact = True
+        if node.any_token != NULL and not deep:
+            collect(found, node.any_token)
     return 0
 
 
@@ -356,7 +428,7 @@ cdef class Sublist:
             except MemoryError:
                 r = &NOTHING
         self.visited += found.visited + found.n
-        free(found.subs)
+        forget(&found)
         return r
 
     cdef Route* miss_prefix(self, const char* subject, size_t n, bint deep) noexcept nogil:
@@ -367,13 +439,13 @@ cdef class Sublist:
         with gil:
             try:
                 found.inexact = not no_empty_token(subject, n - 1)
-                walk_prefix(&found, self.root, subject, n, 0, deep)
+                walk_prefix(&found, self.root, subject, n, deep)
                 r = build(&found, subject, n, False)
                 self.keep(&self.prefixes, subject, n, r)
             except MemoryError:
                 r = &NOTHING
         self.visited += found.visited + found.n
-        free(found.subs)
+        forget(&found)
         return r
 
     cdef int keep(self, Table* table, const char* key, size_t n, Route* r) except -1:
@@ -443,47 +515,37 @@ cdef class Sublist:
         if self.owned.pop(id(sub), None) is None:
             return False
         sub.state.closed = True
-        self.remove_below(self.root, sub, 0)
+        self.remove_from_trie(sub)
         self.removes += 1
         self.outdate(sub.subject)
         return True
 
-    cdef void remove_below(self, TrieNode* node, Subscription sub, size_t i) noexcept:
+    cdef void remove_from_trie(self, Subscription sub) noexcept:
+        """Take `sub` out of its node, and the nodes that only it needed out of the trie."""
         cdef const char* s = sub.subject
-        cdef size_t n = len(sub.subject), end
+        cdef size_t n = len(sub.subject), i = 0, kept_at = 0
         cdef uint32_t at = 0
-        cdef TrieNode* below
-        if i > n:
-            while at < node.n_subs and node.subs[at] != <PyObject*> sub:
-                at += 1
-            while at + 1 < node.n_subs:         # the order of subscription is the order of delivery
-                node.subs[at] = node.subs[at + 1]
-                at += 1
-            node.n_subs -= 1
-            return
-        end = token_end(s, n, i)
-        if end - i == 1 and s[i] == c'*':
-            below = node.any_token
-        elif end - i == 1 and s[i] == c'>' and end == n:
-            below = node.any_tail
-        else:
-            below = child(node, s + i, end - i)
-        self.remove_below(below, sub, end + 1)
-        if not bare(below):
-            return
-        if below == node.any_token:
-            node.any_token = NULL
-        elif below == node.any_tail:
-            node.any_tail = NULL
-        else:
-            table_remove(&node.children, s + i, end - i)
-        free_node(below)
+        cdef TrieNode* node = self.root
+        cdef TrieNode* kept = self.root         # the last node on the way that something else needs as well
+        while i <= n:
+            if node.n_subs or branches(node) > 1:
+                kept, kept_at = node, i
+            node = below(node, s, n, i)
+            i = token_end(s, n, i) + 1
+        while at < node.n_subs and node.subs[at] != <PyObject*> sub:
+            at += 1
+        while at + 1 < node.n_subs:             # the order of subscription is the order of delivery
+            node.subs[at] = node.subs[at + 1]
+            at += 1
+        node.n_subs -= 1
+        if bare(node):
+            cut(kept, s, n, kept_at)
 
     cdef void outdate(self, bytes subject) noexcept:
         """Make sure that no route built before answers for a subject that `subject` matches."""
         cdef const char* s = subject
         cdef size_t n = len(subject), i
-        if not has_wildcard(s, n):
+        if n <= PREFIXED_MAX and not has_wildcard(s, n):
             self.drop(&self.cache, s, n)
             for i in range(n):
                 if s[i] == c'.':
@@ -537,7 +599,7 @@ cdef class Sublist:
                 matching.append(<object> found.subs[at])
             return matching
         finally:
-            free(found.subs)
+            forget(&found)
 
     def subscriptions(self) -> list:
         """Return all subscriptions, oldest first."""

@@ -8,6 +8,26 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 
 
+def test_a_duration_of_any_length_is_read_in_one_pass() -> None:
+    assert parse_duration_ns("1ns" * 300_000) == 300_000
+    assert (
+        parse_duration_ns("1." + "0" * 100_000 + "s")
+        == parse_duration_ns("0" * 100_000 + "1s")
+        == 1_000_000_000
+    )
+    for text in ("9" * 100_000 + "ns", "1h" * 3_000_000):
+        with pytest.raises(ValueError, match="longer than 292 years"):
+            parse_duration_ns(text)
+    with pytest.raises(ValueError, match=r"'x{40}[.]{3}' is no unit"):
+        parse_duration_ns("1" + "x" * 100_000)
+
+
+@pytest.mark.parametrize("text", ["9" * 100_000, "-" + "9" * 5_000 + "k"])
+def test_a_number_of_any_length_is_too_large(text: str) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        parse_number(text)
+
+
 @pytest.mark.parametrize(
     ("text", "ns"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyjs.base.gotext import moment_text
 from pyjs.jetstream import json_strict as js
 from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
 
@@ -21,7 +22,6 @@ REQUEST = Struct(
         "first_seq": js.UINT64,
         "max_age": js.DURATION,
         "sealed": js.BOOL,
-        "ratio": js.Kind("float64"),
         "placement": js.struct(PLACEMENT),
         "mirror": js.struct(SOURCE),
         "sources": js.structs(SOURCE),
@@ -96,7 +96,6 @@ def test_syntax_faults_read_as_the_peer_words_them(body: str, text: str) -> None
             '{"mirror":{"opt_start_time":5}}',
             FIELD.format("number", "mirror.opt_start_time of type time.Time"),
         ),
-        ('{"ratio":"x"}', FIELD.format("string", "ratio of type float64")),
         ('{"retention":"zz"}', 'can not unmarshal "\\"zz\\""'),
         ('{"Retention":5}', 'can not unmarshal "5"'),
         ('{"retention":null}', 'can not unmarshal "null"'),
@@ -112,6 +111,144 @@ def test_the_first_fault_in_the_document_is_reported(body: str, text: str) -> No
     with pytest.raises(JsonFault) as fault:
         decode(body.encode(), REQUEST)
     assert str(fault.value) == text
+
+
+DEEP = 10_000  # levels that nats-server reads
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_a_body_is_refused_where_it_is_deeper_than_the_peer_reads(opening: str) -> None:
+    with pytest.raises(JsonFault) as fault:
+        decode(('{"name":"A","subjects":' + opening * DEEP).encode(), REQUEST)
+    at = 23 + len(opening) * (DEEP - 1) + 1
+    assert str(fault.value) == f"exceeded max depth at offset {at}"
+    assert fault.value.lenient_text() == "exceeded max depth"
+
+
+@pytest.mark.parametrize("depth", [1_000, 1_100, DEEP - 1])
+def test_what_is_deep_is_named_by_its_kind_and_its_field(depth: int) -> None:
+    lists, objects = "[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth
+    with pytest.raises(
+        JsonFault, match=r"cannot unmarshal object into Go struct field .*name of type string"
+    ):
+        decode(f'{{"name":{objects}}}'.encode(), REQUEST)
+    with pytest.raises(JsonFault, match='unknown field "x"'):
+        decode(f'{{"x":{lists}}}'.encode(), REQUEST)
+    assert decode(f'{{"x":{lists},"name":"A"}}'.encode(), REQUEST, strict=False) == {"name": "A"}
+
+
+def test_a_body_that_only_opens_ends_too_early() -> None:
+    with pytest.raises(JsonFault, match="unexpected EOF"):
+        decode(b"[" * DEEP, REQUEST)
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 5_000, "-" + "9" * 100_000, "1" + "0" * 5_000 + "e-5000", "0." + "1" * 5_000]
+)
+def test_a_number_of_any_length_is_answered_with_its_digits(number: str) -> None:
+    with pytest.raises(JsonFault) as fault:
+        decode(f'{{"max_msgs":{number}}}'.encode(), REQUEST)
+    assert str(fault.value) == FIELD.format(f"number {number}", "max_msgs of type int64")
+    assert decode(f'{{"x":{number}}}'.encode(), REQUEST, strict=False) == {}
+
+
+@pytest.mark.parametrize("number", ["18446744073709551615", "12345678901234567890", "0", "7"])
+def test_unsigned_numbers_reach_to_64_bits(number: str) -> None:
+    assert decode(f'{{"first_seq":{number}}}{{}}'.encode(), REQUEST) == {"first_seq": int(number)}
+
+
+def test_minus_zero_is_no_unsigned_number() -> None:
+    assert decode(b'{"max_msgs":-0,"first_seq":0}', REQUEST) == {"max_msgs": 0, "first_seq": 0}
+    with pytest.raises(JsonFault, match=r"cannot unmarshal number -0 into .*first_seq of type uint64"):
+        decode(b'{"first_seq":-0}', REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"\xff", "invalid character '\\xff' looking for beginning of value at offset 1"),
+        (b'{"name":\xe2\x82}', "invalid character '\\xe2' looking for beginning of value at offset 9"),
+        (b'{"a":\xed\xa0\x80}', "invalid character '\\xed' looking for beginning of value at offset 6"),
+        (b'{"name":tr\xff}', "invalid character '\\xff' in literal true (expecting 'u') at offset 11"),
+        (
+            b'\xef\xbb\xbf{"name":"A"}',
+            "invalid character '\\ufeff' looking for beginning of value at offset 3",
+        ),
+        (b'{"name":\xc2\x80}', "invalid character '\\u0080' looking for beginning of value at offset 10"),
+        (b'{"name":"\\\xff"}', 'invalid escape sequence "\\\\\\xff" in string at offset 11'),
+        (
+            b'{"name":5} [[[',
+            "json: cannot unmarshal number into Go struct field StreamConfigRequest.name of type string",
+        ),
+    ],
+)
+def test_bytes_that_are_no_text_are_named_as_the_peer_names_them(body: bytes, text: str) -> None:
+    with pytest.raises(JsonFault) as fault:
+        decode(body, REQUEST)
+    assert str(fault.value) == text
+
+
+def test_each_byte_that_is_no_text_is_one_replacement_character() -> None:
+    body = b'{"name":"a\xe2\x82b\xf0\x9f\x98c\xed\xa0\x80d\xff\xfe"}'
+    three = "\ufffd" * 3
+    assert decode(body, REQUEST) == {"name": f"a\ufffd\ufffdb{three}c{three}d\ufffd\ufffd"}
+
+
+@pytest.mark.parametrize("tail", [b"x", b"", b',"\\ud800"]'])
+def test_a_megabyte_that_is_wrong_or_odd_at_its_end_is_read_in_one_pass(tail: bytes) -> None:
+    body = b'{"subjects":["' + b'","'.join([b"a"] * 250_000) + b'"' + tail
+    with pytest.raises(JsonFault):
+        decode(body, REQUEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0000-01-01T00:00:00Z",
+        "0000-02-29T23:59:59.5Z",
+        "0001-01-01T00:00:00Z",
+        "1677-09-21T00:12:43.145224191Z",
+        "1969-12-31T23:59:59.999999999Z",
+        "2262-04-11T23:47:16.854775808Z",
+        "9999-12-31T23:59:59.999999999Z",
+    ],
+)
+def test_times_of_ten_thousand_years_are_read_and_shown(text: str) -> None:
+    assert moment_text(parse_time_ns(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("0000-01-01T00:00:00+23:59", "0000-01-01T00:00:00Z"),
+        ("9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59.999999999Z"),
+        ("2024-01-01T00:00:00,5Z", "2024-01-01T00:00:00.5Z"),
+        (f"2024-01-01T00:00:00.{'1' * 5_000}Z", "2024-01-01T00:00:00.111111111Z"),
+    ],
+)
+def test_times_at_the_edges_are_cut_there(given: str, shown: str) -> None:
+    assert moment_text(parse_time_ns(given)) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-01t00:00:00Z",
+        "2024-01-01T00:00:00z",
+        "\uff12\uff10\uff12\uff14-01-01T00:00:00Z",
+        "2024-02-30T00:00:00Z",
+    ],
+)
+def test_times_in_other_letters_are_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_time_ns(text)
+
+
+def test_a_time_that_is_no_time_is_shown_byte_by_byte() -> None:
+    with pytest.raises(
+        JsonFault, match=r'parsing time "\\xc3\\xa9" as .*cannot parse "\\xc3\\xa9" as "2006"'
+    ):
+        decode('{"mirror":{"opt_start_time":"é"}}'.encode(), REQUEST)
 
 
 def test_a_bad_time_names_the_layout() -> None:
@@ -148,9 +285,9 @@ def test_half_of_a_pair_is_a_replacement_character(text: str, meant: str) -> Non
 
 
 def test_values_that_only_the_slow_scanner_reads_survive() -> None:
-    assert decode(b'{"name":"\\u0041\\n\\/"}{"ratio":1.5e1}{"sealed":false,"sources":[]}', REQUEST) == {
+    assert decode(b'{"name":"\\u0041\\n\\/"}{"max_msgs":-15}{"sealed":false,"sources":[]}', REQUEST) == {
         "name": "A\n/",
-        "ratio": 15.0,
+        "max_msgs": -15,
         "sealed": False,
         "sources": [],
     }

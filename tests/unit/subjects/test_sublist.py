@@ -138,6 +138,39 @@ def test_the_cache_is_bounded_and_outdated_routes_are_freed() -> None:
     assert listener.account.subs.num_cached() == 0
 
 
+def test_subjects_of_very_many_tokens_come_and_go() -> None:
+    # given
+    tokens = 150_000
+    subs = Sublist()
+    words = [b"a", b"*", b"a.b"]
+    deep = [Subscription(object(), b".".join([word] * tokens)) for word in words]
+    for sub in deep:
+        subs.insert(sub)
+    # when
+    found = subs.match(b".".join([b"a"] * tokens))
+    # then
+    assert found == [deep[1], deep[0]]
+    assert all(subs.remove(sub) for sub in deep[:2])
+    assert subs.match(b".".join([b"a"] * tokens)) == []
+    assert subs.match(deep[2].subject) == [deep[2]]  # what is left goes with the list
+
+
+def test_a_branch_goes_with_its_last_subscription_and_no_sooner() -> None:
+    subjects = [b"a", b"a.b", b"a.b.c.d", b"a.*.c", b"a.b.>", b"x.y.z", b"x.y"]
+    for first in subjects:
+        subs = Sublist()
+        made = {subject: Subscription(object(), subject) for subject in subjects}
+        for sub in made.values():
+            subs.insert(sub)
+        subs.remove(made.pop(first))
+        for subject, sub in made.items():
+            literal = subject.replace(b"*", b"q").replace(b">", b"q")
+            assert sub in subs.match(literal)
+        for sub in made.values():
+            assert subs.remove(sub)
+        assert subs.match(b"a.b.c.d") == subs.match(b"x.y") == []
+
+
 def test_removing_twice_is_told() -> None:
     turn = Turn()
     subs = Sublist()

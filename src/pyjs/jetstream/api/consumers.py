@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import consumers, errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
@@ -110,7 +111,7 @@ def pause(call: ApiCall) -> JsonDict:
         return dict(_NOT_PAUSED)
     out: JsonDict = {"paused": until_ns > now_ns, "pause_until": moment_text(until_ns)}
     if until_ns > now_ns:
-        out["pause_remaining"] = until_ns - now_ns
+        out["pause_remaining"] = INT64.clamp(until_ns - now_ns)
     return out
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
@@ -158,7 +159,7 @@ class DirectGet:
         wanted = store.make_filter((subject.encode(),) if subject else ())
         first = max(given.get("seq", 0), 1)
         if "start_time" in given:
-            first = store.seq_at(parse_time_ns(given["start_time"])) or store.last_seq + 1
+            first = store.seq_at(wrapped_ns(parse_time_ns(given["start_time"]))) or store.last_seq + 1
         seq = store.next_match(first, wanted)
         if seq == 0:
             self._status(request, "404 Message Not Found")
@@ -179,7 +180,7 @@ class DirectGet:
         store = self._stream.store
         up_to = given.get("up_to_seq", 0)
         if "up_to_time" in given:
-            after = store.seq_at(parse_time_ns(given["up_to_time"])) or store.last_seq + 1
+            after = store.seq_at(wrapped_ns(parse_time_ns(given["up_to_time"]))) or store.last_seq + 1
             if after <= store.first_seq:
                 self._status(request, "404 No Results")
                 return None

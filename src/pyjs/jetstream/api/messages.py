@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models
@@ -61,7 +62,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
         return store.get_last(given["last_by_subj"].encode())
     seq = given.get("seq", 0)
     if "start_time" in given:
-        seq = store.seq_at(parse_time_ns(given["start_time"]))
+        seq = store.seq_at(wrapped_ns(parse_time_ns(given["start_time"])))
         if seq == 0:
             return None
     if given.get("next_by_subj"):
