@@ -12,11 +12,11 @@ from pyjs.base.gotext import duration_text, time_text, uptime_text
 from pyjs.core.auth import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.arguments import Arguments, BadArgument
-from pyjs.monitor.json_text import JsonDict, text
+from pyjs.monitor.json_text import JsonDict, JsonValue, pretty_piece, text
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.core.session import ClientSession
     from pyjs.monitor.state import Monitored
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
+CONNECTIONS_STEP = (
+    64  # connections, and subscriptions of one, reported between two yields: about a millisecond
+)
+SUBSCRIPTIONS_STEP = 1000
+DEPTH = 2  # levels above one: the answer, connections
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}
 NS_PER_MS = 1_000_000
 
@@ -98,8 +103,8 @@ def connz_options(arguments: Arguments) -> ConnzOptions:
     )
 
 
-def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> JsonDict:
-    """Return the page of connections that `options` ask for."""
+def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
+    """Return the page of connections that `options` ask for; yield now and then on the way."""
     if options.account and options.account not in monitored.node.accounts:
         return _page(monitored, options, now_ns, "", 0, None)
     found, total = _selected(monitored, options)
@@ -107,7 +112,12 @@ def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> JsonDict:
     found.sort(key=lambda c: c.cid)
     found.sort(key=lambda c: key(c, now_ns), reverse=descending)
     page = found[options.offset : options.offset + options.limit]
-    entries = [connection_entry(c, options, now_ns) for c in page]
+    entries: list[object] = []
+    for number, c in enumerate(page):
+        if number % CONNECTIONS_STEP == CONNECTIONS_STEP - 1:
+            yield
+        entry = yield from connection_entry(c, options, now_ns)
+        entries.append(pretty_piece(entry, DEPTH))
     return _page(monitored, options, now_ns, monitored.node.server_id, total, entries)
 
 
@@ -117,7 +127,7 @@ def _page(
     now_ns: int,
     server_id: str,
     total: int,
-    entries: list[JsonDict] | None,
+    entries: list[object] | None,
 ) -> JsonDict:
     return {
         "server_id": server_id,
@@ -126,7 +136,7 @@ def _page(
         "total": total,
         "offset": options.offset,
         "limit": options.limit,
-        "connections": entries if entries is None else [*entries],
+        "connections": entries,  # type: ignore[dict-item]  # pieces of the answer's text
     }
 
 
@@ -154,8 +164,8 @@ def user_name(connection: Connection) -> str:
     return connection.user.name if connection.user else ""
 
 
-def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> JsonDict:
-    """Return one element of `connections`."""
+def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
+    """Return one element of `connections`; yield now and then when it lists many subscriptions."""
     rtt_ns = c.rtt_ns if not 1000 < c.rtt_ns < NS_PER_MS else c.rtt_ns // 1000 * 1000
     until_ns = c.closed_at_ns or now_ns
     entry: JsonDict = {
@@ -183,11 +193,11 @@ def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> JsonD
     if c.stalls:
         entry["stalls"] = c.stalls
     entry["subscriptions"] = len(c.subscriptions)
-    _add_identity(entry, c, options)
+    yield from _add_identity(entry, c, options)
     return entry
 
 
-def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> None:
+def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Generator[None, None, None]:
     for key, value in (("name", c.options.name), ("lang", c.options.lang), ("version", c.options.version)):
         if value:
             entry[key] = value
@@ -198,9 +208,13 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> None
             entry["account"] = c.account.name
     if c.subscriptions and options.subs_detail:
         account = c.account.name if c.closed_at_ns else ""
-        entry["subscriptions_list_detail"] = [
-            subscription_detail(sub, c.cid, account) for sub in c.subscriptions.values()
-        ]
+        details: list[JsonValue] = []
+        subscriptions: list[Subscription | ClosedSubscription] = [*c.subscriptions.values()]
+        for sub in subscriptions:
+            details.append(subscription_detail(sub, c.cid, account))
+            if len(details) % SUBSCRIPTIONS_STEP == 0:
+                yield
+        entry["subscriptions_list_detail"] = details
     elif c.subscriptions and options.subs:
         entry["subscriptions_list"] = [text(sub.subject) for sub in c.subscriptions.values()]
     if options.auth and (c.user is not None or not c.closed_at_ns):

@@ -46,8 +46,8 @@ class Router:
         self._views: dict[str, Callable[[Arguments], Response | Generator[None, None, Response]]] = {
             "/": self._root,
             "/varz": self._varz,
-            "/connz": lambda arguments: _json(connz(monitored, connz_options(arguments), clock.now_ns())),
-            "/subsz": lambda arguments: _json(subsz(monitored, arguments, clock.now_ns())),
+            "/connz": self._connz,
+            "/subsz": self._subsz,
             "/jsz": self._jsz,
             "/healthz": self._healthz,
             "/accountz": lambda arguments: _json(accountz(monitored, arguments, clock.now_ns())),
@@ -90,6 +90,12 @@ class Router:
         if arguments.text("config") in TRUE:  # anything is let through, as nats-server does with any argument
             answer["config"] = settings(self._monitored.options)
         return _json(answer)
+
+    def _connz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from connz(self._monitored, connz_options(arguments), self._clock.now_ns())))
+
+    def _subsz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from subsz(self._monitored, arguments, self._clock.now_ns())))
 
     def _jsz(self, arguments: Arguments) -> Generator[None, None, Response]:
         return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))

@@ -1,4 +1,7 @@
-"""/subsz: the subscription lists of all accounts, in numbers and, on demand, one by one."""
+"""/subsz: the subscription lists of all accounts, in numbers and, on demand, one by one.
+
+A long list is walked in steps: what subscribes meanwhile is not in it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.connz import subscription_detail
-from pyjs.monitor.json_text import JsonDict, number
+from pyjs.monitor.json_text import JsonDict, number, pretty_piece
 from pyjs.subjects.tokens import is_valid_literal, subject_matches
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pyjs.core.account import Account
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
+STEP = 1000  # subscriptions looked at between two yields: about a millisecond
+DEPTH = 2  # levels above one: the answer, subscriptions_list
 
 
-def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the numbers, and the list when `subs` is set.
+def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator[None, None, JsonDict]:
+    """Return the numbers, and the list when `subs` is set; yield now and then on the way.
 
     Raises:
         BadArgument: in the words of nats-server.
@@ -34,10 +41,13 @@ def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
     accounts = [a for a in monitored.node.accounts.values() if wanted in ("", a.name)]
     answer: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     answer |= sublist_stats(accounts)
-    details = _details(accounts, test.encode()) if subs else []
-    answer |= {"total": len(details), "offset": offset, "limit": limit}
-    if page := details[offset : offset + limit]:
-        answer["subscriptions_list"] = [*page]
+    total = 0
+    page: list[object] = []
+    if subs:
+        total, page = yield from _page(accounts, test.encode(), offset, limit)
+    answer |= {"total": total, "offset": offset, "limit": limit}
+    if page:
+        answer["subscriptions_list"] = page  # type: ignore[assignment]  # pieces of the answer's text
     return answer
 
 
@@ -59,10 +69,20 @@ def sublist_stats(accounts: list[Account]) -> JsonDict:
     }
 
 
-def _details(accounts: list[Account], test: bytes) -> list[JsonDict]:
-    return [
-        subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name)
-        for account in accounts
-        for sub in account.subs.subscriptions()
-        if not test or subject_matches(test, sub.subject)
-    ]
+def _page(
+    accounts: list[Account], test: bytes, offset: int, limit: int
+) -> Generator[None, None, tuple[int, list[object]]]:
+    """Return how many subscriptions match `test` ("": all do), and those of the page."""
+    total = 0
+    page: list[object] = []
+    for account in accounts:
+        for index, sub in enumerate(account.subs.subscriptions()):
+            if index % STEP == STEP - 1:
+                yield
+            if test and not subject_matches(test, sub.subject):
+                continue
+            if offset <= total < offset + limit:
+                detail = subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name)
+                page.append(pretty_piece(detail, DEPTH))
+            total += 1
+    return total, page

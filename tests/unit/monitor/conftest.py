@@ -46,6 +46,10 @@ class Site:
                 answer: Response = done.value
                 return answer
 
+    def steps_of(self, target: str) -> int:
+        """Return in how many steps a request is answered."""
+        return sum(1 for _ in self.router.answer(target)) + 1
+
     def json(self, target: str, status: int = 200) -> Any:
         answer = self.ask(target)
         assert answer.status == status, answer.body

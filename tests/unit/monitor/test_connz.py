@@ -158,3 +158,17 @@ def test_closed_connections_sort_by_their_end(site: Site) -> None:
 )
 def test_what_makes_no_sense_is_refused(site: Site, query: str, text: str) -> None:
     assert site.refused(f"/connz?{query}") == text
+
+
+def test_many_connections_are_reported_in_steps(site: Site) -> None:
+    for _ in range(200):
+        site.client()
+
+    assert site.steps_of("/connz") > 3
+
+
+def test_many_subscriptions_of_a_connection_are_reported_in_steps(site: Site) -> None:
+    site.client().send(b"".join(b"SUB s.%d %d\r\n" % (number, number + 2) for number in range(5_000)))
+
+    assert site.steps_of("/connz?subs=detail") > 5
+    assert site.steps_of("/connz") == 1

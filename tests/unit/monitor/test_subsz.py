@@ -1,3 +1,4 @@
+import pytest
 from tests.unit.monitor.conftest import Site
 
 FIELDS = [
@@ -52,3 +53,11 @@ def test_a_test_subject_must_be_literal(site: Site) -> None:
     text = "invalid test subject, must be valid publish subject: foo.*"
 
     assert site.refused("/subsz?test=foo.*") == text
+
+
+@pytest.mark.parametrize("query", ["subs=1", "subs=1&test=s.5", "subs=1&limit=5000"])
+def test_a_long_list_is_walked_in_steps(site: Site, query: str) -> None:
+    site.client().send(b"".join(b"SUB s.%d %d\r\n" % (number, number + 2) for number in range(5_000)))
+
+    assert site.steps_of(f"/subsz?{query}") > 5
+    assert site.steps_of("/subsz") == 1
