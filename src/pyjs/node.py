@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
+SKEW_EVERY_NS = 10_000_000  # how long a turn may work with the skew of an earlier one
 STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are slewed
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
@@ -59,6 +60,7 @@ class Node(Host):
         self.timers = Timers()
         self.turn_state = Turn()
         self.turn_state.skew = clock.skew_ns()
+        self._skew_due_ns = 0  # when the wall clock is read again
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
         self.server_id = _public_key(rng, b"N")
@@ -228,11 +230,13 @@ class Node(Host):
     def turn(self, now_ns: int) -> None:
         """Do what is due, as much as one turn has time for."""
         if not self._in_turn:
-            self._read_wall_clock()
+            if now_ns >= self._skew_due_ns:
+                self._read_wall_clock(now_ns)
             self._run(self._scheduler.turn, now_ns)
 
-    def _read_wall_clock(self) -> None:
+    def _read_wall_clock(self, now_ns: int) -> None:
         """Take over the skew of the clock; after a step, everything that waits for a wall time is looked at again."""
+        self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
         if abs(step_ns) < STEP_NS:

@@ -59,6 +59,10 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def is_due(self, now_ns: int) -> bool:
+        """Return whether a deadline may have passed at `now_ns`: the earliest, or one that was cancelled."""
+        return bool(self._heap) and self._heap[0][0] <= now_ns
+
     def due(self, now_ns: int) -> Timer | None:
         """Return the earliest deadline if it has passed at `now_ns`; `pop` takes it out."""
         deadline_ns = self.next_deadline_ns()

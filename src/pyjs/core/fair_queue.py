@@ -21,25 +21,22 @@ T = TypeVar("T")
 class FairQueue(Generic[T]):
     """A queue for each connection of each account; `take` goes round."""
 
-    __slots__ = ("_accounts", "_count")
+    __slots__ = ("_accounts", "count")
 
     def __init__(self) -> None:
         # The order of the keys is the order of the turns. Invariant: no queue and no account is empty.
         self._accounts: dict[Hashable, dict[Hashable, deque[T]]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0  # of the items
 
     def add(self, owner: Owner, item: T) -> None:
         """Queue `item` as the last of its connection."""
         self._queue_of(owner).append(item)
-        self._count += 1
+        self.count += 1
 
     def put_back(self, owner: Owner, item: T) -> None:
         """Queue `item`, which `take` returned, as the first of its connection."""
         self._queue_of(owner).appendleft(item)
-        self._count += 1
+        self.count += 1
 
     def take(self) -> tuple[Owner, T]:
         """Return the next item and who owns it; the queue must not be empty."""
@@ -52,7 +49,7 @@ class FairQueue(Generic[T]):
             connections[connection] = queue
         if connections:
             self._accounts[account] = connections
-        self._count -= 1
+        self.count -= 1
         return (account, connection), item
 
     def _queue_of(self, owner: Owner) -> deque[T]:

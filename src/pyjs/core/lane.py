@@ -35,7 +35,7 @@ class Share:
 class Lane(Generic[T]):
     """The work of one kind: the new items of a turn, and those that earlier turns had no time for."""
 
-    __slots__ = ("_clock", "_do", "_failed", "_left", "_left_ns", "_owner_of", "_share", "_waiting")
+    __slots__ = ("_clock", "_do", "_failed", "_left", "_left_ns", "_owner_of", "_share", "_turn", "waiting")
 
     def __init__(
         self,
@@ -50,34 +50,25 @@ class Lane(Generic[T]):
         self._do = do  # returns something true when the item is to be done again, in fair order
         self._owner_of = owner_of
         self._failed = failed
-        self._waiting: FairQueue[T] = FairQueue()
-        self._left = self._left_ns = 0  # of the share, in this turn
+        self.waiting: FairQueue[T] = FairQueue()  # no turn had time for these; only the lane changes it
+        self._turn = 0  # the number of the turn that `_left` and `_left_ns` are of
+        self._left = self._left_ns = 0  # of the share
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def begin(self) -> None:
-        """Begin a turn with a whole share."""
-        self._left, self._left_ns = self._share.items, self._share.ns
-
-    @property
-    def used_up(self) -> bool:
-        """Whether nothing more can be done in this turn."""
-        return self._left <= 0 or self._left_ns <= 0
-
-    def run(self, fresh: list[T]) -> None:
-        """Do the items that wait and the new ones, as far as the share reaches; the rest waits."""
-        if not self._waiting and self._left >= len(fresh) <= 1:
+    def run(self, fresh: list[T], turn: int) -> None:
+        """Do the items that wait and the new ones, as far as the share of this turn reaches; the rest waits."""
+        if turn != self._turn:
+            self._turn, self._left, self._left_ns = turn, self._share.items, self._share.ns
+        if not self.waiting.count and self._left >= len(fresh) <= 1:
             for item in fresh:  # most turns: no clock, no queue
                 self._left -= 1
                 self._attempt(item)
             return
-        if self._waiting and len(fresh) > self._share.few:
+        if self.waiting.count and len(fresh) > self._share.few:
             self._queue(fresh, 0)
             fresh = []
         deadline_ns = self._clock.now_ns() + self._left_ns
         self._run_fresh(fresh, deadline_ns)
-        if self._waiting:
+        if self.waiting.count:
             self._run_waiting(deadline_ns)
         self._left_ns = deadline_ns - self._clock.now_ns()
 
@@ -98,16 +89,16 @@ class Lane(Generic[T]):
             at = len(fresh)
         self._left -= at
         for item in reversed(again):  # after those that had no turn, and before later ones of its connection
-            self._waiting.put_back(self._owner_of(item), item)
+            self.waiting.put_back(self._owner_of(item), item)
 
     def _run_waiting(self, deadline_ns: int) -> None:
         stride, at = self._share.stride, 0
-        while self._waiting and (at % stride or self._has_room(at, deadline_ns)):
-            owner, item = self._waiting.take()
+        while self.waiting.count and (at % stride or self._has_room(at, deadline_ns)):
+            owner, item = self.waiting.take()
             at += 1
             try:
                 if self._do(item):
-                    self._waiting.put_back(owner, item)
+                    self.waiting.put_back(owner, item)
             except Exception as error:
                 self._failed(item, error)
         self._left -= at
@@ -115,7 +106,7 @@ class Lane(Generic[T]):
     def _attempt(self, item: T) -> None:
         try:
             if self._do(item):
-                self._waiting.put_back(self._owner_of(item), item)
+                self.waiting.put_back(self._owner_of(item), item)
         except Exception as error:
             self._failed(item, error)
 
@@ -126,4 +117,4 @@ class Lane(Generic[T]):
 
     def _queue(self, items: list[T], begin: int) -> None:
         for at in range(begin, len(items)):
-            self._waiting.add(self._owner_of(items[at]), items[at])
+            self.waiting.add(self._owner_of(items[at]), items[at])

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-BUFFER_HIGH = 1024 * 1024  # bytes waiting in the transport above which the session keeps its output
-BUFFER_LOW = 256 * 1024
+# uvloop writes at once when more than this waits, else at the end of the iteration. It is the mark at which a session
+# hands over its output (core/session.pyx, FLUSH_AT), so that the bytes leave while they are in the cache.
+BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
+BUFFER_LOW = 64 * 1024
+FULL_READ = 250_000  # both loops read some more bytes at once; there may be more to read
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
@@ -37,6 +40,8 @@ class Connection(asyncio.Protocol, Link):
         self._connections = connections  # the server's open connections; this one is in it while open
         self._listener = listener
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
+        self._held = False  # the session wants no input for now
+        self._gave_way = False  # until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
         self.session: ClientSession  # from connection_made on
@@ -60,12 +65,25 @@ class Connection(asyncio.Protocol, Link):
         """Give the session its input; the effects that wait for a commit happen in the turn."""
         if self._log.trace_on:
             self._trace(0, data)
+        if len(data) >= FULL_READ:
+            self._give_way()
         try:
             self.session.receive_data(data)
         except Exception as error:
             log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
             self.session.close("Internal Error", "Internal Server Error")
         self._driver.wake()
+
+    def _give_way(self) -> None:
+        """Read no more before the turn: libuv would read 32 times in a row."""
+        self._gave_way = True
+        self.transport.pause_reading()
+        self._driver.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._gave_way = False
+        if not self._held:
+            self.resume_reading()
 
     def eof_received(self) -> bool:
         """Close the session after the turn that answers earlier input; the peer may still read."""
@@ -120,12 +138,14 @@ class Connection(asyncio.Protocol, Link):
 
     def pause_reading(self) -> None:
         """Take no more input."""
+        self._held = True
         if not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Take input again."""
-        if not self.transport.is_closing():
+        self._held = False
+        if not self._gave_way and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _trace(self, direction: int, data: bytes) -> None:

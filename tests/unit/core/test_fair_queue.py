@@ -2,7 +2,7 @@ from pyjs.core.fair_queue import FairQueue
 
 
 def taken(queue: FairQueue[str]) -> list[str]:
-    return [queue.take()[1] for _ in range(len(queue))]
+    return [queue.take()[1] for _ in range(queue.count)]
 
 
 def test_accounts_take_turns_and_connections_within_them() -> None:
@@ -28,9 +28,9 @@ def test_what_is_put_back_is_the_first_of_its_connection_and_behind_the_others()
     assert taken(queue) == ["other", "long", "next"]
 
 
-def test_an_empty_queue_is_false() -> None:
+def test_an_empty_queue_counts_nothing() -> None:
     queue: FairQueue[str] = FairQueue()
     queue.add(("A", 1), "x")
     queue.take()
 
-    assert not queue
+    assert queue.count == 0

@@ -23,6 +23,7 @@ class LaneFixture:
     clock: VirtualClock = field(default_factory=VirtualClock)
     done: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    turns: int = 0
 
     def __post_init__(self) -> None:
         self.lane: Lane[Item] = Lane(
@@ -44,8 +45,8 @@ class LaneFixture:
     def turn(self, *fresh: Item) -> list[str]:
         """Return the names of what a turn with new items does."""
         before = len(self.done)
-        self.lane.begin()
-        self.lane.run(list(fresh))
+        self.turns += 1
+        self.lane.run(list(fresh), self.turns)
         return self.done[before:]
 
 
@@ -57,10 +58,10 @@ def test_what_exceeds_the_number_of_items_waits_for_the_next_turn() -> None:
     fixture = LaneFixture(Share(2, 100))
 
     assert fixture.turn(*items(5)) == ["1.0", "1.1"]
-    assert len(fixture.lane) == 3
+    assert fixture.lane.waiting.count == 3
     assert fixture.turn() == ["1.2", "1.3"]
     assert fixture.turn() == ["1.4"]
-    assert not fixture.lane
+    assert not fixture.lane.waiting.count
 
 
 def test_what_exceeds_the_time_waits_for_the_next_turn() -> None:
@@ -72,13 +73,11 @@ def test_what_exceeds_the_time_waits_for_the_next_turn() -> None:
 
 def test_a_share_is_of_the_whole_turn() -> None:
     fixture = LaneFixture(Share(100, 100))
-    fixture.lane.begin()
-
-    fixture.lane.run(items(2, takes_ns=50))
-    fixture.lane.run([*items(1, ("A", "2")), *items(1, ("A", "3"))])
+    fixture.lane.run(items(2, takes_ns=50), 1)
+    fixture.lane.run([*items(1, ("A", "2")), *items(1, ("A", "3"))], 1)
 
     assert fixture.done == ["1.0", "1.1"]
-    assert fixture.lane.used_up
+    assert fixture.lane.waiting.count == 2
 
 
 def test_one_item_is_done_in_each_turn_however_long_it_takes() -> None:

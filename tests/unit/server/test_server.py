@@ -143,6 +143,27 @@ async def test_a_reader_that_stops_makes_the_session_keep_its_output(start: Star
     fast.writer.close()
 
 
+async def test_a_client_that_sends_without_end_leaves_time_for_others(start: Start) -> None:
+    # given
+    server = await start()
+    busy, quiet = await Peer.of(server), await Peer.of(server)
+    message = b"PUB foo 1000\r\n" + b"x" * 1000 + b"\r\n"
+    busy.writer.write(message * 40_000)
+    session = next(iter(server.node.sessions.values()))
+    while session.in_msgs == 0:
+        await asyncio.sleep(0)
+    # when
+    quiet.writer.write(b"PING\r\n")
+    await quiet.until(b"PONG\r\n")
+    # then
+    assert session.in_msgs < 40_000
+    busy.writer.write(b"PING\r\n")
+    await busy.until(b"PONG\r\n")
+    assert session.in_msgs == 40_000
+    busy.writer.close()
+    quiet.writer.close()
+
+
 async def test_more_than_max_connections_are_refused(start: Start) -> None:
     server = await start(max_connections=1)
     peer = await Peer.of(server)
