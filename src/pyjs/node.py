@@ -269,7 +269,10 @@ class Node(Host):
         """End what failed unexpectedly: nothing goes on from a state that is half changed."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
-                owner.close("Internal Error", "Internal Server Error")
+                owner.link.abort()
+                owner.connection_lost()  # its output is lost: the rest of it would make no sense
+            elif self.jetstream is not None:
+                self.jetstream.mend(owner)
 
     @property
     def has_work(self) -> bool:

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("errcodes", "json_scan", "json_strict"),
     ("config", "models", "options", "stream_rules", "source_rules",
-     "consumer_config", "consumer_models", "consumer_rules", "level"),
+     "claims", "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("stream_consumer",),
     ("ack_token", "advisories", "answers", "dedupe", "eviction", "expiry", "interest", "message_ttl", "pending",
      "pub_headers", "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
@@ -37,7 +37,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("cursor", "relearn", "replay"),
     ("persist", "positions"),
     ("engine", "consumers", "sourcing", "streams"),
-    ("stream_info", "api", "scrub"),
+    ("stream_info", "api", "scrub", "mend"),
     ("service",),
 )
 # fmt: on

@@ -238,7 +238,10 @@ cdef class Consumer(ConsumerCore):
         self.mark_dirty()
 
     def stop(self, str reason) -> None:
-        """End: answer waiting requests, listen no more. `reason` is "deleted" or "shutdown"."""
+        """End: answer waiting requests, listen no more. `reason` is "deleted", "shutdown" or "fault".
+
+        After a fault nothing is written: the state is not to be trusted.
+        """
         if self.closed:
             return
         self.closed = True
@@ -259,7 +262,7 @@ cdef class Consumer(ConsumerCore):
             self.timer = None
         if reason == "shutdown":
             self.settle_turn()
-        elif not self.config.direct:
+        elif reason == "deleted" and not self.config.direct:
             self.events.send("deleted", self.turn.now, action="delete")
 
     # -- requests --------------------------------------------------------------------------------------------------

@@ -459,8 +459,3 @@ def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") 
     """
     if any(at_once(claims.overlapping(subject, name)) for subject in config.filters):
         raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()
-
-
-def claims_of(config: ConsumerConfig) -> tuple[str, ...]:
-    """Return the subjects that a consumer of a workqueue stream takes from the others."""
-    return () if config.direct or config.sourcing else config.filters or (">",)

@@ -96,6 +96,18 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
     return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
 
 
+def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Begin again with what the files of a consumer say, after a fault; one without files is deleted."""
+    if consumer.file is None:
+        delete(js, stream, consumer)
+        return
+    stream.remove_consumer(consumer.name, for_good=False)
+    consumer.stop("fault")
+    stored = js.files.reopen_consumer(stream.name, consumer.name)
+    if stored is not None:
+        _open(js, stream, _restored(js, stream, stored))
+
+
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
     """Return a consumer as it was kept; without a readable state it begins again, and skips nothing.
 
@@ -167,7 +179,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     if not config.direct and 0 < most <= len(stream.listing):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
-        consumer_rules.check_workqueue(config, stream.claims)
+        consumer_rules.check_workqueue(config, stream.claims.tree)
     if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
         raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
     if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_kept(stream, config):
@@ -196,7 +208,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
 
 def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> Consumer:
     if stream.config.retention == WORKQUEUE:
-        consumer_rules.check_unshared(config, stream.claims, consumer.name)
+        consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
     if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
         config = consumer_rules.mortal(config, ephemeral=True)

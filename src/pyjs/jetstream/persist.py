@@ -202,6 +202,21 @@ class AccountFiles:
             else:
                 yield from self._open_stream(directory, values)
 
+    def close_for_good(self, name: str) -> None:
+        """Let nobody use the files of the stream called `name` before the next start."""
+        directory = self._stream_dir(name)
+        self._logs.close_below(directory)
+        self._unread.add(directory)
+        self._note_unrecovered(directory, "Stream")
+
+    def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
+        directory = self._stream_dir(name)
+        self._logs.close_below(directory)
+        values = self._load(directory, KIND_STREAM)
+        if values is not None:
+            yield from self._open_stream(directory, values)
+
     def _open_stream(
         self, directory: str, values: dict[str, Any]
     ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
@@ -358,6 +373,12 @@ class AccountFiles:
             found = None if values is None else self._open_consumer(directory, values)
             if found is not None:
                 yield found
+
+    def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
+        """Return a kept consumer as its files have it, None: they cannot be read, which is logged."""
+        directory = self._consumer_dir(stream, name)
+        values = self._load(directory, KIND_CONSUMER)
+        return None if values is None else self._open_consumer(directory, values)
 
     def _open_consumer(self, directory: str, values: dict[str, Any]) -> StoredConsumer | None:
         file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))

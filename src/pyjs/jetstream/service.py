@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.base.timers import Timer
     from pyjs.config.options import Options
+    from pyjs.jetstream.mend import Mender
     from pyjs.jetstream.persist import AccountFiles
     from pyjs.store.consumer_state import OpenLogs
     from pyjs.store.log_sync import LogSync
@@ -69,12 +70,21 @@ class JetStreamServer:
             self.options, host.server_name, host.clock, host.timers, host.rng, host.log, host.faults
         )
         self.accounts: dict[str, JetStream] = {}
+        self._mender: Mender | None = None  # None: nothing has failed
         self._seats: dict[str, ApiSeat] = {}
         self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
         self._lock = -1  # holds the lock of the store directory
+
+    def mend(self, owner: object) -> None:
+        """Let a stream or consumer begin again whose work failed unexpectedly."""
+        if self._mender is None:
+            from pyjs.jetstream.mend import Mender  # loads what a server without streams needs not
+
+            self._mender = Mender(self.accounts)
+        self._mender.mend(owner)
 
     def _ask_for_sync(self, logs: LogSync) -> None:
         self._host.turn_state.unsynced.append(logs)

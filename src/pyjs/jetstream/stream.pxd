@@ -25,8 +25,7 @@ cdef class Stream(Sink):
     cdef readonly Dedupe dedupe
     cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
     cdef readonly list listing              # names of the consumers that are listed, ascending
-    cdef readonly object claims             # subjects.overlap.SubjectTree: what consumers of a workqueue claim
-    cdef dict claimed                       # the same by the name of the consumer
+    cdef readonly object claims             # claims.Claims of the consumers of a workqueue
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
@@ -71,7 +70,6 @@ cdef class Stream(Sink):
     cdef void ingest_without_status(self, Msg* m) noexcept
     cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
     cdef arm_expiry(self)
-    cdef claim(self, str name, config)
     cdef commit_failed(self)
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil

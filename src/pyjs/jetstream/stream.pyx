@@ -34,11 +34,10 @@ from functools import partial
 from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import duration_text
+from pyjs.jetstream.claims import Claims
 from pyjs.jetstream.config import WORKQUEUE
-from pyjs.jetstream.consumer_rules import claims_of
 from pyjs.jetstream.message_ttl import MessageTtls, marker_headers, with_least_ttl
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
-from pyjs.subjects.overlap import SubjectTree
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -88,8 +87,7 @@ cdef class Stream(Sink):
         self.interest = Interest(store)
         self.consumers = {}
         self.listing = []
-        self.claims = SubjectTree()
-        self.claimed = {}
+        self.claims = Claims()
         self.n_followers = 0
         self.calls = []
         self.held_calls = []
@@ -659,39 +657,31 @@ cdef class Stream(Sink):
         if not consumer.config.direct:
             insort(self.listing, consumer.name)
         self.interest.add(consumer)
-        self.claim(consumer.name, consumer.config)
+        if self.config.retention == WORKQUEUE:
+            self.claims.put(consumer.name, consumer.config)
         self.store.track_drops = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
         consumer.wait = partial(self.interest.wait, consumer)
 
-    def remove_consumer(self, str name) -> None:
-        """Forget a consumer; what only it needed is dropped from an interest stream."""
+    def remove_consumer(self, str name, bint for_good=True) -> None:
+        """Forget a consumer; unless it comes back, an interest stream drops what only it needed."""
         consumer = self.consumers.pop(name)
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
         self.interest.remove(consumer)
-        self.claim(name, None)
+        self.claims.remove(name)
         consumer.settle = consumer.wait = None
         self.store.track_drops = bool(self.consumers)
-        if self.keeps_interest and not self.closed:
+        if self.keeps_interest and for_good and not self.closed:
             self.sweep()
 
     def update_interest(self, consumer) -> None:
         """Take over changed filters of `consumer`."""
         self.interest.change(consumer)
-        self.claim(consumer.name, consumer.config)
+        if self.config.retention == WORKQUEUE:
+            self.claims.put(consumer.name, consumer.config)
         if self.keeps_interest:
             self.sweep()
-
-    cdef claim(self, str name, config):
-        """Note what the consumer called `name` takes from the others of a workqueue stream; None: nothing."""
-        for subject in self.claimed.pop(name, ()):
-            self.claims.remove(subject, name)
-        if config is None or self.config.retention != WORKQUEUE:
-            return
-        self.claimed[name] = claims_of(config)
-        for subject in self.claimed[name]:
-            self.claims.add(subject, name)
 
     def settle(self, consumer) -> None:
         """Drop what `consumer` has settled and nobody else needs."""
@@ -786,6 +776,20 @@ cdef class Stream(Sink):
         self.calls = []
         if self.probe is not None:
             self.probe.cancel()
+        self.account_usage.used -= self.counted_bytes
+        self.server_usage.used -= self.counted_bytes
+        self.counted_bytes = 0
+
+    def abandon(self, error) -> None:
+        """Take nothing and write nothing more: the state is not to be trusted. Who waits is told `error`."""
+        cdef bytes failure = failure_body(self.name, store_error(error))
+        self.closed = True
+        self.expiry.cancel()
+        if self.probe is not None:
+            self.probe.cancel()
+        self.held.send(self.account, 0, failure, len(failure))
+        self.answers.send(self.account, 0, failure, len(failure))
+        self.call_back(self.take_calls(), error)
         self.account_usage.used -= self.counted_bytes
         self.server_usage.used -= self.counted_bytes
         self.counted_bytes = 0

@@ -117,7 +117,7 @@ def create(
     _join(js, stream)
     if js.observer is not None:
         js.observer.stream_opened(stream, recovered=False)
-    _tell(js, stream.name, "create")
+    tell(js, stream.name, "create")
     return stream
 
 
@@ -148,7 +148,7 @@ def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None =
     stream.commit_now()
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
-    _tell(js, stream.name, "modify")
+    tell(js, stream.name, "modify")
     return stream
 
 
@@ -187,7 +187,7 @@ def delete(js: JetStream, name: str) -> None:
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
     _close(js, stream, deleted=True)
-    _tell(js, name, "delete")
+    tell(js, name, "delete")
     stream.store.destroy()
     js.files.remove(hidden)
 
@@ -274,7 +274,7 @@ def close_all(js: JetStream) -> None:
     js.files.close()
 
 
-def _tell(js: JetStream, name: str, action: str) -> None:
+def tell(js: JetStream, name: str, action: str) -> None:
     """Let those who subscribe to it know what was done to a stream."""
     shared = js.shared
     now_ns = shared.clock.now_ns()
@@ -322,6 +322,37 @@ def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
     stream.close()
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
+
+
+def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
+    """End a stream after a fault, without writing: its files are what is left of it."""
+    if js.observer is not None:
+        js.observer.stream_closing(stream, deleted=False)
+    if js.inflows:
+        from pyjs.jetstream import sourcing
+
+        sourcing.closing(js, stream)
+    for consumer in list(stream.consumers.values()):
+        consumer.stop("fault")
+    _subscribe(js, stream, ())
+    stream.abandon(error)
+    _reserve(js, stream.config, -1)
+    del js.streams[stream.name]
+    if isinstance(stream.store, FileStore):
+        stream.store.release()
+
+
+def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
+    """Open a stream that was abandoned as its files have it."""
+    whole: list[Stream] = []
+    for found in js.files.reopen_steps(name):
+        if found is not None:
+            yield from _recover_stream(js, *found, whole)
+        yield
+    if name in js.inflows:
+        js.inflows[name].attach_all()
+    for stream in whole:
+        stream.sweep()
 
 
 def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:

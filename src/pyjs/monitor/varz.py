@@ -125,6 +125,7 @@ def _counters(monitored: Monitored) -> JsonDict:
         "stalled_clients": node.stalled_clients,
         "subscriptions": sum(len(account.subs) for account in node.accounts.values()),
         "http_req_stats": {path: counts[path] for path in sorted(counts)},
+        **({"pyjs_faults": dict(sorted(node.faults.counts.items()))} if node.faults.counts else {}),
     }
 
 

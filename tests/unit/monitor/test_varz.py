@@ -58,3 +58,11 @@ def test_tags_and_metadata_are_shown_only_when_there_are_any() -> None:
 
     assert (answer["tags"], answer["metadata"], answer["max_subscriptions"]) == (["a", "b"], {"k": "v"}, 7)
     assert "system_account" not in answer
+
+
+def test_unexpected_failures_are_counted_once_there_are_some(site: Site) -> None:
+    before = site.json("/varz")
+    site.node.faults.report("commit", "a commit", ZeroDivisionError(), 0)
+
+    assert "pyjs_faults" not in before
+    assert site.json("/varz")["pyjs_faults"] == {"commit": 1}

@@ -67,6 +67,9 @@ class Router:
         except Exception as error:
             shown = f"a request on {request.subject.decode('utf-8', 'replace')}"
             self._shared.faults.report("request", shown, error, self._shared.clock.now_ns())
+            stream = self._js.streams.get(args[0]) if self._js and args else None
+            if stream is not None and endpoint.changes:
+                self._account.turn.faulted.append((stream, error))
             self._refuse(request, endpoint, errcodes.STREAM_GENERAL.error(err=INTERNAL_ERROR))
 
     def _ordered(
