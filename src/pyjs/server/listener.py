@@ -11,6 +11,8 @@ import os
 import resource
 from typing import TYPE_CHECKING
 
+from pyjs.server.addresses import BACKLOG
+
 if TYPE_CHECKING:
     import asyncio
     import socket
@@ -80,7 +82,7 @@ class Listener:
 
     async def _serve(self) -> None:
         try:
-            server = await self._loop.create_server(self._factory, sock=self._sock.dup())
+            server = await self._loop.create_server(self._factory, sock=self._sock.dup(), backlog=BACKLOG)
         except OSError:  # a file took the last descriptor meanwhile
             self._retry = self._loop.call_later(self._pause_s, self._try_again)
             return

@@ -430,3 +430,12 @@ async def test_traced_protocol_is_in_the_log(start: Start) -> None:
     assert "<<- [PING]" in texts
     assert "->> [PONG]" in texts
     peer.writer.close()
+
+
+async def test_clients_that_come_all_at_once_wait_in_the_backlog(start: Start) -> None:
+    server = await start()
+    await Peer.of(server)  # so that the loop has made its listening socket
+
+    # The loop does nothing meanwhile; a connect that the kernel turned away would try again after a second.
+    for _ in range(300):
+        socket.create_connection(("127.0.0.1", server.client_port), timeout=0.5).close()
