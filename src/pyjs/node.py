@@ -20,7 +20,7 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.nuid import token
 from pyjs.base.rng import Rng
-from pyjs.base.timers import Timers
+from pyjs.base.timers import Timer, Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
@@ -33,6 +33,7 @@ from pyjs.core.permissions import Permissions, ResponsePermission
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
+from pyjs.subjects.routes import RouteCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +62,8 @@ class Node(Host):
         self.turn_state = Turn()
         self.turn_state.skew = clock.skew_ns()
         self._skew_due_ns = 0  # when the wall clock is read again
+        self.routes = RouteCache()  # of all accounts
+        self._routes_timer: Timer | None = None
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
         self.server_id = _public_key(rng, b"N")
@@ -90,9 +93,9 @@ class Node(Host):
         for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
             if name and name not in self.accounts:
                 seed = int.from_bytes(self.rng.randbytes(8), "little")
-                account = self.accounts[name] = Account(name, self.turn_state, seed)
+                account = self.accounts[name] = Account(name, self.turn_state, seed, self.routes)
                 if options.disable_sublist_cache:
-                    account.subs.cache_max = 0
+                    account.subs.caching = False
         for name, account_options in options.accounts.items():
             limits = account_options.limits
             self.accounts[name].limits = AccountLimits(
@@ -260,10 +263,19 @@ class Node(Host):
             part(now_ns)
             if self.turn_state.faulted:
                 self._mend()
-            for account in self.accounts.values():
-                account.subs.trim()
+            self._trim_routes(now_ns)
         finally:
             self._in_turn = False
+
+    def _trim_routes(self, now_ns: int) -> None:
+        """Free routes that are not in use; come back for those that may not be in a while."""
+        self.routes.trim(now_ns)
+        due_ns = self.routes.next_trim_ns
+        if due_ns and self._routes_timer is None:
+            self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
+
+    def _routes_due(self) -> None:
+        self._routes_timer = None  # the end of this turn looks at them
 
     def _mend(self) -> None:
         """End what failed unexpectedly: nothing goes on from a state that is half changed."""

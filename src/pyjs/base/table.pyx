@@ -130,3 +130,13 @@ cdef size_t table_next(Table* t, size_t at) noexcept nogil:
     while at <= t.mask and (t.slots[at].hash == 0 or t.slots[at].key == NULL):
         at += 1
     return at
+
+
+cdef void table_fit(Table* t) noexcept nogil:
+    if t.mask < 64 or t.used * 8 > t.mask:
+        return
+    with gil:
+        try:
+            table_grow(t)       # to twice the entries
+        except MemoryError:
+            pass                # it stays as large as it is

@@ -2,7 +2,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
-from pyjs.subjects.sublist cimport Route, Sublist, Subscription, Target
+from pyjs.subjects.routes cimport Route, Target
+from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
 
 cdef class Account:
@@ -22,4 +23,5 @@ cdef class Account:
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cpdef object add(self, Subscription sub)
+    cdef Route* route(self, const char* subject, size_t n) noexcept nogil
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

@@ -11,22 +11,25 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.sink cimport PySink, Sink, Turn
-from pyjs.subjects.sublist cimport Group, Route, Sublist, Subscription
+from pyjs.subjects.routes cimport Group, Route, RouteCache
+from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.subjects.tokens cimport has_wildcard, matches
 from pyjs.wire.ops cimport Msg
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
+    STEP = 200                  # subscriptions that leave in one step: half a millisecond
     WHOLE_MIN = 65536           # a body so large goes to the transport as it is; to copy less is cheaper
 
 
 cdef class Account:
     """A name space of subjects with everyone subscribed to them."""
 
-    def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15):
+    def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15,
+                  RouteCache routes=None):
         self.name = name
-        self.subs = Sublist()
+        self.subs = Sublist(routes)
         self.turn = turn
         self.random_state = seed | 1
         self.sessions = set()
@@ -46,10 +49,14 @@ cdef class Account:
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil:
         cdef uint32_t i
         cdef int receivers = 0
+        if r.scratch:
+            r.busy += 1         # a publish inside this one builds its route elsewhere
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if r.n_groups:
             receivers += self.deliver_groups(r, m)
+        if r.scratch:
+            r.busy -= 1
         return receivers
 
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil:
@@ -72,12 +79,14 @@ cdef class Account:
         return receivers
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
-        cdef Route* r
-        if subject[0] == c'_' or subject[0] == c'$':
-            r = self.subs.find_prefixed(subject, n)
-        else:
-            r = self.subs.find(subject, n)
+        cdef Route* r = self.route(subject, n)
         return r.n > 0 or r.n_groups > 0
+
+    cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
+        """Return the route of `subject`, valid as Sublist.find says."""
+        if subject[0] == c'_' or subject[0] == c'$':
+            return self.subs.find_prefixed(subject, n)
+        return self.subs.find(subject, n)
 
     # -- for Python code -----------------------------------------------------------------------------------
 
@@ -105,6 +114,11 @@ cdef class Account:
         m.origin = NULL
         return self.publish(&m)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more subscription is too many."""
+        return self.limits is not None and 0 <= self.limits.max_subscriptions <= len(self.subs)
+
     def has_interest(self, bytes subject) -> bool:
         """Tell whether a message to the literal `subject` would find a subscription."""
         return len(subject) > 0 and self.interested(subject, len(subject))
@@ -129,6 +143,13 @@ cdef class Account:
         """Take a subscription out; nothing more is delivered to it."""
         if self.subs.remove(sub) and self.watched:
             self.interest_changed(sub.subject)
+
+    def unsubscribe_steps(self, list subs):
+        """As unsubscribe for all of `subs`, in steps."""
+        for at, sub in enumerate(subs):
+            self.unsubscribe(sub)
+            if at % STEP == STEP - 1:
+                yield
 
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` whenever a subscription that matches the literal `subject` comes or goes.

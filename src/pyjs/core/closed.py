@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyjs.core.handshake import ConnectOptions
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pyjs.core.auth import User
     from pyjs.core.session import ClientSession
     from pyjs.subjects.sublist import Subscription
+
+SHOWN_MAX = 256  # subscriptions of a closed connection that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,15 @@ class ClosedSession:
     out_msgs: int
     out_bytes: int
     stalls: int
-    subscriptions: dict[bytes, ClosedSubscription]  # the last field: see `of`
+    num_subscriptions: int
+    subscriptions: dict[bytes, ClosedSubscription]  # the first SHOWN_MAX; the last field: see `of`
 
     @classmethod
     def of(cls, session: ClientSession) -> ClosedSession:
         """Return what is kept of `session`."""
         values = [getattr(session, each.name) for each in fields(cls)]
-        values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in session.subscriptions.items()}
+        shown = islice(session.subscriptions.items(), SHOWN_MAX)
+        values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in shown}
         return cls(*values)
 
     def pending_size(self) -> int:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjs.subjects.sublist import Sublist, Subscription
 from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CACHE_MAX = 4096
+CACHE_MAX = 1024  # publish decisions that are remembered
+CACHED_SIZE_MAX = 256  # bytes of their subjects
+FEW = 8  # entries of a list that are looked through one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,36 @@ def _split(entry: str) -> tuple[bytes, bytes]:
     """Return (subject, queue) of a list entry; "subject queue" names one queue group."""
     subject, _, queue = entry.partition(" ")
     return subject.encode(), queue.strip().encode()
+
+
+def _plain(entries: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    return [(entry.encode(), b"") for entry in entries]
+
+
+class _Filters:
+    """One list of entries: few are compared one by one, more are found in a trie."""
+
+    __slots__ = ("_trie", "entries")
+
+    def __init__(self, entries: list[tuple[bytes, bytes]]) -> None:
+        self.entries = entries  # (subject, queue)
+        self._trie: Sublist | None = None
+        if len(entries) > FEW:
+            self._trie = Sublist()
+            for subject, queue in entries:
+                self._trie.insert(Subscription(None, subject, b"", queue))
+
+    def match(self, subject: bytes) -> bool:
+        """Tell whether an entry without a queue matches the literal `subject`."""
+        if self._trie is None:
+            return any(not queue and subject_matches(subject, entry) for entry, queue in self.entries)
+        return any(not found.sid for found in self._trie.match(subject))
+
+    def queues_holding(self, subject: bytes) -> list[bytes]:
+        """Return the queues (b"": none) of the entries that hold all of `subject`."""
+        if self._trie is None:
+            return [queue for entry, queue in self.entries if is_subset(subject, entry)]
+        return [found.sid for found in self._trie.covering(subject)]
 
 
 def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
@@ -52,12 +85,10 @@ class Permissions:
         subscribe_deny: Iterable[str] = (),
         responses: ResponsePermission | None = None,
     ) -> None:
-        self.publish_allow = None if publish_allow is None else [entry.encode() for entry in publish_allow]
-        self.publish_deny = [entry.encode() for entry in publish_deny]
-        self.subscribe_allow = (
-            None if subscribe_allow is None else [_split(entry) for entry in subscribe_allow]
-        )
-        self.subscribe_deny = [_split(entry) for entry in subscribe_deny]
+        self.publish_allow = None if publish_allow is None else _Filters(_plain(publish_allow))
+        self.publish_deny = _Filters(_plain(publish_deny))
+        self.subscribe_allow = _Filters([_split(entry) for entry in subscribe_allow or ()])
+        self.subscribe_deny = _Filters([_split(entry) for entry in subscribe_deny])
         self.responses = responses
         self._publish_cache: dict[bytes, bool] = {}
 
@@ -67,54 +98,53 @@ class Permissions:
 
     def _lists(self) -> tuple[object, ...]:
         return (
-            self.publish_allow,
-            self.publish_deny,
-            self.subscribe_allow,
-            self.subscribe_deny,
+            None if self.publish_allow is None else self.publish_allow.entries,
+            self.publish_deny.entries,
+            self.subscribe_allow.entries,
+            self.subscribe_deny.entries,
             self.responses,
         )
 
     @property
     def limits_publishing(self) -> bool:
         """Whether publishing has to be checked at all."""
-        return self.publish_allow is not None or bool(self.publish_deny)
+        return self.publish_allow is not None or bool(self.publish_deny.entries)
 
     def may_publish(self, subject: bytes) -> bool:
         """Tell whether `subject` is allowed by the lists (responses are the session's business)."""
         allowed = self._publish_cache.get(subject)
         if allowed is None:
-            allowed = self.publish_allow is None or any(
-                subject_matches(subject, entry) for entry in self.publish_allow
-            )
-            allowed = allowed and not any(subject_matches(subject, entry) for entry in self.publish_deny)
+            allowed = self.publish_allow is None or self.publish_allow.match(subject)
+            allowed = allowed and not self.publish_deny.match(subject)
             if len(self._publish_cache) >= CACHE_MAX:
                 self._publish_cache.clear()
-            self._publish_cache[subject] = allowed
+            if len(subject) <= CACHED_SIZE_MAX:
+                self._publish_cache[subject] = allowed
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Tell whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
         allowed = True
-        if self.subscribe_allow:
+        if self.subscribe_allow.entries:
             plain, queues = self._matching(self.subscribe_allow, subject)
             allowed = _queue_matches(queue, queues) if queue and queues else plain
-        if allowed and self.subscribe_deny:
+        if allowed and self.subscribe_deny.entries:
             plain, queues = self._matching(self.subscribe_deny, subject)
             allowed = not plain and not (queue and queues and _queue_matches(queue, queues))
         return allowed
 
     @staticmethod
-    def _matching(entries: list[tuple[bytes, bytes]], subject: bytes) -> tuple[bool, list[bytes]]:
+    def _matching(filters: _Filters, subject: bytes) -> tuple[bool, list[bytes]]:
         """Return whether a plain entry holds `subject`, and the queue names of the entries that do."""
-        held = [queue for entry, queue in entries if is_subset(subject, entry)]
+        held = filters.queues_holding(subject)
         return any(not queue for queue in held), [queue for queue in held if queue]
 
     def filters_messages(self, subject: bytes, queue: bytes) -> bool:
         """Tell whether some messages of this allowed subscription have to be kept from it."""
         if not queue and not subject_has_wildcard(subject):
             return False
-        return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny)
+        return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)
 
     def may_receive(self, subject: bytes) -> bool:
         """Tell whether a message of the literal `subject` may be delivered."""
-        return not any(not queue and subject_matches(subject, entry) for entry, queue in self.subscribe_deny)
+        return not self.subscribe_deny.match(subject)

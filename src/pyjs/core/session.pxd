@@ -4,7 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.sink cimport Sink, Turn
-from pyjs.subjects.sublist cimport Subscription, Target
+from pyjs.subjects.routes cimport Target
+from pyjs.subjects.sublist cimport Subscription
+from pyjs.subjects.trie cimport SubState
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.parser cimport Parser
 
@@ -29,7 +31,7 @@ cdef class ClientSession(Sink):
     cdef readonly bint awaiting_auth    # the first operation must be CONNECT
     cdef bint closing                   # take no more input, deliver nothing
     cdef bint dirty                     # is in Turn.sessions
-    cdef bint retiring                  # some subscription reached its UNSUB max
+    cdef list used_up                   # Subscriptions that reached their UNSUB max
     cdef object unparsed                # deque of reads: the first is with the parser when `mid_read`
     cdef bint mid_read                  # the parser stopped inside unparsed[0]
     cdef bint input_queued              # is in Turn.inputs
@@ -59,11 +61,10 @@ cdef class ClientSession(Sink):
     cdef int publish_checked(self, Msg* m) noexcept nogil
     cdef void no_responder(self, Msg* m) noexcept
     cdef bint may_publish(self, Msg* m) noexcept
+    cdef void retire_later(self, SubState* sub) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
     cdef int write_out(self) except -1
     cdef int deliver_whole(self, Msg* m) noexcept nogil
     cdef void note_reply(self, Msg* m) noexcept
-    cdef void stall_origin(self, Msg* m) noexcept nogil
     cdef void slow_down(self) noexcept nogil
-    cdef int fail(self, int op) except -1
     cdef int control(self, int op) except -1

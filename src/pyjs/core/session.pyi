@@ -18,6 +18,8 @@ class ClientSession(Sink):
     options: ConnectOptions
     user: User | None
     subscriptions: dict[bytes, Subscription]
+    @property
+    def num_subscriptions(self) -> int: ...
     started_at_ns: int
     last_activity_ns: int
     closed_at_ns: int

@@ -10,14 +10,16 @@ benchmarks/, core publish, 1-1, 1-10.
 Long because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.sink cimport Sink
-from pyjs.subjects.sublist cimport Subscription, Target
+from pyjs.subjects.routes cimport Route, Target
+from pyjs.subjects.sublist cimport Subscription
+from pyjs.subjects.trie cimport SubState
 from pyjs.subjects.tokens cimport valid_literal, valid_subject
 from pyjs.wire.ops cimport (
     OP_BAD, OP_BAD_ARGS, OP_CONNECT, OP_ERR, OP_LINE_TOO_LONG, OP_MSG, OP_NEED, OP_NO_HEADERS, OP_PING, OP_PONG,
@@ -39,6 +41,7 @@ cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a turn: later the buffer leaves the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each KiB
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
+    MANY = 256                  # subscriptions whose end takes more than one step
     CONTROL_WORK = 48           # SUB, UNSUB, PING, CONNECT, ...
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t STALL_NS = 5 * NS_PER_MS
@@ -56,6 +59,25 @@ cdef dict LINE_ERRORS = {
 cdef inline size_t queued(OutBuf out) noexcept nogil:
     """Bytes that wait for the transport."""
     return out.pieces_len + out.len
+
+
+cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size) noexcept nogil:
+    """Do what follows from a message in the output buffer."""
+    t.sub.delivered += 1
+    session.out_msgs += 1
+    session.out_bytes += size
+    if not session.dirty:
+        session.mark_dirty()
+    if t.sub.max and t.sub.delivered >= t.sub.max:
+        session.retire_later(t.sub)
+    if queued(session.out) > FLUSH_AT:
+        session.turn.pressure = True
+        if queued(session.out) + session.unsent > session.stall_at and m.origin != NULL:
+            (<ClientSession> m.origin).slow_down()
+    if session.replies is not None and m.reply_len:
+        with gil:
+            session.note_reply(m)
+    return 1
 
 
 cdef inline bint reserved_reply(const char* p, size_t n) noexcept nogil:
@@ -87,6 +109,7 @@ cdef class ClientSession(Sink):
         self.out = OutBuf()
         self.options = ConnectOptions()
         self.subscriptions = {}
+        self.used_up = []
         self.login = Login(self)
         self.pings = Pings(self)
         self.unparsed = deque()
@@ -158,8 +181,6 @@ cdef class ClientSession(Sink):
         self.closing = True
         self.closed_at_ns = self.host.clock.now_ns()
         self.cancel_timers()
-        for sub in self.subscriptions.values():
-            self.account.unsubscribe(sub)
         self.account.sessions.discard(self)
         self.unparsed.clear()
         self.login.cancel()
@@ -172,7 +193,7 @@ cdef class ClientSession(Sink):
                 self.write_out()
             self.link.close()
         self.host.session_closed(self)      # monitoring remembers what it was subscribed to
-        self.subscriptions.clear()
+        self.drop_subscriptions()
 
     def connection_lost(self) -> None:
         """Take note that the transport is gone; input that arrived before is still parsed."""
@@ -188,10 +209,20 @@ cdef class ClientSession(Sink):
                 timer.cancel()
 
     def drop_subscriptions(self) -> None:
-        """Take all subscriptions out of the account."""
-        for sub in self.subscriptions.values():
-            self.account.unsubscribe(sub)
-        self.subscriptions.clear()
+        """End all subscriptions."""
+        subs, self.subscriptions = self.subscriptions, {}
+        self.end_all(list(subs.values()))
+
+    def end_all(self, list subs) -> None:
+        """End `subs`: they deliver nothing more; when they are many they leave the account over some turns."""
+        cdef Subscription sub
+        for sub in subs:
+            sub.state.closed = True
+        if len(subs) > MANY:
+            self.turn.go_on(self.account.unsubscribe_steps(subs))
+        else:
+            for sub in subs:
+                self.account.unsubscribe(sub)
 
     def auth_timeout(self) -> None:
         """Close a client that did not say who it is."""
@@ -247,7 +278,7 @@ cdef class ClientSession(Sink):
         cdef uint64_t visited
         cdef int op
         while not self.closing:
-            visited = self.account.subs.visited
+            visited = self.account.subs.found.visited
             op = self.parser.next()
             if op == OP_MSG:
                 left -= 1 + self.publish(&self.parser.msg) * <int64_t> (1 + (self.parser.msg.size >> 10))
@@ -260,7 +291,7 @@ cdef class ClientSession(Sink):
             else:
                 left -= CONTROL_WORK
                 self.control(op)
-            left -= <int64_t> (self.account.subs.visited - visited)
+            left -= <int64_t> (self.account.subs.found.visited - visited)
             if left <= 0 or self.awaiting_verdict:
                 return left
         return left
@@ -377,14 +408,16 @@ cdef class ClientSession(Sink):
         cdef bytes reply = m.reply[:m.reply_len]
         cdef bytes subject = m.subject[:m.subject_len]
         cdef bytes status
+        cdef Route* r
+        cdef uint32_t i
         if self.account.jetstream is not None:
             subject = self.account.jetstream.plain_subject(subject)
         status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-        for sub in self.account.subs.match(reply):
-            if (<Subscription> sub).sink is self and not (<Subscription> sub).queue \
-                    and not (<Subscription> sub).state.closed:
+        r = self.account.route(m.reply, m.reply_len)
+        for i in range(r.n):
+            if r.targets[i].sink == <PyObject*> self and not r.targets[i].sub.closed:
                 self.send_line(b"HMSG %b %b %d %d\r\n%b\r\n" % (
-                    reply, (<Subscription> sub).sid, len(status), len(status), status))
+                    reply, r.targets[i].sub.sid[:r.targets[i].sub.sid_len], len(status), len(status), status))
                 self.out_msgs += 1          # not counted for UNSUB max, see scenarios/headers
                 return
 
@@ -424,14 +457,10 @@ cdef class ClientSession(Sink):
             self.host.log.error(f"{self} - Client Error {printable(line.decode('utf-8', 'surrogateescape'))}")
             self.close("Parse Error")
         elif op in LINE_ERRORS:
-            self.fail(op)
-        return 0
-
-    cdef int fail(self, int op) except -1:
-        error, reason = LINE_ERRORS[op]
-        if op == OP_NO_HEADERS:
-            self.host.log.error(f"{self} - message headers not supported")
-        self.close(reason, error)
+            if op == OP_NO_HEADERS:
+                self.host.log.error(f"{self} - message headers not supported")
+            error, reason = LINE_ERRORS[op]
+            self.close(reason, error)
         return 0
 
     def awaited_connect(self) -> None:
@@ -518,7 +547,7 @@ cdef class ClientSession(Sink):
         if len(args) not in (2, 3):
             self.close("Protocol Violation")
             return
-        if self.retiring:
+        if self.used_up:
             self.retire()               # a sid is free again as soon as its UNSUB max was reached
         subject, queue, sid = args[0], args[1] if len(args) == 3 else b"", args[-1]
         permissions = self.permissions
@@ -532,7 +561,7 @@ cdef class ClientSession(Sink):
         if settings.max_sub_tokens and subject.count(b".") + 1 > settings.max_sub_tokens:
             self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}, too many tokens")
             return
-        if self.at_subscription_limit():
+        if 0 < settings.max_subscriptions <= len(self.subscriptions) or self.account.is_full:
             self.send_error("maximum subscriptions exceeded")
             return
         if sid not in self.subscriptions:
@@ -545,14 +574,6 @@ cdef class ClientSession(Sink):
             self.account.add(sub)
         if self.verbose:
             self.send_line(b"+OK\r\n")
-
-    def at_subscription_limit(self) -> bool:
-        """Tell whether one more subscription is too many for the connection or its account."""
-        limit = self.host.settings.max_subscriptions
-        if limit and len(self.subscriptions) >= limit:
-            return True
-        limits = self.account.limits
-        return limits is not None and 0 <= limits.max_subscriptions <= len(self.account.subs)
 
     def _unsub(self, bytes line) -> None:
         args = line.split()
@@ -602,22 +623,7 @@ cdef class ClientSession(Sink):
         memcpy(out, t.head + (not hmsg), t.head_len - (not hmsg))
         memcpy(out + t.head_len - (not hmsg), m.tail, m.tail_len)
         self.out.len += n - (not hmsg)
-        t.sub.delivered += 1
-        self.out_msgs += 1
-        self.out_bytes += m.size
-        if not self.dirty:
-            self.mark_dirty()
-        if t.sub.max and t.sub.delivered >= t.sub.max:
-            t.sub.closed = True
-            self.retiring = True
-        if queued(self.out) > FLUSH_AT:
-            self.turn.pressure = True
-            if queued(self.out) + self.unsent > self.stall_at:
-                self.stall_origin(m)
-        if self.replies is not None and m.reply_len:
-            with gil:
-                self.note_reply(m)
-        return 1
+        return count_delivery(self, m, t, m.size)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
         """As deliver, when the line has to be written from its parts."""
@@ -629,8 +635,8 @@ cdef class ClientSession(Sink):
         cdef char* out
         if t.sub.closed or self.closing or (m.origin == <void*> self and not self.echo):
             return 0
-        start = self.out.reserve(m.subject_len + t.sub.sid_len + m.tail_len + m.reply_len + 64
-                                 + (0 if whole else body))
+        start = self.out.reserve(m.subject_len + t.sub.sid_len + m.reply_len + 64 + (0 if strip else m.tail_len)
+                                 + (body if (strip or m.split) and not whole else 0))
         if start == NULL:
             self.mark_dirty()
             return 0
@@ -668,22 +674,7 @@ cdef class ClientSession(Sink):
             out[body + 1] = c'\n'
             out += body + 2
         self.out.len += out - start
-        t.sub.delivered += 1
-        self.out_msgs += 1
-        self.out_bytes += body
-        if not self.dirty:
-            self.mark_dirty()
-        if t.sub.max and t.sub.delivered >= t.sub.max:
-            t.sub.closed = True
-            self.retiring = True
-        if queued(self.out) > FLUSH_AT:
-            self.turn.pressure = True
-            if queued(self.out) + self.unsent > self.stall_at:
-                self.stall_origin(m)
-        if self.replies is not None and m.reply_len:
-            with gil:
-                self.note_reply(m)
-        return 1
+        return count_delivery(self, m, t, body)
 
     cdef int deliver_whole(self, Msg* m) noexcept nogil:
         """Queue a body that is an object as it is, and the end of its line; 1: there is no room."""
@@ -694,12 +685,8 @@ cdef class ClientSession(Sink):
                 self.out.overflow = True
         return self.out.overflow or self.out.add(b"\r\n", 2) != 0
 
-    cdef void stall_origin(self, Msg* m) noexcept nogil:
-        """Slow down the publisher of `m`: this receiver is nearly full."""
-        if m.origin != NULL:
-            (<ClientSession> m.origin).slow_down()
-
     cdef void slow_down(self) noexcept nogil:
+        """Stall after this read: a receiver is nearly full."""
         self.stalled = True
 
     def stall(self) -> None:
@@ -729,7 +716,7 @@ cdef class ClientSession(Sink):
     def flush_output(self) -> None:
         """Hand the queued output to the transport; called by the node's turn."""
         self.dirty = False
-        if self.retiring:
+        if self.used_up:
             self.retire()
         if self.closing:
             return
@@ -748,10 +735,21 @@ cdef class ClientSession(Sink):
 
     def retire(self) -> None:
         """Take out the subscriptions that reached their UNSUB max."""
-        self.retiring = False
-        for sub in [sub for sub in self.subscriptions.values() if sub.closed]:
-            del self.subscriptions[sub.sid]
-            self.account.unsubscribe(sub)
+        cdef Subscription sub
+        used_up, self.used_up = self.used_up, []
+        for sub in used_up:
+            if self.subscriptions.get(sub.sid) is sub:
+                del self.subscriptions[sub.sid]
+        self.end_all(used_up)
+
+    cdef void retire_later(self, SubState* sub) noexcept nogil:
+        """Deliver nothing more to a subscription that reached its UNSUB max."""
+        sub.closed = True
+        with gil:
+            try:
+                self.used_up.append(<object> sub.owner)
+            except MemoryError:
+                pass                # it stays, closed, until its session ends
 
     def output_paused(self) -> None:
         """Keep output here until the transport takes more; close when it does not within write_deadline."""
@@ -786,6 +784,11 @@ cdef class ClientSession(Sink):
     def room(self) -> int:
         """Return how many bytes more may wait for this client before it counts as slow."""
         return max(0, self.out.limit - self.pending_size())
+
+    @property
+    def num_subscriptions(self) -> int:
+        """The number of its subscriptions."""
+        return len(self.subscriptions)
 
     @property
     def rtt_ns(self) -> int:

@@ -1,7 +1,7 @@
 """Receivers of messages, and what one turn of the node has to look at."""
 from libc.stdint cimport int64_t
 
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 cdef class Turn:

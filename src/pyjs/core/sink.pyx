@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from collections import deque

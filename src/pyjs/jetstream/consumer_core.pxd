@@ -10,7 +10,7 @@ from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.store cimport Record, StreamStore
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 cdef enum Stop:                 # why a pump ends

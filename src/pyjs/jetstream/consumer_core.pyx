@@ -39,7 +39,7 @@ from pyjs.jetstream.pending cimport IN_REDELIVER, Entry
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting
 from pyjs.store.store cimport Record
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from pyjs.jetstream.consumer_orders import read_delay_ns

@@ -2,7 +2,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.store cimport StreamStore
-from pyjs.subjects.sublist cimport Route, Sublist
+from pyjs.subjects.routes cimport Route
+from pyjs.subjects.sublist cimport Sublist
 
 cdef class Interest:
     cdef StreamStore store
@@ -18,4 +19,3 @@ cdef class Interest:
     cdef void wake(self, uint64_t last_seq) noexcept
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept
     cdef void wake_all(self) noexcept
-    cdef void trim(self) noexcept

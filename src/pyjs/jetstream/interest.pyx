@@ -12,7 +12,8 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.store.index cimport index_next_live
 from pyjs.store.store cimport StreamStore
-from pyjs.subjects.sublist cimport Route, Sublist, Subscription
+from pyjs.subjects.routes cimport Route, RouteCache
+from pyjs.subjects.sublist cimport Sublist, Subscription
 
 from pyjs.store.filter import is_wildcard
 
@@ -20,16 +21,14 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FEW = 4                     # that many who wait are woken without a look at the messages
-    ROUTES_MAX = 16384          # subjects whose consumers are remembered
 
 
 cdef class Interest:
     """The consumers of one stream, found by subject."""
 
-    def __cinit__(self, StreamStore store):
+    def __cinit__(self, StreamStore store, RouteCache routes=None):
         self.store = store
-        self.subs = Sublist()
-        self.subs.cache_max = ROUTES_MAX
+        self.subs = Sublist(routes)
         self.subs_by_name = {}
         self.waiting = {}
         self.woken_seq = store.last_seq
@@ -82,11 +81,15 @@ cdef class Interest:
         cdef Route* r
         if subject == NULL:
             return False
+        cdef bint needs = False
         r = self.subs.find(subject, n)
+        r.busy += 1
         for i in range(r.n):
             if (<StreamConsumer> r.targets[i].sink).needs(seq):
-                return True
-        return False
+                needs = True
+                break
+        r.busy -= 1
+        return needs
 
     cdef void tell_drops(self) noexcept:
         """Report what was dropped since the last call to the consumers that wanted it."""
@@ -100,14 +103,15 @@ cdef class Interest:
             memcpy(&seq, store.drop_log + at, 8)
             memcpy(&n, store.drop_log + at + 8, 4)
             r = self.subs.find(store.drop_log + at + 12, n)
+            r.busy += 1
             for i in range(r.n):
                 consumer = <StreamConsumer> r.targets[i].sink
                 if consumer.told_seq != seq:
                     consumer.told_seq = seq
                     consumer.dropped(seq)
+            r.busy -= 1
             at += 12 + n
         store.drop_log_len = 0
-        self.trim()
 
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake who waits for one of the messages since the last call."""
@@ -128,22 +132,18 @@ cdef class Interest:
             if subject != before:           # one place per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
-        self.trim()
 
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept:
         cdef StreamConsumer consumer
         cdef uint32_t i
+        r.busy += 1
         for i in range(r.n):
             consumer = <StreamConsumer> r.targets[i].sink
             if self.waiting.pop(consumer, self) is None:
                 consumer.wake(seq)
+        r.busy -= 1
 
     cdef void wake_all(self) noexcept:
         waiting, self.waiting = self.waiting, {}
         for consumer in waiting:
             (<StreamConsumer> consumer).wake(0)
-
-    cdef void trim(self) noexcept:
-        """Forget routes, as many as are too many: one commit may have asked for more than one trim frees."""
-        while self.subs.trim() and self.subs.num_cached() > 2 * ROUTES_MAX:
-            pass

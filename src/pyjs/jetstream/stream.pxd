@@ -10,7 +10,7 @@ from pyjs.jetstream.interest cimport Interest
 from pyjs.jetstream.pub_headers cimport PubHeaders
 from pyjs.jetstream.usage cimport Usage
 from pyjs.store.store cimport StreamStore
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 cdef class Stream(Sink):

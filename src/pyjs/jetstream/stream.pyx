@@ -25,7 +25,7 @@ from pyjs.jetstream.usage cimport Usage
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport Entry, index_live, index_prev_live
 from pyjs.store.store cimport StreamStore
-from pyjs.subjects.sublist cimport Target
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from bisect import bisect_left, insort
@@ -84,7 +84,7 @@ cdef class Stream(Sink):
         self.ttls = MessageTtls()
         self.evictions = Evictions(store)
         self.dedupe = Dedupe(0)
-        self.interest = Interest(store)
+        self.interest = Interest(store, account.subs.cache)
         self.consumers = {}
         self.listing = []
         self.claims = Claims()

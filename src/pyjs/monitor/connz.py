@@ -36,7 +36,7 @@ NS_PER_MS = 1_000_000
 SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
     "cid": (lambda c, now: c.cid, False),
     "start": (lambda c, now: c.cid, False),
-    "subs": (lambda c, now: len(c.subscriptions), True),
+    "subs": (lambda c, now: c.num_subscriptions, True),
     "pending": (lambda c, now: c.pending_size(), True),
     "msgs_to": (lambda c, now: c.out_msgs, True),
     "msgs_from": (lambda c, now: c.in_msgs, True),
@@ -192,7 +192,7 @@ def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Gener
     }
     if c.stalls:
         entry["stalls"] = c.stalls
-    entry["subscriptions"] = len(c.subscriptions)
+    entry["subscriptions"] = c.num_subscriptions
     yield from _add_identity(entry, c, options)
     return entry
 

@@ -142,3 +142,67 @@ def test_a_message_that_a_share_cuts_is_read_whole() -> None:
         publisher.session.receive_data(whole[at : at + 997])
     node.turn()
     assert taken(receiver, sid=FAN - 1) == [b"%04d" % number for number in range(MSGS)]
+
+
+# -- subscriptions in large numbers ------------------------------------------------------------------------------
+
+
+def subscribed(node: NodeFixture, count: int) -> Client:
+    client = node.client()
+    client.send(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(count)))
+    return client
+
+
+def test_a_disconnect_with_many_subscriptions_is_done_in_steps() -> None:
+    node = NodeFixture()
+    client, other = subscribed(node, 20_000), node.client()
+    account = node.node.accounts["$G"]
+
+    client.session.connection_lost()
+
+    assert len(account.subs) > 19_000
+    assert client.session.subscriptions == {}
+    assert node.node.closed[-1].num_subscriptions == 20_000
+    assert len(node.node.closed[-1].subscriptions) == 256
+    other.session.receive_data(b"SUB s.1 1\r\nPUB s.19999 _INBOX.x 1\r\nx\r\nPUB s.1 1\r\ny\r\n")
+    one_turn(node)
+    assert other.payloads() == [b"y"]
+    node.turn()
+    assert len(account.subs) == 1
+
+
+def test_a_second_connect_ends_many_subscriptions_at_once() -> None:
+    node = NodeFixture()
+    client = subscribed(node, 5_000)
+    client.session.receive_data(
+        b'CONNECT {"verbose":false}\r\nSUB s.1 1\r\nPUB s.1 1\r\nx\r\nPUB s.2 1\r\ny\r\n'
+    )
+    node.turn()
+    assert client.take() == b"MSG s.1 1 1\r\nx\r\n"
+    assert len(node.node.accounts["$G"].subs) == 1
+
+
+def test_many_subscriptions_that_are_used_up_leave_in_steps() -> None:
+    node = NodeFixture()
+    client, publisher = node.client(), node.client()
+    client.send(b"".join(b"SUB s %d\r\nUNSUB %d 1\r\n" % (sid, sid) for sid in range(2_000)))
+
+    publisher.session.receive_data(b"PUB s 1\r\nx\r\n")
+    one_turn(node)
+    assert client.session.subscriptions == {}
+    client.session.receive_data(b"SUB s 7\r\n")
+    publisher.send(b"PUB s 1\r\ny\r\n")
+
+    assert re.findall(rb"MSG s (\d+) 1\r\ny", client.take()) == [b"7"]
+    assert len(node.node.accounts["$G"].subs) == 1
+
+
+def test_a_queue_passes_over_a_member_that_is_gone() -> None:
+    node = NodeFixture()
+    gone, stays = node.client(), node.client()
+    gone.send(b"".join(b"SUB w q %d\r\n" % sid for sid in range(1_000)))
+    stays.send(b"SUB w q 1\r\n")
+    gone.session.connection_lost()
+    node.client().session.receive_data(b"PUB w 1\r\nx\r\n" * 10)
+    one_turn(node)
+    assert stays.payloads() == [b"x"] * 10

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import gc
+import time
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request, Turn
+from pyjs.subjects.routes import RouteCache
 from pyjs.subjects.sublist import Sublist, Subscription
 from pyjs.subjects.tokens import is_valid_subject, subject_matches
+
+ONE_SEGMENT = 140_000  # bytes: each trim takes the only segment apart
 
 
 class Listener:
     """An account with handlers that note who got what."""
 
-    def __init__(self) -> None:
+    def __init__(self, routes: RouteCache | None = None) -> None:
         self.turn = Turn()
-        self.account = Account("A", self.turn)
+        self.account = Account("A", self.turn, routes=routes or RouteCache())
         self.subs: list[tuple[Subscription, bytes]] = []
 
     def subscribe(self, subject: bytes, queue: bytes = b"") -> None:
@@ -63,7 +70,7 @@ STEPS = st.lists(
 def test_every_message_finds_exactly_the_matching_subscriptions(
     steps: list[tuple[str, object, object]],
 ) -> None:
-    listener = Listener()
+    listener = Listener(RouteCache(ONE_SEGMENT))
     for step, a, b in steps:
         if step == "sub":
             assert isinstance(a, bytes)
@@ -77,7 +84,7 @@ def test_every_message_finds_exactly_the_matching_subscriptions(
             assert listener.receivers(a) == listener.expected(a)
             assert listener.receivers(a) == listener.expected(a)
         elif step == "trim":
-            listener.account.subs.trim()
+            listener.account.subs.cache.trim(1)
 
 
 def test_a_subject_with_an_empty_token_reaches_nobody() -> None:
@@ -94,6 +101,7 @@ def test_inboxes_share_one_route() -> None:
     listener.subscribe(b"_INBOX.abc.*")
     for number in range(100):
         assert listener.receivers(b"_INBOX.abc.%d" % number) == 1
+    assert listener.account.subs.misses == 2
     assert listener.account.subs.num_cached() == 1
 
 
@@ -124,18 +132,165 @@ def test_a_used_up_member_is_passed_over() -> None:
     assert listener.subs[1][0].delivered == 20
 
 
-def test_the_cache_is_bounded_and_outdated_routes_are_freed() -> None:
+def test_a_subject_is_cached_when_it_is_looked_for_again() -> None:
     listener = Listener()
-    listener.account.subs.cache_max = 100
     listener.subscribe(b"a.*")
-    for number in range(1000):
-        listener.receivers(b"a.%d" % number)
-        listener.account.subs.trim()
-    assert listener.account.subs.num_cached() <= 200
+    subs = listener.account.subs
+    listener.receivers(b"a.1")
+    assert subs.num_cached() == 0
+    listener.receivers(b"a.1")
+    assert subs.num_cached() == 1
+    misses = subs.misses
+    listener.receivers(b"a.1")
+    assert subs.misses == misses
+    assert subs.cached_fanout() == (1, 1)
+
+
+def test_subjects_that_are_published_to_once_cost_no_memory() -> None:
+    listener = Listener()
+    listener.subscribe(b">")
+    for number in range(50_000):
+        listener.receivers(b"once.%d" % number)
+    assert listener.account.subs.num_cached() < 500  # two of them in 65,536 look the same
+    assert listener.account.subs.cache.size < 1_000_000
+
+
+def test_the_cache_is_bounded_in_bytes() -> None:
+    cache = RouteCache(4_000_000)
+    listener = Listener(cache)
+    for number in range(5_000):
+        for _ in range(2):
+            listener.account.send(b"%d." % number + b"x" * 3_900, b"")
+        cache.trim(1)
+        assert cache.size <= 4_000_000 + 200_000
+    assert 500 < listener.account.subs.num_cached() < 1_100
+
+
+def test_the_lists_of_a_node_share_the_bound() -> None:
+    cache = RouteCache(2_000_000)
+    listeners = [Listener(cache) for _ in range(20)]
+    for number in range(200):
+        for listener in listeners:
+            listener.account.send(b"%d." % number + b"x" * 1_000, b"")
+            listener.account.send(b"%d." % number + b"x" * 1_000, b"")
+        cache.trim(1)
+    assert cache.size <= 2_200_000
+    assert sum(listener.account.subs.num_cached() for listener in listeners) == cache.count
+
+
+def test_routes_that_are_used_survive_those_that_are_not() -> None:
+    cache = RouteCache(2_000_000)
+    listener = Listener(cache)
+    listener.subscribe(b"used.*")
+    subs = listener.account.subs
+    used = [b"used.%d" % number for number in range(100)]
+    for number in range(40_000):
+        listener.account.send(used[number % 100], b"")
+        listener.account.send(b"other.%d" % number, b"")
+        listener.account.send(b"other.%d" % number, b"")
+        if number % 50 == 0:
+            cache.trim(1)
+    misses = subs.misses
+    for subject in used:
+        assert listener.account.send(subject, b"") == 1
+    assert subs.misses - misses < 50
+
+
+def test_a_cache_at_rest_gives_its_memory_back() -> None:
+    cache = RouteCache()
+    listener = Listener(cache)
+    cache.trim(1)
+    for number in range(50_000):
+        listener.account.send(b"known.%d" % number, b"")
+        listener.account.send(b"known.%d" % number, b"")
+    assert cache.count == 50_000
+    assert cache.next_trim_ns > 0
+    for second in range(100):
+        cache.trim(second * NS_PER_S)
+    assert cache.size < 2_500_000
+    assert cache.count < 20_000
+
+
+def test_routes_of_a_list_that_is_gone_go_with_their_segment() -> None:
+    cache = RouteCache(ONE_SEGMENT)
+    gone, stays = Listener(cache), Listener(cache)
+    for listener in (gone, stays):
+        listener.subscribe(b"a")
+        assert [listener.receivers(b"a") for _ in range(3)] == [1, 1, 1]
+    assert cache.count == 2
+    del gone, listener
+    gc.collect()
+    for _ in range(4):
+        assert stays.receivers(b"a") == 1
+        cache.trim(1)
+    assert cache.count <= 1
+
+
+def test_a_subscription_with_wildcards_outdates_routes() -> None:
+    listener = Listener()
+    listener.subscribe(b"a.*")
+    assert [listener.receivers(b"a.x") for _ in range(3)] == [1, 1, 1]
     listener.subscribe(b"*.x")
-    while listener.account.subs.trim():
-        pass
-    assert listener.account.subs.num_cached() == 0
+    assert [listener.receivers(b"a.x") for _ in range(3)] == [2, 2, 2]
+    listener.unsubscribe(0)
+    assert [listener.receivers(b"a.x") for _ in range(3)] == [1, 1, 1]
+
+
+def test_many_queue_groups_and_many_members_are_told_apart() -> None:
+    listener = Listener()
+    for number in range(3_000):
+        listener.subscribe(b"w", b"group.%d" % (number % 1_000))
+    assert [listener.receivers(b"w") for _ in range(3)] == [1_000] * 3
+    while listener.subs:
+        listener.unsubscribe(len(listener.subs) // 2)
+    assert listener.receivers(b"w") == 0
+
+
+def test_a_subject_of_many_tokens_is_no_deeper_than_memory() -> None:
+    listener = Listener()
+    deep = b".".join([b"a"] * 150_000)
+    stars = b".".join([b"*"] * 150_000)
+    listener.subscribe(deep)
+    listener.subscribe(stars)
+    assert listener.receivers(deep) == 2
+    assert listener.account.subs.covering(stars) == [listener.subs[1][0]]
+    listener.unsubscribe(0)
+    assert listener.receivers(deep) == 1
+    del listener
+    gc.collect()
+
+
+def test_a_walk_visits_a_node_once() -> None:
+    listener = Listener()
+    for number in range(1 << 12):
+        bits = [b"*" if number >> at & 1 else b"a" for at in range(12)]
+        listener.subscribe(b".".join(bits))
+    before = listener.account.subs.visited
+    assert listener.receivers(b".".join([b"a"] * 12)) == 1 << 12
+    assert listener.account.subs.visited - before <= 4 << 12
+
+
+def test_removing_costs_the_same_however_many_share_a_subject() -> None:
+    subs = Sublist()
+    sink = PySink(Turn(), Listener().note)
+    many = [Subscription(sink, b"same.subject", b"q" if at % 2 else b"") for at in range(100_000)]
+    for sub in many:
+        subs.insert(sub)
+    began = time.process_time()
+    for sub in many:
+        subs.remove(sub)
+    assert time.process_time() - began < 5  # it was a walk along all that stayed: minutes
+    assert len(subs) == 0
+
+
+def test_a_filter_covers_what_it_matches_whole() -> None:
+    subs = Sublist()
+    sink = PySink(Turn(), Listener().note)
+    for subject in (b"a.*", b"a.>", b"*.b", b">", b"a.b"):
+        subs.insert(Subscription(sink, subject))
+    covering = {b"a.b": 5, b"a.*": 3, b"a.>": 2, b"*.*": 1, b"*.b": 2, b">": 1, b"a": 1, b"a.b.c": 2}
+    assert {subject: len(subs.covering(subject)) for subject in covering} == covering
+    assert subs.matches(b"x.y")
 
 
 def test_subjects_of_very_many_tokens_come_and_go() -> None:

@@ -1,0 +1,56 @@
+"""The trie of subject tokens that holds subscriptions, and the walks that collect them."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.base.table cimport Table
+
+cdef struct SubState:           # per subscription; part of the Subscription object, which the Sublist owns
+    uint64_t delivered
+    uint64_t max                # UNSUB max; 0: unlimited
+    const char* sid
+    uint32_t sid_len
+    uint32_t queue_id           # 0: a plain subscription
+    bint closed                 # removed or used up: deliver nothing more
+    bint filtered               # ask sink.accepts(subject) before a route may lead here
+    PyObject* sink              # borrowed: `owner` holds it
+    PyObject* owner             # the Subscription
+    TrieNode* node              # NULL: not inserted
+    SubState* previous          # neighbours in the node, oldest first: their order is the order of delivery
+    SubState* next
+
+cdef struct TrieNode:
+    Table children              # token -> TrieNode*; slots NULL: no child yet
+    TrieNode* any_token         # *
+    TrieNode* any_tail          # >
+    TrieNode* parent
+    SubState* first
+    SubState* last
+    uint32_t token_len          # 0: it is the root, or * or > of its parent
+    char token[1]               # longer than that
+
+cdef struct Step:               # of a walk: a branch to come back to
+    TrieNode* node
+    size_t at                   # where its token begins in the subject
+
+cdef struct Found:              # the result of a walk, and its memory for the next one
+    SubState** subs
+    size_t n
+    size_t room
+    Step* steps
+    size_t n_steps
+    size_t steps_room
+    uint64_t visited            # nodes looked at and subscriptions found, in all walks
+    bint filtered               # some of `subs` are
+    bint inexact                # walk_prefix: the prefix does not decide
+    bint failed                 # no memory
+
+cdef TrieNode* trie_new() except NULL
+cdef int trie_insert(TrieNode* root, SubState* sub, const char* s, size_t n) except -1
+cdef void trie_remove(SubState* sub) noexcept nogil
+cdef void trie_free(TrieNode* root) noexcept nogil
+cdef void found_begin(Found* found) noexcept nogil
+cdef void found_free(Found* found) noexcept nogil
+# Collect what matches s[:n]. covering: s may have wildcards; what matches all its subjects is collected.
+cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil
+# As trie_walk for a prefix that ends with a dot and any tail: one token, or several when `deep`.
+cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil
