@@ -94,6 +94,10 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
     cdef Entry e
     cdef uint32_t i
     for i in range(n):
+        if not entries[i].flags & ENTRY_MSG:
+            if found[i].flags & ENTRY_MSG:
+                return False
+            continue
         e = found[i]
         e.flags |= entries[i].flags & ENTRY_ERASED
         if memcmp(&e, &entries[i], sizeof(Entry)) != 0:

@@ -55,6 +55,7 @@ cdef struct Segment:
     bint sealed
     bint examined               # file: read whole because of damage; what is live in it was whole
     bint in_memory              # `bodies` grows along
+    bint roomy                  # file: wide gaps are in it
     bint sparse                 # file: it is to be written anew, for most of it is dead
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
@@ -68,6 +69,13 @@ cdef struct SeqIndex:
     size_t n
     size_t cap
     size_t hot                  # where the last search ended
+
+# A wide gap inside a segment that was read back is one entry that says how long it is, in front of zeros of which no
+# page is real: `size` is the number of entries, `seq` and `flags` are 0. Nothing but `live` is said of its entries.
+
+cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
+    """Return how many entries of a wide gap begin here; 0: none does."""
+    return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
     return (s.dead[i >> 6] >> (i & 63)) & 1
@@ -98,6 +106,8 @@ cdef void segment_free(Segment* s, bint bodies) noexcept nogil
 cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
 cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
+cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil      # those of i .. end
+cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil      # to zeros: pages of zeros are left out
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i
 

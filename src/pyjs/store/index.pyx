@@ -9,11 +9,15 @@ Compiled because every append, load and search of a consumer comes through here 
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    BLOCK_SIZE = 4096           # a page
+cdef char[BLOCK_SIZE] ZEROS
 
 cdef extern from *:
     int ctz "__builtin_ctzll"(unsigned long long) nogil
@@ -85,6 +89,28 @@ cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil:
 
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil:
     s.dead[i >> 6] |= <uint64_t> 1 << (i & 63)
+
+
+cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil:
+    while i < end and i & 63:
+        segment_mark(s, i)
+        i += 1
+    if i + 64 <= end:
+        memset(&s.dead[i >> 6], 0xff, (end - i) >> 6 << 3)
+        i += (end - i) >> 6 << 6
+    while i < end:
+        segment_mark(s, i)
+        i += 1
+
+
+cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil:
+    cdef const char* p = <const char*> entries
+    cdef size_t at = 0, size = n * sizeof(Entry), some
+    while at < size:
+        some = min(<size_t> BLOCK_SIZE, size - at)
+        if memcmp(p + at, ZEROS, some) != 0:
+            memcpy(<char*> to + at, p + at, some)
+        at += some
 
 
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil:
@@ -228,21 +254,23 @@ cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil:
 
 
 cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil:
-    cdef size_t at = 0
-    cdef uint32_t first, last, i
+    cdef size_t at
+    cdef uint32_t first, last, i, live
     cdef Segment* s
     # In order inside a segment, not over all of them: the wall clock may have been set back between two.
-    while at < x.n and (x.segments[at].last_ts < ts or x.segments[at].n == 0
-                        or x.segments[at].entries[x.segments[at].n - 1].ts < ts):
-        at += 1
-    if at == x.n:
-        return 0
-    s = x.segments[at]
-    first, last = 0, s.n
-    while first < last:
-        i = (first + last) >> 1
-        if s.entries[i].ts < ts:
-            first = i + 1
-        else:
-            last = i
-    return index_next_live(x, s.base + first)
+    for at in range(x.n):
+        s = x.segments[at]
+        if s.live == 0 or s.last_ts < ts or (s.entries[s.n - 1].seq and s.entries[s.n - 1].ts < ts):
+            continue
+        first, last = 0, s.n
+        while first < last:
+            i = (first + last) >> 1
+            live = segment_next_live(s, i)          # others may have no time
+            if live < last and s.entries[live].ts < ts:
+                first = live + 1
+            else:
+                last = i
+        live = segment_next_live(s, first)
+        if live < s.n:
+            return s.base + live
+    return 0

@@ -27,7 +27,7 @@ from pyjs.store.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, intact, plausible,
 )
-from pyjs.store.segment cimport NO_PLACE, SegmentContents, SubjectRow
+from pyjs.store.segment cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow
 
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.file_map import FileMap
@@ -43,6 +43,7 @@ cdef enum:
     BUFFER_SIZE = 65536         # for what stands around the entries
     BUFFER_KEPT_MAX = 4194304
     OUTER_SIZE = 32             # of the header of an encrypted file
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
 
 
@@ -158,9 +159,11 @@ cdef bint consistent(SegmentContents c) except *:
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
     cdef uint64_t size = 0
-    cdef bint good = True
+    cdef bint good = c.floor <= c.base_seq + c.n and 0 < c.base_seq <= SEQ_MAX - c.n
     if rows == NULL:
         raise MemoryError
+    for i in range(c.n_removals):
+        good = good and c.removals[i] & ~ERASED_BIT < c.base_seq + c.n
     with nogil:
         for i in range(c.n):
             if not follows(c, rows, i):
@@ -403,6 +406,8 @@ cdef class FullSegment:
             c.scan(file, size)
             if c.problems or c.incarnation != self.incarnation:
                 raise IndexUnusable(f"the segment is damaged: {c.problems}")
+            if c.sparse:
+                raise IndexUnusable("the segment has gaps that an index file would spell out")
             return c
         if size < self.end:
             raise IndexUnusable(f"it has {size} bytes where {self.end} were written")

@@ -18,6 +18,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SEGMENT_MSGS = 4096
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 
 
 cdef class MemStore(StreamStore):
@@ -44,7 +45,7 @@ cdef class MemStore(StreamStore):
         return s
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
-        cdef Segment* s = self.tail()
+        cdef Segment* s = self.tail() if self.last_seq < SEQ_MAX else NULL
         cdef char* body
         if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
             s = self.begin_segment()            # times inside a segment are in order

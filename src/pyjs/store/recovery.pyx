@@ -21,8 +21,8 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport (
-    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, index_find, index_push, is_dead, segment_mark,
-    segment_new,
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_find, index_push, is_dead,
+    segment_mark, segment_mark_range, segment_new,
 )
 from pyjs.store.record cimport (
     FOOTER_SIZE, FORMAT_VERSION, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
@@ -45,6 +45,7 @@ from pyjs.store.recast import NEW
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef enum:
     INDEX_MAPS_MAX = 8192       # of one store; more are copied, far below the kernel's limit of a process
     CODEC_MASK = 0xff00         # of a form: it is compressed
@@ -245,6 +246,9 @@ cdef class Recovery:
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
+        if c.base_seq > SEQ_MAX:
+            self.set_aside(path, size, "its sequences are behind the last that there can be")
+            return
         if c.number != number:
             self.store.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
             c.number = number
@@ -317,7 +321,7 @@ cdef class Recovery:
 
         The next start does not read a segment that has one, and so would not sync what a killed process left.
         """
-        if c.problems or not (c.sealed or left):
+        if c.problems or c.sparse or not (c.sealed or left):
             return
         if not self.sync(path):
             return
@@ -426,6 +430,7 @@ cdef class Recovery:
                 raise MemoryError
         self.adopt_subjects(c, s)
         s.entries, s.n, s.cap = c.entries, c.n, (c.n + 63) & ~<uint32_t> 63
+        s.roomy = c.sparse
         s.removed, s.n_removed, s.removed_room = c.removals, c.n_removals, c.removals_cap
         c.entries = NULL
         c.removals = NULL
@@ -463,9 +468,11 @@ cdef class Recovery:
                 subject.last = c.base_seq + row.last
                 s.presence[(subject.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (subject.id & 63)
             if subject != NULL and s.locals == NULL:
-                for i in range(c.n):
+                i = 0
+                while i < c.n:
                     if c.entries[i].flags & ENTRY_MSG:
                         c.entries[i].subject_id = ids[c.entries[i].subject_id]
+                    i += max(gap_at(&c.entries[i]), <uint32_t> 1)
             free(ids)
         if c.n_subjects and subject == NULL:
             raise MemoryError
@@ -478,23 +485,29 @@ cdef class Recovery:
         cdef Entry* e
         cdef Entry* first = NULL
         cdef uint32_t i
+        cdef uint32_t gap = 0
         s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
         if s.dead == NULL:
             raise MemoryError
         if s.locals != NULL:            # all are messages, whole and in order
             first, ts = s.entries, c.last_ts
-        for i in range(0 if s.locals != NULL else s.n):
+        i = s.n if s.locals != NULL else 0
+        while i < s.n:
             e = &s.entries[i]
+            i += 1
             if e.flags & ENTRY_MSG:
                 ts = e.ts
                 if first == NULL:
                     first = e
                 if e.flags & ENTRY_ERASED:
                     self.erased.append(e.seq)
-                continue
-            ts = max(ts, e.ts)          # its own is of this file only
-            e.ts = ts
-            segment_mark(s, i)
+            elif gap_at(e):
+                segment_mark_range(s, i - 1, i - 1 + gap_at(e))
+                i += gap_at(e) - 1
+            else:
+                ts = max(ts, e.ts)      # its own is of this file only
+                e.ts = ts
+                segment_mark(s, i - 1)
         s.live = c.messages
         s.live_bytes = c.message_bytes + <uint64_t> store.overhead * c.messages \
             + <uint64_t> store.header_overhead * c.with_headers
@@ -653,7 +666,7 @@ cdef class Recovery:
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
             store.disk.truncate(s.fd, store.written)
             store.allocated = store.written
-        if store.key is not None:       # what comes next is encrypted
+        if store.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
             store.seal()
 
     cdef int leave_last(self, Segment* s) except -1:

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport (
-    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, is_dead, prev_of, segment_free, segment_mark, segment_new,
+    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
     segment_next_live, subject_of,
 )
 from pyjs.store.record cimport (
@@ -211,12 +211,13 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
         return NULL
     s.n = <uint32_t> (job.last - job.first) + 1
     s.cap = (s.n + 63) & ~<uint32_t> 63
-    s.entries = <Entry*> malloc(s.cap * sizeof(Entry))
+    s.roomy = old.roomy
+    s.entries = <Entry*> calloc(s.cap, sizeof(Entry))
     s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
     if s.entries == NULL or s.dead == NULL or job.contents.n < s.n:
         segment_free(s, 0)
         return NULL
-    memcpy(s.entries, old.entries + at, s.n * sizeof(Entry))
+    copy_sparse(s.entries, old.entries + at, s.n)
     for i in range(s.n):
         if is_dead(old, at + i):
             segment_mark(s, i)

@@ -44,6 +44,7 @@ cdef class SegmentContents:
     cdef uint64_t* removals             # with ERASED_BIT
     cdef readonly uint32_t n_removals
     cdef uint32_t removals_cap
+    cdef readonly bint sparse           # its entries have wide gaps (store/index), and no index file
     cdef readonly list problems         # (offset, size, what)
     cdef readonly list lost             # (first, last) sequence of each loss
     cdef readonly dict mended           # place -> bytes of a record in which a damaged byte was put right
@@ -72,10 +73,12 @@ cdef class SegmentContents:
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil
     cdef int take(self, size_t at, const char* record) noexcept nogil
     cdef int take_message(self, size_t at, const char* record, RecordHeader* h) noexcept nogil
-    cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil
+    cdef int take_removals(self, size_t at, const char* record, RecordHeader* h) noexcept nogil
     cdef bint follows(self, uint64_t before) noexcept nogil
     cdef int fill_gap(self, uint64_t before) noexcept nogil
     cdef Entry* add_entry(self) noexcept nogil
+    cdef int add_wide_gap(self, uint32_t count) noexcept nogil
+    cdef int grow_sparse(self, uint32_t n) noexcept nogil
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil
     cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil

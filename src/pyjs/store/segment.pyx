@@ -15,13 +15,13 @@ Knows the format (store/record), no files and no store: it works on bytes, in an
 Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
-from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
+from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, copy_sparse
 from pyjs.store.record cimport (
     CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META,
     KIND_MSG, KIND_STATE, MEND_SIZE_MAX, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
@@ -32,12 +32,14 @@ from pyjs.store.record cimport (
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
-    GAP_MAX = 10000000          # sequences of one segment that hold no message; more are damage
+    GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage
+    WIDE_GAP = 64               # entries; a wider gap takes no memory
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
     EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
     MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
 ERASED_BIT = <uint64_t> 1 << 63
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
 
 
 cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
@@ -322,16 +324,19 @@ cdef class SegmentContents:
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind == KIND_MSG:
             return self.take_message(at, record, &h)
-        if self.follows(h.seq + 1):
+        if h.seq <= SEQ_MAX and self.follows(min(h.seq + 1, SEQ_MAX)):
             failed = self.fill_gap(h.seq + 1)
         else:
             self.report(at, h.length, b"a sequence that does not follow: not believed")
         if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
             memcpy(state, record + RECORD_HEADER_SIZE, 16)
-            self.floor = max(self.floor, state[0])
+            if state[0] > h.seq + 1:
+                self.report(at, h.length, b"a first sequence behind the last one: not believed")
+            else:
+                self.floor = max(self.floor, state[0])
             self.last_ts = max(self.last_ts, <int64_t> state[1])
         elif h.kind == KIND_DELETES and failed == 0:
-            failed = self.take_removals(record, &h)
+            failed = self.take_removals(at, record, &h)
         elif h.kind == KIND_FOOTER:
             self.sealed = True
         elif h.kind == KIND_META:
@@ -340,14 +345,17 @@ cdef class SegmentContents:
         self.after_damage = 0
         return failed
 
-    cdef int take_removals(self, const char* record, RecordHeader* h) noexcept nogil:
+    cdef int take_removals(self, size_t at, const char* record, RecordHeader* h) noexcept nogil:
         cdef uint32_t i, n = <uint32_t> (h.length - RECORD_SIZE_MIN) // 8
+        cdef uint64_t seq = 0
         if self.reserve(0, 0, 0, self.n_removals + n) != 0:
             return -1
-        memcpy(self.removals + self.n_removals, record + RECORD_HEADER_SIZE, n * 8)
-        if h.flags & FLAG_ERASED:
-            for i in range(self.n_removals, self.n_removals + n):
-                self.removals[i] |= ERASED_BIT
+        for i in range(n):
+            memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
+            if seq > h.seq:             # of a message that was still to come
+                self.report(at, h.length, b"the removal of a later sequence: not believed")
+                return 0
+            self.removals[self.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
         self.n_removals += n
         return 0
 
@@ -401,6 +409,8 @@ cdef class SegmentContents:
     cdef bint follows(self, uint64_t before) noexcept nogil:
         """Whether the next entry can be that of `before`: all gaps of a segment together have their limit."""
         cdef uint64_t expected = self.base_seq + self.n
+        if before > SEQ_MAX:
+            return False
         return before <= expected or before - expected + (self.n - self.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
@@ -411,6 +421,8 @@ cdef class SegmentContents:
             with gil:
                 self.lost.append((first, min(before, first + self.after_damage) - 1))
         self.after_damage = 0
+        if before > first + WIDE_GAP:
+            return self.add_wide_gap(<uint32_t> (before - first))
         while self.base_seq + self.n < before:
             e = self.add_entry()
             if e == NULL:
@@ -419,6 +431,28 @@ cdef class SegmentContents:
             e.seq = self.base_seq + self.n - 1
             e.ts = self.last_ts
             e.subject_id = NO_PLACE
+        return 0
+
+    cdef int add_wide_gap(self, uint32_t count) noexcept nogil:
+        """Add entries of a gap as zeros behind one that says how many they are; no memory is written for them."""
+        if self.grow_sparse(self.n + count) != 0:
+            return -1
+        self.entries[self.n].size = count
+        self.n += count
+        return 0
+
+    cdef int grow_sparse(self, uint32_t n) noexcept nogil:
+        """Have room for `n` entries, zeros behind those that are there; pages of zeros are not touched."""
+        cdef Entry* more
+        if self.sparse and n <= self.cap:
+            return 0
+        n = (max(n, self.cap * 2, <uint32_t> 64) + 63) & ~<uint32_t> 63
+        more = <Entry*> calloc(n, sizeof(Entry))
+        if more == NULL:
+            return -1
+        copy_sparse(more, self.entries, self.n)
+        free(self.entries)
+        self.entries, self.cap, self.sparse = more, n, True
         return 0
 
     # -- tables ------------------------------------------------------------------------------------------------
@@ -462,7 +496,10 @@ cdef class SegmentContents:
     cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil:
         """Have room for so many of each; -1: no memory."""
         cdef void* more
-        if n > self.cap:
+        if n > self.cap and self.sparse:
+            if self.grow_sparse(n) != 0:
+                return -1
+        elif n > self.cap:
             n = (max(n, self.cap * 2, <uint32_t> 64) + 63) & ~<uint32_t> 63
             more = realloc(self.entries, n * sizeof(Entry))
             if more == NULL:

@@ -68,13 +68,14 @@ META = 5
 IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
 RECORD_SIZE_MAX = 134_217_728
-GAP_MAX = 10_000_000  # sequences of one segment that hold no message; more are damage
+GAP_MAX = 2_097_152  # sequences of one segment that hold no message; more are damage
 EFFORT = 64  # times the size of the file: bytes that are hashed to find records behind damage
 EFFORT_EACH = 512  # when that is used up: longer records are not looked for any more
 MENDS_MAX = 16  # records of a file in which that is done
 STEP = 65536  # places that are looked at together
 ROW = struct.Struct("<QqIIIHHII")
 NO_SUBJECT = 0xFFFFFFFF
+SEQ_MAX = 2**64 - 2  # no record has a higher sequence
 
 
 class Head(NamedTuple):
@@ -214,6 +215,7 @@ class _Scan:
 
     def _walk(self, at: int) -> int:
         gaps = GAP_MAX - (self._next_seq - self._header.base_seq - self._messages)
+        gaps = min(gaps, SEQ_MAX - self._next_seq)
         end, self._chain, rows = walk(self._data, at, self._chain, self._next_seq, max(gaps, 0))
         if rows:
             last = ROW.unpack_from(rows, len(rows) - ROW.size)
@@ -361,21 +363,32 @@ class _Scan:
             self._take_message(at, head)
             return
         body = bytes(record[HEAD_SIZE:-CHECKSUM_SIZE])
-        follows = self._follows(head.seq + 1)
+        follows = head.seq <= SEQ_MAX and self._follows(min(head.seq + 1, SEQ_MAX))
         if follows:
             self._skip_to(head.seq + 1)
         else:
             self._report(at, head.length, "a sequence that does not follow: not believed")
         if head.kind == STATE and len(body) >= 16:
             floor, last_ts = struct.unpack_from("<Qq", body)
-            self._floor, self._last_ts = max(self._floor, floor), max(self._last_ts, last_ts)
+            if floor > head.seq + 1:
+                self._report(at, head.length, "a first sequence behind the last one: not believed")
+            else:
+                self._floor = max(self._floor, floor)
+            self._last_ts = max(self._last_ts, last_ts)
         elif head.kind == DELETES:
-            self._removals.append(body[: len(body) // 8 * 8])
+            self._take_removals(at, head, body[: len(body) // 8 * 8])
         elif head.kind == FOOTER:
             self._is_sealed = True
         elif head.kind == META:
             self.meta = body
         self._after_damage = 0
+
+    def _take_removals(self, at: int, head: Head, body: bytes) -> None:
+        seqs: Any = np.frombuffer(body, "<u8")
+        if len(seqs) and seqs.max() > head.seq:  # of a message that was still to come
+            self._report(at, head.length, "the removal of a later sequence: not believed")
+        else:
+            self._removals.append(body)
 
     def _take_message(self, at: int, head: Head) -> None:
         if head.seq < self._next_seq or not self._follows(head.seq):
@@ -394,6 +407,8 @@ class _Scan:
     def _follows(self, seq: int) -> bool:
         """Return whether the next sequence can be `seq`: all gaps of a segment together have their limit."""
         gaps = self._next_seq - self._header.base_seq - self._messages
+        if seq > SEQ_MAX:
+            return False
         return seq <= self._next_seq or seq - self._next_seq + gaps < GAP_MAX
 
     def _skip_to(self, seq: int) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import time
 from pathlib import Path
 
 import pytest
 from tests.unit.store.file_state import open_store
-from tests.unit.store.segment_files import META, STATE, message_record, segment_of
+from tests.unit.store.segment_files import DELETES, META, STATE, message_record, segment_of
 
 from pyjs.base.log import ListLog
+from pyjs.store.memstore import MemStore
 from pyjs.store.segment import last_meta, scan_segment
 
 FAST_S = 5.0  # what took minutes takes well below
@@ -44,9 +46,92 @@ def test_a_record_with_a_sequence_far_ahead_does_not_fill_the_memory(kind: int) 
 
 
 def test_many_gaps_in_one_segment_do_not_fill_the_memory() -> None:
-    messages = [message_record(1 + at * 9_000_000, 5, b"a", b"", b"x") for at in range(20)]
+    messages = [message_record(1 + at * 1_900_000, 5, b"a", b"", b"x") for at in range(20)]
     found = scan_segment(segment_of(1, *messages))
     assert (found.messages, len(found.problems)) == (2, 18)
+
+
+def test_sixty_small_segments_of_wide_gaps_are_served_in_little_memory(tmp_path: Path) -> None:
+    # given
+    gap, base = 2_000_000, 1
+    for number in range(1, 61):
+        messages = (message_record(base, 5, b"a", b"", b"x"), message_record(base + gap, 6, b"b", b"", b"y"))
+        (tmp_path / f"{number:08d}.seg").write_bytes(segment_of(base, *messages, number=number))
+        base += gap + 1
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    # when
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    # then
+    assert time.process_time() - began < FAST_S
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+    )  # KiB; spelled out they take 5 GB
+    assert (store.msgs, store.first_seq, store.last_seq, store.lost_msgs) == (120, 1, base - 1, 0)
+    assert store.seq_at(6) == 1 + gap
+    assert store.next_match(2, store.make_filter(())) == 1 + gap
+    # when: what follows goes to a segment of its own, and a second start finds the same
+    assert store.store(b"a", b"", b"z", 7) == base
+    store.close()
+    store = open_store(tmp_path, log)
+    assert (store.msgs, store.last_seq) == (121, base)
+    assert [store.get(seq).payload for seq in (1, 1 + gap, base)] == [b"x", b"y", b"z"]  # type: ignore[union-attr]
+    store.close()
+    assert not list(tmp_path.glob("0000000[1-9].idx"))
+
+
+LAST = 2**64 - 2  # the highest sequence of a message
+
+
+@pytest.mark.parametrize("seq", [LAST - 1, LAST, LAST + 1])
+def test_sequences_at_the_end_of_all_do_not_begin_again(tmp_path: Path, seq: int) -> None:
+    # given
+    records = message_record(LAST - 2, 5, b"a", b"", b"x"), message_record(seq, 6, b"a", b"", b"y")
+    (tmp_path / "00000001.seg").write_bytes(segment_of(LAST - 2, *records))
+    # when
+    store = open_store(tmp_path)
+    # then
+    assert store.msgs == (2 if seq <= LAST else 1)
+    while store.store(b"a", b"", b"z", 7):
+        assert store.last_seq <= LAST
+    assert store.last_seq <= LAST
+    assert store.next_match(LAST, store.make_filter(())) in (0, LAST)
+    store.close()
+
+
+def test_a_memory_store_ends_with_the_last_sequence() -> None:
+    store = MemStore()
+    store.set_first_seq(2**64 - 1)
+    assert store.store(b"a", b"", b"x", 5) == 0
+    assert store.msgs == 0
+
+
+@pytest.mark.parametrize("first_seq", [100, 2**64 - 1])
+def test_a_first_sequence_behind_the_last_one_removes_nothing(tmp_path: Path, first_seq: int) -> None:
+    state = plain_record(STATE, 1, struct.pack("<Qq", first_seq, 5))
+    (tmp_path / "00000001.seg").write_bytes(segment_of(1, message_record(1, 5, b"a", b"", b"x"), state))
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    assert (store.msgs, store.first_seq) == (1, 1)
+    assert any("not believed" in text for _, text in log.lines)
+    store.close()
+
+
+def test_a_removal_of_what_is_still_to_come_removes_nothing(tmp_path: Path) -> None:
+    # given
+    removal = plain_record(DELETES, 1, struct.pack("<Q", 2))
+    (tmp_path / "00000001.seg").write_bytes(segment_of(1, message_record(1, 5, b"a", b"", b"x"), removal))
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    assert any("not believed" in text for _, text in log.lines)
+    assert store.store(b"a", b"", b"y", 6) == 2
+    store.close()
+    # when
+    store = open_store(tmp_path)
+    # then
+    assert store.msgs == 2
+    store.close()
 
 
 def test_metadata_is_found_in_a_segment_of_high_sequences() -> None:
