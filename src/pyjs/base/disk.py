@@ -115,6 +115,15 @@ class Disk:
         """
         raise NotImplementedError("a Disk subclass has the files")
 
+    def lock_directory(self, path: str, *, shared: bool = False) -> int:
+        """Take a lock on a directory, for oneself or beside others who only read; returns its descriptor.
+
+        Raises:
+            BlockingIOError: another process has it.
+            OSError: the file system does not lock directories.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
     def is_directory(self, path: str) -> bool:
         """Tell whether there is a directory of that name."""
         raise NotImplementedError("a Disk subclass has the files")
@@ -266,6 +275,11 @@ class OsDisk(Disk):
     def lock_shared(self, path: str) -> int:
         """Take a lock on a file that is there, beside others who only read; returns its descriptor."""
         return self._locked(self.open_read_only(path), fcntl.LOCK_SH)
+
+    def lock_directory(self, path: str, *, shared: bool = False) -> int:
+        """Take a lock on a directory, for oneself or beside others who only read; returns its descriptor."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return self._locked(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
     def _locked(self, fd: int, how: int) -> int:
         try:

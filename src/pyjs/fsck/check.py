@@ -20,7 +20,7 @@ from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.jetstream.config import S2, StreamConfig
 from pyjs.store.form import CODEC_ZSTD
-from pyjs.store.layout import DAMAGED, DELETING, StoreLocked, file_name, lock_store
+from pyjs.store.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
 from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, decode, encode
 from pyjs.store.recovery import is_segment
 from pyjs.store.vault import Locked
@@ -88,19 +88,16 @@ class StoreCheck:
                 self.report.findings += failures
         finally:
             self._progress.end()
-            if lock >= 0:
-                self._disk.close_file(lock)
+            lock.release()
         return self.report
 
-    def _lock(self) -> int:
-        """Keep servers off the directory; returns a descriptor, -1: it has no lock file, so no server had it."""
+    def _lock(self) -> StoreLock:
+        """Keep servers off the directory."""
         root = self.report.root
         try:
             if self._repair:
                 return lock_store(self._disk, root)
-            return self._disk.lock_shared(f"{root}/.lock")
-        except FileNotFoundError:
-            return -1
+            return StoreLock(self._disk, root, shared=True)
         except (BlockingIOError, StoreLocked):
             raise NotChecked(
                 f"{root} is in use: stop the server that works on it first; the server itself checks its files"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mend import Mender
     from pyjs.jetstream.persist import AccountFiles
     from pyjs.store.consumer_state import OpenLogs
+    from pyjs.store.layout import StoreLock
     from pyjs.store.log_sync import LogSync
     from pyjs.store.vault import Vault
 
@@ -76,7 +77,7 @@ class JetStreamServer:
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
-        self._lock = -1  # holds the lock of the store directory
+        self._lock: StoreLock | None = None  # of the store directory
 
     def mend(self, owner: object) -> None:
         """Let a stream or consumer begin again whose work failed unexpectedly."""
@@ -189,9 +190,9 @@ class JetStreamServer:
             self._stop_account(engine)
         if self._logs is not None:
             self._logs.sync.sync_now()
-        if self._lock >= 0:
-            self._disk.close_file(self._lock)
-            self._lock = -1
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
         engine = JetStream(account, self.shared, limits, lambda: self._open_files(account.name))

@@ -12,11 +12,20 @@ What cannot be read gets one that begins with `.damaged-`, and is left to the op
 
 from __future__ import annotations
 
+import errno
+
 from pyjs.base.disk import Disk
 from pyjs.base.errors import PyjsError
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$=+,@")
 NAME_SIZE_MAX = 180  # bytes of an escaped name; file systems take 255
+NO_DIRECTORY_LOCK = (
+    errno.EBADF,
+    errno.EINVAL,
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+    errno.EISDIR,
+)  # NFS among others
 DELETING = ".deleting-"
 DAMAGED = ".damaged-"
 
@@ -54,8 +63,41 @@ def make_directory(disk: Disk, directory: str) -> None:
         disk.sync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
 
 
-def lock_store(disk: Disk, directory: str) -> int:
-    """Take the lock of a store directory, made if absent; returns the descriptor that holds it.
+class StoreLock:
+    """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
+
+    The file is what other programs may look at. Whoever removes it, as files of no use are, does not let a second
+    server in: the directory stays locked, where the file system can do that.
+    """
+
+    def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
+        """Take it. Raises BlockingIOError: another process has it; OSError: it cannot be taken."""
+        self._disk = disk
+        self._fds: list[int] = []
+        path = f"{directory}/.lock"
+        try:
+            self._fds.append(disk.lock_directory(directory, shared=shared))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno not in NO_DIRECTORY_LOCK:
+                raise
+        try:
+            if not shared or disk.exists(path):
+                self._fds.append(disk.lock_shared(path) if shared else disk.lock(path))
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let others have it."""
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            self._disk.close_file(fd)
+
+
+def lock_store(disk: Disk, directory: str) -> StoreLock:
+    """Take the lock of a store directory, made if absent.
 
     Raises:
         StoreLocked: another process has it.
@@ -65,7 +107,7 @@ def lock_store(disk: Disk, directory: str) -> int:
     if not disk.exists(f"{directory}/.lock"):
         _sync_above(disk, directory)
     try:
-        return disk.lock(f"{directory}/.lock")
+        return StoreLock(disk, directory)
     except BlockingIOError:
         raise StoreLocked(
             f"store directory {directory} is in use by another server; stop it or choose another store_dir"

@@ -182,6 +182,7 @@ def test_a_disk_without_files_says_so() -> None:
         "exists": ("x",),
         "lock": ("x",),
         "lock_shared": ("x",),
+        "lock_directory": ("x",),
         "is_directory": ("x",),
         "free_bytes": ("x",),
     }

@@ -14,7 +14,7 @@ from tests.unit.fsck.store_files import STREAM, fill, flipped, tree
 from pyjs.base.disk import OsDisk
 from pyjs.cli import main
 from pyjs.fsck.command import run
-from pyjs.store.layout import lock_store
+from pyjs.store.layout import StoreLock, lock_store
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +105,26 @@ def test_a_store_that_a_server_works_on_is_not_checked(
 
     codes = [main(["fsck", str(root)]), main(["fsck", "--repair", str(root)])]
 
-    disk.close_file(lock)
+    lock.release()
     assert codes == [2, 2]
     assert f"pyjs-server fsck: {root}/jetstream is in use: stop the server" in capsys.readouterr().err
 
 
-def test_two_checks_may_run_at_once(root: Path) -> None:
-    disk = OsDisk()
-    lock = disk.lock_shared(f"{root}/jetstream/.lock")
+def test_a_store_whose_lock_file_was_removed_is_not_checked_while_a_server_works_on_it(root: Path) -> None:
+    lock = lock_store(OsDisk(), f"{root}/jetstream")
+    (root / "jetstream/.lock").unlink()
+
+    codes = [main(["fsck", str(root)]), main(["fsck", "--repair", str(root)])]
+
+    lock.release()
+    assert codes == [2, 2]
     assert main(["fsck", "--quiet", str(root)]) == 0
-    disk.close_file(lock)
+
+
+def test_two_checks_may_run_at_once(root: Path) -> None:
+    lock = StoreLock(OsDisk(), f"{root}/jetstream", shared=True)
+    assert main(["fsck", "--quiet", str(root)]) == 0
+    lock.release()
 
 
 def test_what_is_no_store_is_refused(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

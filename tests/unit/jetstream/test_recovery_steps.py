@@ -85,7 +85,7 @@ def test_a_start_that_is_given_up_after_any_step_leaves_the_store_as_it_was(root
         del server, steps  # maps of index files stay as long as their store
         # then
         assert open_descriptors() == descriptors
-        os.close(lock_store(OsDisk(), str(root)))
+        lock_store(OsDisk(), str(root)).release()
     js = JetStreamFixture(options_of(root))
     assert [js.state(name)["messages"] for name in ("A", "B")] == [MESSAGES] * 2
     js.node.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -80,13 +81,43 @@ def test_relative_directories_are_made(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_second_server_is_told_whose_directory_it_is(tmp_path: Path) -> None:
     disk = OsDisk()
-    fd = lock_store(disk, f"{tmp_path}/jetstream")
+    lock = lock_store(disk, f"{tmp_path}/jetstream")
     with pytest.raises(
         StoreLocked, match=f"{tmp_path}/jetstream is in use by another server; stop it or choose"
     ):
         lock_store(disk, f"{tmp_path}/jetstream")
-    disk.close_file(fd)
-    disk.close_file(lock_store(disk, f"{tmp_path}/jetstream"))
+    lock.release()
+    lock_store(disk, f"{tmp_path}/jetstream").release()
+
+
+def test_a_second_server_is_kept_out_when_the_lock_file_was_removed(tmp_path: Path) -> None:
+    disk = OsDisk()
+    lock = lock_store(disk, f"{tmp_path}/jetstream")
+    (tmp_path / "jetstream/.lock").unlink()
+    with pytest.raises(StoreLocked):
+        lock_store(disk, f"{tmp_path}/jetstream")
+    lock.release()
+    lock_store(disk, f"{tmp_path}/jetstream").release()
+
+
+class WithoutDirectoryLocks(OsDisk):
+    """A file system that locks files alone, as NFS does."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def lock_directory(self, path: str, *, shared: bool = False) -> int:
+        raise OSError(self.code, "no such lock", path)
+
+
+def test_a_file_system_that_locks_no_directories_has_the_lock_file(tmp_path: Path) -> None:
+    disk = WithoutDirectoryLocks(errno.EBADF)
+    lock = lock_store(disk, f"{tmp_path}/jetstream")
+    with pytest.raises(StoreLocked):
+        lock_store(disk, f"{tmp_path}/jetstream")
+    lock.release()
+    with pytest.raises(OSError, match="no such lock"):
+        lock_store(WithoutDirectoryLocks(errno.EACCES), f"{tmp_path}/jetstream")
 
 
 def test_what_was_hidden_is_removed_by_the_next_start(tmp_path: Path) -> None:
