@@ -111,6 +111,8 @@ cdef class FileStore(SegmentStore):
         for fd in job.fds:
             if (self.closed or fd != tail_fd) and fd not in self.unsynced:
                 self.disk.close_file(fd)
+        if error is not None and self.closed and not self.disk.exists(self.directory):
+            return                          # the stream was deleted meanwhile, with its files
         if error is not None:
             self.names_above = job.above
             self.sync_failed(error)

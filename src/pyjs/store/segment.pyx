@@ -284,7 +284,9 @@ cdef class SegmentContents:
                 and (used + self.shift) % SECTOR_SIZE == 0:
             # That is where a write can stop; elsewhere it is damage.
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-            if RECORD_SIZE_MIN <= h.length and h.seq == self.base_seq + self.n and h.length > used - at:
+            # A message has the next sequence, what is no message the last one.
+            if RECORD_SIZE_MIN <= h.length and h.length > used - at \
+                    and h.seq + (h.kind != KIND_MSG) == self.base_seq + self.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, b"the last record is damaged")

@@ -282,7 +282,8 @@ class _Scan:
             return
         if not is_whole and used - at >= HEAD_SIZE and (used + self._shift) % SECTOR_SIZE == 0:
             # That is where a write can stop; elsewhere it is damage.
-            length, *_, seq, _, _, _ = RECORD.unpack_from(self._data, at)
+            length, kind, _, _, seq, *_ = RECORD.unpack_from(self._data, at)
+            seq += kind != KIND_MESSAGE  # a message has the next sequence, what is no message the last one
             if length >= RECORD_SIZE_MIN and seq == self._next_seq and length > used - at:
                 self._report(at, used - at, cut_short)
                 return

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import errno
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.disk import LossyDisk
 from tests.unit.store.file_state import INCARNATION, open_store, state_of
-from tests.unit.store.segment_files import FOOTER, MSG, records
+from tests.unit.store.segment_files import (
+    DELETES,
+    FOOTER,
+    META,
+    MSG,
+    STATE,
+    message_record,
+    records,
+    segment_of,
+)
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
@@ -449,3 +459,42 @@ def test_a_purged_segment_that_a_kill_left_goes_at_the_start(tmp_path: Path) -> 
     # then
     assert log.lines == []
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["00000002.idx", "00000002.seg"]
+
+
+@pytest.mark.parametrize("kind", [MSG, STATE, DELETES, META])
+def test_a_write_that_a_kill_cut_at_a_page_is_no_loss_whatever_it_was(tmp_path: Path, kind: int) -> None:
+    # given: a record that crosses a page, of which the second part was never written
+    body = bytes([1]) * 800
+    first = message_record(1, 5, b"s", b"", b"x" * 3600)
+    seq = 2 if kind == MSG else 1
+    torn = struct.pack("<IBBHQqII", 40 + len(body), kind, 0, 0, seq, 0, 0, 0) + body
+    data = segment_of(1, first, torn)
+    (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(4096))
+    # when
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    # then
+    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (1, 0, 0)
+    assert [text.partition(": ")[2] for _, text in log.lines] == [
+        f"{4096 - len(segment_of(1, first))} bytes: the last write was cut short; it was never acknowledged"
+    ]
+    assert store.store(b"s", b"", b"y", 6) == 2
+    store.close()
+
+
+def test_a_sync_that_ends_after_its_stream_was_deleted_is_no_failure(tmp_path: Path) -> None:
+    # given
+    log = ListLog()
+    store = open_store(tmp_path / "msgs", log)
+    store.store(b"s", b"", b"x", 5)
+    store.flush()
+    job = store.begin_sync()
+    assert job is not None
+    # when
+    (tmp_path / "msgs").rename(tmp_path / ".deleting-0-msgs")
+    error = job()
+    assert isinstance(error, FileNotFoundError)
+    store.destroy()
+    store.finish_sync(job, error)
+    # then
+    assert log.lines == []
