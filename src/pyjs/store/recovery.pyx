@@ -485,7 +485,6 @@ cdef class Recovery:
         cdef Entry* e
         cdef Entry* first = NULL
         cdef uint32_t i
-        cdef uint32_t gap = 0
         s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
         if s.dead == NULL:
             raise MemoryError
