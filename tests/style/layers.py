@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same inside jetstream, module by module; here modules that share a row may import each other.
 # fmt: off
 JETSTREAM: tuple[tuple[str, ...], ...] = (
-    ("errcodes", "json_scan", "json_strict"),
+    ("errcodes", "json_strict"),
     ("config", "models", "options", "stream_rules", "source_rules",
      "claims", "consumer_config", "consumer_models", "consumer_rules", "level"),
     ("stream_consumer",),

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.base.bounds import INT64
+from pyjs.base.json_scan import JsonFault, documents
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -41,7 +44,8 @@ class ConnectOptions:
     sig: str = ""
 
 
-_FIELDS: dict[str, tuple[str, type]] = {
+# The keys that are looked at: option ("": of no use to a client's connection) and type.
+CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "verbose": ("verbose", bool),
     "pedantic": ("pedantic", bool),
     "echo": ("echo", bool),
@@ -59,6 +63,8 @@ _FIELDS: dict[str, tuple[str, type]] = {
     "nkey": ("nkey", str),
     "jwt": ("jwt", str),
     "sig": ("sig", str),
+    "import": ("", dict),
+    "export": ("", dict),
 }
 
 
@@ -70,24 +76,38 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     """
     values = {each.name: getattr(previous, each.name) for each in fields(ConnectOptions)}
     for key, value in _read_any(line).items():
-        field = _FIELDS.get(key.lower())
+        field = CONNECT_FIELDS.get(key.lower())
         if field is None or value is None:
             continue
         name, kind = field
-        if type(value) is not kind:
-            raise BadConnect(f"CONNECT key {key} needs a {kind.__name__}, not {value!r}")
-        values[name] = value
+        if type(value) is not kind or (kind is int and INT64.clamp(value) != value):
+            raise BadConnect(f"CONNECT key {key} needs a {kind.__name__} in range, not a {type(value).__name__}")
+        if name:
+            values[name] = value
     return ConnectOptions(*values.values())
 
 
 def _read_any(line: bytes) -> dict[str, Any]:
     try:
         given: Any = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise BadConnect(str(error)) from None
+    except orjson.JSONDecodeError:
+        given = _read_slowly(line)
+    if given is None:
+        return {}
     if not isinstance(given, dict):
         raise BadConnect("CONNECT needs a JSON object")
     return given
+
+
+def _read_slowly(line: bytes) -> object:
+    """Return the one document in `line`, which is wrong or more than the JSON library takes."""
+    try:
+        found = list(documents(line))
+    except JsonFault as fault:
+        raise BadConnect(str(fault)) from None
+    if len(found) != 1:
+        raise BadConnect(f"CONNECT needs one JSON object, not {len(found)}")
+    return found[0]
 
 
 def info_line(fields: dict[str, object]) -> bytes:

@@ -21,7 +21,7 @@ import orjson
 
 from pyjs.base.bounds import NUMBERS, TIME_NS
 from pyjs.base.gotext import DAY_OF_1970, NS_PER_S, day_of
-from pyjs.jetstream.json_scan import JsonFault, documents, raw_text
+from pyjs.base.json_scan import JsonFault, documents, raw_text
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
