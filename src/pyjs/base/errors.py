@@ -11,7 +11,15 @@ class PyjsError(Exception):
 
 
 class StoreFailed(PyjsError):
-    """A write or sync failed: the stream takes no more messages until it can be trusted again."""
+    """A write or sync failed: the stream takes no more messages until it can be trusted again.
+
+    The text names the directory, for the log; `reason` does not, for clients.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
 
 
 class NotNow(PyjsError):

@@ -80,8 +80,10 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
         if field is None or value is None:
             continue
         name, kind = field
-        if type(value) is not kind or (kind is int and INT64.clamp(value) != value):
-            raise BadConnect(f"CONNECT key {key} needs a {kind.__name__} in range, not a {type(value).__name__}")
+        if type(value) is not kind or (isinstance(value, int) and not INT64.low <= value <= INT64.high):
+            raise BadConnect(
+                f"CONNECT key {key} needs a {kind.__name__} in range, not a {type(value).__name__}"
+            )
         if name:
             values[name] = value
     return ConnectOptions(*values.values())

@@ -9,6 +9,8 @@ Source: the error table of nats-server 2.15 (`server/errors.json`), texts compar
 
 from __future__ import annotations
 
+from pyjs.base.errors import StoreFailed
+
 
 class ApiError(Exception):
     """A request that is refused; becomes the `error` object of a response or of a PubAck."""
@@ -35,8 +37,16 @@ class ErrorCode:
         self.template = template  # str.format fields for what varies
 
     def error(self, **values: object) -> ApiError:
-        """Return the error to raise; `values` are the fields of the template."""
+        """Return the error to raise; `values` are the fields of the template. No client is told where files are."""
+        failure = values.get("err")
+        if isinstance(failure, StoreFailed):
+            values["err"] = _as_go_says(failure.reason)
         return ApiError(self.code, self.err_code, self.template.format(**values))
+
+
+def _as_go_says(reason: str) -> str:
+    """Return the text of an error of the system with a small first letter, as clients know it from the peer."""
+    return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
 BY_NUMBER: dict[int, ErrorCode] = {}

@@ -606,7 +606,7 @@ class AccountFiles:
     def _make_room(self, directory: str) -> None:
         """Make sure that nothing is in the way of a new stream or consumer."""
         if directory in self._unread:
-            raise StoreFailed(f"{directory} holds what could not be recovered: see the log, or move it away")
+            raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
         if not self._disk.exists(directory):
             return
         self._forget(directory)
@@ -655,4 +655,4 @@ def _check_place(directory: str, name: str) -> None:
 
 
 def _failed(directory: str, error: OSError) -> StoreFailed:
-    return StoreFailed(f"{directory}: {error.strerror or error}")
+    return StoreFailed(directory, error.strerror or str(error))

@@ -129,7 +129,7 @@ cdef class FileStore(SegmentStore):
             self.names_unsynced = True
             self.fail(error)
             return
-        self.error = StoreFailed(f"{self.directory}: sync failed: {error}; what it held may be lost")
+        self.error = StoreFailed(self.directory, f"sync failed: {error}; what it held may be lost")
         self.failed = True
         self.resumable = False
         self.sync_lost = True
@@ -373,7 +373,7 @@ cdef class FileStore(SegmentStore):
         self.closed = True
         self.failed = True
         if self.error is None:
-            self.error = StoreFailed(f"{self.directory}: closed")
+            self.error = StoreFailed(self.directory, "closed")
         held = set(self.unsynced)
         if self.index.n:
             s = self.index.segments[self.index.n - 1]

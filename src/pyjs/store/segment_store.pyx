@@ -302,7 +302,7 @@ cdef class SegmentStore(SegmentReader):
 
     cdef void fail(self, object error) noexcept:
         """Refuse appends from now on, and forget what did not get into the file."""
-        self.error = StoreFailed(f"{self.directory}: {error.strerror or error}")
+        self.error = StoreFailed(self.directory, error.strerror or str(error))
         self.resumable = error.errno in NO_SPACE or error.errno in NO_DESCRIPTOR
         self.failed = True
         self.mended = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from orjson import dumps
 
+from pyjs.base.errors import StoreFailed
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
@@ -63,6 +64,9 @@ class Router:
             else:
                 self._done(request, endpoint, fields)
         except ApiError as error:
+            if isinstance(error.__cause__, StoreFailed):
+                shown = request.subject.decode("utf-8", "replace")
+                self._shared.log.error(f"JetStream request on {shown} failed: {error.__cause__}")
             self._refuse(request, endpoint, error)
         except Exception as error:
             shown = f"a request on {request.subject.decode('utf-8', 'replace')}"

@@ -1,0 +1,91 @@
+"""Everything that a client can say to JetStream, by the tables that its readers use: the list of the border.
+
+A body is of the `Struct` that its handler decodes it with, whose kinds have the ranges of base/bounds; a header and
+an ack payload are of a form named here. tests/fuzz/test_border.py draws from this list, and
+tests/unit/jetstream/test_border_table.py holds that no endpoint is missing. CONNECT has its own, in core/handshake.
+
+Source: nats.docs "JetStream wire API Reference", "Headers".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyjs.jetstream import consumer_models, models
+from pyjs.jetstream.json_strict import Struct
+
+
+class Body(NamedTuple):
+    """The bodies of one kind of request."""
+
+    struct: Struct | None  # None: it takes no body
+    answers: tuple[int, int | None] = (1, 1)  # how many messages it is answered with, at least and at most
+
+
+NO_BODY = Body(None)
+MAY_WAIT = (0, None)
+
+# By the words of the subject, as in api/table.py; pull requests and direct gets have subscriptions of their own.
+BODIES: dict[str, Body] = {
+    "INFO": NO_BODY,
+    "STREAM.CREATE": Body(models.STREAM_REQUEST),
+    "STREAM.UPDATE": Body(models.STREAM_REQUEST),
+    "STREAM.INFO": Body(models.INFO_REQUEST),
+    "STREAM.NAMES": Body(models.NAMES_REQUEST),
+    "STREAM.LIST": Body(models.LIST_REQUEST),
+    "STREAM.DELETE": NO_BODY,
+    "STREAM.PURGE": Body(models.PURGE_REQUEST),
+    "STREAM.SNAPSHOT": Body(models.SNAPSHOT_REQUEST),
+    "STREAM.RESTORE": Body(models.RESTORE_REQUEST),
+    "STREAM.MSG.GET": Body(models.GET_MSG_REQUEST),
+    "STREAM.MSG.DELETE": Body(models.DELETE_MSG_REQUEST),
+    "STREAM.LEADER.STEPDOWN": NO_BODY,
+    "STREAM.PEER.REMOVE": NO_BODY,
+    "STREAM.PEER.EVACUATE": NO_BODY,
+    "STREAM.CANCEL_MOVE": NO_BODY,
+    "CONSUMER.CREATE": Body(consumer_models.CREATE_REQUEST),
+    "CONSUMER.DURABLE.CREATE": Body(consumer_models.CREATE_REQUEST),
+    "CONSUMER.INFO": NO_BODY,
+    "CONSUMER.NAMES": Body(consumer_models.OFFSET_REQUEST),
+    "CONSUMER.LIST": Body(consumer_models.OFFSET_REQUEST),
+    "CONSUMER.DELETE": NO_BODY,
+    "CONSUMER.PAUSE": Body(consumer_models.PAUSE_REQUEST),
+    "CONSUMER.UNPIN": Body(consumer_models.UNPIN_REQUEST),
+    "CONSUMER.RESET": Body(None, (0, 1)),  # an unknown consumer is not answered, as by the peer
+    "CONSUMER.LEADER.STEPDOWN": NO_BODY,
+    "PYJS.BULK.LIST": Body(models.BULK_LIST_REQUEST),
+    "PYJS.BULK.READ": Body(models.BULK_READ_REQUEST, (1, None)),
+    "CONSUMER.MSG.NEXT": Body(consumer_models.NEXT_REQUEST, MAY_WAIT),
+    "DIRECT.GET": Body(models.GET_MSG_REQUEST, (1, None)),
+}
+
+# Headers of a publish that a stream looks at, and the form of their values.
+HEADERS: dict[str, str] = {
+    "Nats-Msg-Id": "text",
+    "Nats-Expected-Stream": "name",
+    "Nats-Expected-Last-Sequence": "number",
+    "Nats-Expected-Last-Subject-Sequence": "number",
+    "Nats-Expected-Last-Subject-Sequence-Subject": "subject",
+    "Nats-Expected-Last-Msg-Id": "text",
+    "Nats-Rollup": "word",
+    "Nats-TTL": "duration",
+    "Nats-Incr": "number",
+    "Nats-Batch-Id": "text",
+    "Nats-Batch-Sequence": "number",
+    "Nats-Schedule": "text",
+    "Nats-Schedule-Next": "word",
+    "Nats-Scheduler": "subject",
+    "Nats-Stream-Source": "text",
+    "Nats-Required-Api-Level": "number",
+    "Nats-Marker-Reason": "word",
+}
+
+# Verbs of ack payloads, and the form of the argument behind them.
+ACKS: dict[str, str] = {
+    "": "",
+    "+ACK": "",
+    "+WPI": "",
+    "-NAK": "delay",
+    "+NXT": "pull",
+    "+TERM": "text",
+}
