@@ -63,7 +63,7 @@ class Mender:
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
         """Close a stream, and open it again in the steps of a chore."""
         log, key = js.shared.log, (js.account.name, stream.name)
-        streams.abandon(js, stream, StoreFailed("internal error"))
+        streams.abandon(js, stream, StoreFailed(str(stream), "internal error"))
         if stream.config.storage != FILE:
             log.error(f"JetStream {stream} is deleted: its state is not to be trusted, and it has no files")
             streams.tell(js, stream.name, "delete")
