@@ -23,7 +23,7 @@ from attacks.attack import Attack, Victim
 
 IDLE_S = 0.7  # of the quiet client on the idle server
 TAIL_S = 0.5  # it goes on after the attacker has left
-RECOVERY_S = 5.0  # memory may take so long to come back
+RECOVERY_S = 3.0  # memory may take so long to come back
 BACK = 1.3  # "back" is at most so many times the memory before
 SAMPLE_S = 0.01
 ERROR_LINE = re.compile(r"[\w.]*(Error|Exception|Failed)\b|panic: ")  # the last line of a traceback
