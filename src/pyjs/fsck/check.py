@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, meta_in, size_of
 from pyjs.fsck.locked import LockedCheck
@@ -185,11 +185,14 @@ class StoreCheck:
             config = StreamConfig.from_meta(copies.values["config"])
             report.name = config.name
             incarnation = int(copies.values["created_ns"])
-        except (ValueError, KeyError, TypeError) as error:
+            if not 0 <= incarnation < 1 << 64:
+                raise ValueError(f"created_ns is {incarnation}")
+            is_elsewhere = name != file_name(report.name)
+        except (*NONSENSE, RecursionError) as error:
             what = f"its configuration says what this version does not know: {error}"
             report.findings.append(Finding(UNCHECKED, directory, what))
             return report
-        if name != file_name(report.name):
+        if is_elsewhere:
             what = f"it is of {report.name!r}, which belongs elsewhere: was it copied?"
             report.findings.append(Finding(UNCHECKED, directory, what))
             return report

@@ -101,12 +101,13 @@ class StatesCheck:
         try:
             name = copies.values["name"]
             config = from_json(copies.values["config"])
-        except (ValueError, KeyError, TypeError) as error:
+            is_elsewhere = directory.rpartition("/")[2] != file_name(name)
+        except (*NONSENSE, RecursionError) as error:
             self._find(
                 UNCHECKED, directory, f"its configuration says what this version does not know: {error}"
             )
             return
-        if directory.rpartition("/")[2] != file_name(name):
+        if is_elsewhere:
             self._find(UNCHECKED, directory, f"it is of {name!r}, which belongs elsewhere: was it copied?")
             return
         self._state(directory, ConsumerReport(name), config.ack_policy == "none")
@@ -188,7 +189,7 @@ class StatesCheck:
                 for _, (seq, ident) in values["sources"].items():
                     int(seq), str(ident)
                 at = int(values["at"])
-        except (ValueError, KeyError, TypeError) as error:
+        except NONSENSE as error:
             what = f"they are no positions: {error}; they are read from messages"
             self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from typing import cast
 
 import pytest
@@ -242,8 +241,10 @@ class Powered(JetStreamFixture):
     def lose_power(self) -> Powered:
         """Return a server that finds what was on the medium."""
         self.lossy.lose_power()
-        lock = f"{self.options.jetstream.store_dir}/.lock"
-        os.unlink(lock)
+        jetstream = self.node.jetstream
+        assert jetstream is not None
+        assert jetstream._lock is not None
+        jetstream._lock.release()  # as that of a process that is gone
         again = Powered(LossyDisk(), store_dir=self.options.jetstream.store_dir)
         again.directory = self.directory
         return again
