@@ -13,6 +13,7 @@ _DISK = "only a disk that fails"
 _OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/test_bulk_api.py"
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
+    errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
     errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
     errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",

@@ -475,6 +475,10 @@ class SimDisk(Disk):
         self._locked[fd] = path
         return fd
 
+    def lock_directory(self, path: str, *, shared: bool = False) -> int:
+        """Refuse: this file system locks files alone, and one life of a server follows the other."""
+        raise OSError(errno.ENOTSUP, "locks no directories", path)
+
     def free_bytes(self, path: str) -> int:
         """Return a lot."""
         return 1 << 40

@@ -88,7 +88,7 @@ cdef class Replay:
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
         """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""
         cdef Consumer consumer = self.consumer
-        cdef uint64_t last = seq + n - 1, at = seq, end = min(last, consumer.store.last_seq)
+        cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, consumer.store.last_seq)
         if n == 0 or seq < max(consumer.next_seq, 1) or last < seq or last > SEQ_MAX or cseq + n < cseq:
             raise ValueError(f"{n} first deliveries from {seq} on, where {consumer.next_seq} is the next")
         if consumer.pending.count and seq <= consumer.pending.entries[consumer.pending.newest].seq:
@@ -100,7 +100,10 @@ cdef class Replay:
             consumer.next_seq = max(consumer.next_seq, last + 1)
         consumer.delivered_seq, consumer.delivered_cseq = last, cseq + n - 1
         if consumer.ack_policy != ACK_NONE:
-            for at in range(max(seq, consumer.store.first_seq), end + 1):
+            first = max(seq, consumer.store.first_seq)
+            if first > seq and first <= end and consumer.pending.count == 0:   # those before it are gone, and settled
+                consumer.floor_seq, consumer.floor_cseq = first - 1, cseq + (first - seq) - 1
+            for at in range(first, end + 1):
                 if consumer.pending.track(at, cseq + (at - seq), ts) == 0:
                     raise MemoryError
         if consumer.ack_policy == ACK_NONE or consumer.pending.count == 0:

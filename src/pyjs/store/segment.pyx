@@ -124,6 +124,15 @@ cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint3
     return 0
 
 
+cdef bint sendable(const char* subject, size_t n) noexcept nogil:
+    """Whether a subject has no blanks and no control characters, which would end it in a protocol line."""
+    cdef size_t i
+    for i in range(n):
+        if <unsigned char> subject[i] <= 32:
+            return False
+    return True
+
+
 cdef class SegmentContents:
     def __cinit__(self):
         self.problems = []
@@ -368,6 +377,9 @@ cdef class SegmentContents:
         cdef Entry* e
         if h.seq < expected or not self.follows(h.seq):
             self.report(at, h.length, b"a sequence that does not follow: not taken")
+            return 0
+        if not sendable(record + fixed, h.subject_len):
+            self.report(at, h.length, b"a subject that no client can send: not taken")
             return 0
         if self.fill_gap(h.seq) != 0:
             return -1
