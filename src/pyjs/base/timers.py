@@ -27,8 +27,8 @@ class Timer:
         self.owner = owner  # whose state the callback changes
 
     def cancel(self) -> None:
-        """Never fire."""
-        self.callback = None
+        """Never fire; the owner is not kept until the heap is swept."""
+        self.callback = self.owner = None
 
 
 class Timers:

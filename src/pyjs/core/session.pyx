@@ -108,10 +108,8 @@ cdef class ClientSession(Sink):
         self.parser = Parser()
         self.out = OutBuf()
         self.options = ConnectOptions()
-        self.subscriptions = {}
-        self.used_up = []
-        self.login = Login(self)
-        self.pings = Pings(self)
+        self.subscriptions, self.used_up = {}, []
+        self.login, self.pings = Login(self), Pings(self)
         self.unparsed = deque()
         self.timers = [None, None]          # authentication, write deadline
         self.closed_reason = ""
@@ -194,6 +192,7 @@ cdef class ClientSession(Sink):
             self.link.close()
         self.host.session_closed(self)      # monitoring remembers what it was subscribed to
         self.drop_subscriptions()
+        self.login = self.pings = None      # they hold this session: a cycle would outlive it
 
     def connection_lost(self) -> None:
         """Take note that the transport is gone; input that arrived before is still parsed."""
@@ -490,7 +489,8 @@ cdef class ClientSession(Sink):
 
     def reauthorize(self) -> None:
         """Apply the users of now; called after a reload."""
-        self.login.reauthorize()
+        if not self.closing:
+            self.login.reauthorize()
 
     def enter(self) -> None:
         """Stay without CONNECT: a reload has turned authorization off."""
@@ -533,7 +533,8 @@ cdef class ClientSession(Sink):
             self.close("No Responders Requires Headers", "no responders requires headers support")
         elif self.verbose:
             self.send_line(b"+OK\r\n")
-        self.pings.connected()
+        if not self.closing:
+            self.pings.connected()
 
     def _ping(self) -> None:
         self.send_line(b"PONG\r\n")
@@ -793,7 +794,7 @@ cdef class ClientSession(Sink):
     @property
     def rtt_ns(self) -> int:
         """The round-trip time, 0: not known yet."""
-        return self.pings.rtt_ns
+        return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:
         return f"{self.peer.ip}:{self.peer.port} - cid:{self.cid}"

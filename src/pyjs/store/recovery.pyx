@@ -246,7 +246,7 @@ cdef class Recovery:
         if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
-        if c.base_seq > SEQ_MAX:
+        if c.base_seq > SEQ_MAX and c.n:
             self.set_aside(path, size, "its sequences are behind the last that there can be")
             return
         if c.number != number:

@@ -378,11 +378,12 @@ cdef class SegmentContents:
         if h.seq < expected or not self.follows(h.seq):
             self.report(at, h.length, b"a sequence that does not follow: not taken")
             return 0
-        if not sendable(record + fixed, h.subject_len):
-            self.report(at, h.length, b"a subject that no client can send: not taken")
-            return 0
         if self.fill_gap(h.seq) != 0:
             return -1
+        if not sendable(record + fixed, h.subject_len):
+            self.report(at, h.length, b"a subject that no client can send: not taken")
+            self.after_damage = 1
+            return 0
         place = self.subject_place(record + fixed, h.subject_len)
         e = self.add_entry()
         if place == NO_PLACE or e == NULL:

@@ -18,7 +18,8 @@ server and of single accounts: what an account stored stays on disk and is there
 running server `max_mem` and `max_file` can only grow; the other keys of `jetstream` change while it is off.
 
 `/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars);
-without the argument /varz is as nats-server's. What each key does is tried by tests/unit/config/test_effects.py.
+without the argument /varz is as nats-server's, but for `pyjs_faults` once something failed unexpectedly. What each
+key does is tried by tests/unit/config/test_effects.py.
 
 Where the effect is not nats-server's:
 

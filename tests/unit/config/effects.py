@@ -156,7 +156,8 @@ def closed_clients(site: Site) -> object:
 
 
 def cached_routes(site: Site) -> object:
-    site.client().send(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in range(50)))
+    subjects = b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in range(50))
+    site.client().send(subjects * 3)  # a route is cached when its subject comes again
     return site.json("/subsz")["num_cache"]
 
 

@@ -112,7 +112,7 @@ TEXTS = {
     "a port of 5,000 digits": (f'listen: "a:{"9" * 5000}"', "which is no number"),
     "a size of 5,000 digits": (f'jetstream {{ max_mem: "{"9" * 5000}G" }}', "expects a size"),
     "a duration of 5,000 digits": (f'write_deadline: "{"9" * 5000}s"', "is no duration"),
-    "a duration of many parts": (f'write_deadline: "{"1s" * 500_000}"', "is no duration"),
+    "a duration of many parts": (f'write_deadline: "{"1s" * 500_000}x"', "is no duration"),
     "a store directory with a NUL": ('jetstream { store_dir: "/a\\x00b" }', "holds a NUL character"),
     "a host with a NUL": ('host: "a\\x00b"', "holds a NUL character"),
     "many unknown keys": ("".join(f"key{n}: 1\n" for n in range(20_000)), "unknown field"),

@@ -45,6 +45,14 @@ def test_a_record_with_a_sequence_far_ahead_does_not_fill_the_memory(kind: int) 
     assert (found.messages, found.n, len(found.problems)) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("subject", [b"a b", b"a\r\n", b"a\0", b"\t"])
+def test_a_subject_that_would_end_in_a_protocol_line_is_damage(subject: bytes) -> None:
+    data = segment_of(1, message_record(1, 5, subject, b"", b"x"), message_record(2, 6, b"a", b"", b"y"))
+    found = scan_segment(data)
+    assert (found.messages, found.lost) == (1, [(1, 1)])
+    assert len(found.problems) == 1
+
+
 def test_many_gaps_in_one_segment_do_not_fill_the_memory() -> None:
     messages = [message_record(1 + at * 1_900_000, 5, b"a", b"", b"x") for at in range(20)]
     found = scan_segment(segment_of(1, *messages))
