@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-SOURCE_HASH: str
+SOURCE_HASH: bytes
 
 class JsonFault(Exception):
     def lenient_text(self) -> str: ...

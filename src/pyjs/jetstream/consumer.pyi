@@ -13,7 +13,6 @@ from pyjs.jetstream.pull_request import PullRequest
 SOURCE_HASH: bytes
 POLICIES: dict[str, int]
 PRIORITIES: dict[str, int]
-RATE_MAX: int
 NEVER_NS: int
 GONE: str
 

@@ -4,7 +4,7 @@ from typing import TypeVar
 SOURCE_HASH: bytes
 STEP: int
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 class SubjectTree:
     version: int
@@ -17,4 +17,4 @@ class SubjectTree:
 
 def first_overlap(subjects: Iterable[str]) -> Generator[None, None, str | None]: ...
 def first_covered(subjects: Iterable[str]) -> Generator[None, None, str | None]: ...
-def at_once(steps: Generator[None, None, T]) -> T: ...
+def at_once(steps: Generator[None, None, _T]) -> _T: ...
