@@ -77,7 +77,7 @@ class Run:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Have the driver publish into a stream meanwhile; note its rate."""
+        """Publish into a stream during the measurement and note the rate."""
         words = ["--port", str(self.server.port), "--msgs", str(LOAD_MSGS), "--keep"]
         driver = subprocess.Popen([str(self.driver.binary), "jspub", *words], stdout=subprocess.DEVNULL)
         try:

@@ -96,7 +96,7 @@ class Disk:
         raise NotImplementedError("a Disk subclass has the files")
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory of that name."""
+        """Return whether there is a file or directory of that name."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def lock(self, path: str) -> int:
@@ -125,7 +125,7 @@ class Disk:
         raise NotImplementedError("a Disk subclass has the files")
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether there is a directory of that name."""
+        """Return whether there is a directory of that name."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def free_bytes(self, path: str) -> int:
@@ -265,7 +265,7 @@ class OsDisk(Disk):
             return []
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory of that name."""
+        """Return whether there is a file or directory of that name."""
         return os.path.exists(path)
 
     def lock(self, path: str) -> int:
@@ -290,7 +290,7 @@ class OsDisk(Disk):
         return fd
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether there is a directory of that name."""
+        """Return whether there is a directory of that name."""
         return os.path.isdir(path)
 
     def free_bytes(self, path: str) -> int:

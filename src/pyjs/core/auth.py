@@ -57,7 +57,7 @@ class Claim:
 
 
 def is_bcrypt(secret: str) -> bool:
-    """Tell whether a stored secret is a bcrypt hash."""
+    """Return whether a stored secret is a bcrypt hash."""
     return secret.startswith(BCRYPT_FORMS)
 
 
@@ -100,7 +100,7 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Tell what was found out."""
+        """Take the result into the session."""
         self._decided(self.claim, self.matches and failure is None)
 
 
@@ -136,7 +136,7 @@ class Authenticator:
         return Claim(self.no_auth_user, free=True)
 
     def decide(self, claim: Claim) -> bool | None:
-        """Tell whether `claim` holds, as far as that can be told at once; None: it takes a `check`."""
+        """Return whether `claim` holds, as far as that can be told at once; None: it takes a `check`."""
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):

@@ -70,7 +70,7 @@ class Gates:
         self._gates: dict[str, _Gate] = {}
 
     def is_busy(self, name: str) -> bool:
-        """Tell whether somebody is inside."""
+        """Return whether somebody is inside."""
         return name in self._gates
 
     def enter(self, name: str, alone: bool) -> Generator[Step, None, None]:

@@ -111,7 +111,7 @@ class Lane(Generic[T]):
             self._failed(item, error)
 
     def _has_room(self, done: int, deadline_ns: int) -> bool:
-        """Tell whether another item may be done after `done` of this run; the first of a turn always may."""
+        """Return whether another item may be done after `done` of this run; the first of a turn always may."""
         left = self._left - done
         return left > 0 and (left == self._share.items or self._clock.now_ns() < deadline_ns)
 

@@ -55,7 +55,7 @@ class _Filters:
                 self._trie.insert(Subscription(None, subject, b"", queue))
 
     def match(self, subject: bytes) -> bool:
-        """Tell whether an entry without a queue matches the literal `subject`."""
+        """Return whether an entry without a queue matches the literal `subject`."""
         if self._trie is None:
             return any(not queue and subject_matches(subject, entry) for entry, queue in self.entries)
         return any(not found.sid for found in self._trie.match(subject))
@@ -93,7 +93,7 @@ class Permissions:
         self._publish_cache: dict[bytes, bool] = {}
 
     def same_as(self, other: Permissions | None) -> bool:
-        """Tell whether `other` says the same."""
+        """Return whether `other` says the same."""
         return other is not None and self._lists() == other._lists()
 
     def _lists(self) -> tuple[object, ...]:
@@ -111,7 +111,7 @@ class Permissions:
         return self.publish_allow is not None or bool(self.publish_deny.entries)
 
     def may_publish(self, subject: bytes) -> bool:
-        """Tell whether `subject` is allowed by the lists (responses are the session's business)."""
+        """Return whether `subject` is allowed by the lists (responses are the session's business)."""
         allowed = self._publish_cache.get(subject)
         if allowed is None:
             allowed = self.publish_allow is None or self.publish_allow.match(subject)
@@ -123,7 +123,7 @@ class Permissions:
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Tell whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
+        """Return whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
         allowed = True
         if self.subscribe_allow.entries:
             plain, queues = self._matching(self.subscribe_allow, subject)
@@ -140,11 +140,11 @@ class Permissions:
         return any(not queue for queue in held), [queue for queue in held if queue]
 
     def filters_messages(self, subject: bytes, queue: bytes) -> bool:
-        """Tell whether some messages of this allowed subscription have to be kept from it."""
+        """Return whether some messages of this allowed subscription have to be kept from it."""
         if not queue and not subject_has_wildcard(subject):
             return False
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)
 
     def may_receive(self, subject: bytes) -> bool:
-        """Tell whether a message of the literal `subject` may be delivered."""
+        """Return whether a message of the literal `subject` may be delivered."""
         return not self.subscribe_deny.match(subject)

@@ -205,7 +205,7 @@ class StoreCheck:
         return report
 
     def _directories(self, report: StreamReport) -> None:
-        """Tell of directories that are not there: a copy may leave out those without files."""
+        """Report missing directories: a copy may leave out those without files."""
         for name in ("msgs", "consumers"):
             path = f"{report.directory}/{name}"
             if not self._disk.exists(path):
@@ -215,7 +215,7 @@ class StoreCheck:
                 report.findings.append(finding)
 
     def _never_begun(self, report: StreamReport) -> bool:
-        """Tell whether a crash left this of a stream that was never confirmed."""
+        """Return whether a crash left this of a stream that was never confirmed."""
         directory = report.directory
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]

@@ -464,7 +464,7 @@ def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
 
 
 def _of_another_state(found: SegmentContents, c: SegmentContents, size: int) -> bool:
-    """Tell whether an index file is of the segment before more was written to it, or of another one."""
+    """Return whether an index file is of the segment before more was written to it, or of another one."""
     mine = (c.base_seq, c.number, c.incarnation, c.sealed, c.end, c.chain)
     theirs = (found.base_seq, found.number, found.incarnation, found.sealed, found.end, found.chain)
     return mine != theirs or (not c.sealed and size != c.end)

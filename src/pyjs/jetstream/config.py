@@ -279,7 +279,7 @@ class StreamConfig:
         return replace(self, metadata=shown)
 
     def same_as(self, other: StreamConfig) -> bool:
-        """Tell whether both mean the same stream, whatever server versions they went through."""
+        """Return whether both mean the same stream, whatever server versions they went through."""
         level = {META_REQUIRED_LEVEL: ""}
         mine, theirs = self.with_required_level(), other.with_required_level()
         mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}

@@ -251,6 +251,6 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
 
 
 def _returns(config: StreamConfig, source: StreamSource) -> bool:
-    """Tell whether what `source` lets through can be a subject of the stream itself."""
+    """Return whether what `source` lets through can be a subject of the stream itself."""
     wanted = source.filter_subject.encode()
     return not wanted or any(subjects_overlap(subject.encode(), wanted) for subject in config.subjects)

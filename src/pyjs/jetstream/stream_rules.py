@@ -44,7 +44,7 @@ def invalid(text: str) -> ApiError:
 
 
 def is_valid_name(name: str) -> bool:
-    """Tell whether a stream or consumer may be called so (length aside)."""
+    """Return whether a stream or consumer may be called so (length aside)."""
     return bool(name) and not any(char in NAME_FORBIDDEN for char in name)
 
 

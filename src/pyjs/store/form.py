@@ -300,7 +300,7 @@ class PackedImage(PlainImage):
         return super().spare_problem() if whole else "the second copy of its table of chunks is damaged"
 
     def is_whole(self) -> bool:
-        """Tell whether every chunk checks out."""
+        """Return whether every chunk checks out."""
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
@@ -463,7 +463,7 @@ def clear_meta(head: bytes, path: str) -> bytes:
 
 
 def is_encrypted(head: bytes, path: str) -> bool:
-    """Tell whether a segment file that begins with `head` is encrypted."""
+    """Return whether a segment file that begins with `head` is encrypted."""
     form = read_form(head, path)
     return form is not None and form.cipher != 0
 

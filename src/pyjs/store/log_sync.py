@@ -97,7 +97,7 @@ class LogSync:
         self._waiting[path].append(done)
 
     def is_lost(self, path: str) -> bool:
-        """Tell whether a sync of the log failed, so that nothing may be appended."""
+        """Return whether a sync of the log failed, so that nothing may be appended."""
         return path in self._lost
 
     def forget(self, path: str) -> None:

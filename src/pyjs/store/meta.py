@@ -107,7 +107,7 @@ def _sealed(kind: int, generation: int, body: bytes, key: StreamKey) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Tell whether the envelope that `data` begins with is sealed."""
+    """Return whether the envelope that `data` begins with is sealed."""
     return len(data) > FLAGS_AT and data[FLAGS_AT] & SEALED != 0
 
 

@@ -110,7 +110,7 @@ class StreamKey:
         return chance + self._mark_of(chance)
 
     def fits(self, nonce: bytes) -> bool:
-        """Tell whether a file of that nonce was encrypted with this data key."""
+        """Return whether a file of that nonce was encrypted with this data key."""
         return nonce[NONCE_SIZE:] == self._mark_of(nonce[:NONCE_SIZE])
 
     def stream(self, algorithm: int, nonce: bytes) -> KeyStream:

@@ -87,7 +87,7 @@ def _part(data: bytes, path: str, at: int, number: int, key: StreamKey | None) -
 
 
 def is_plain(disk: Disk, path: str) -> bool:
-    """Tell whether the window at `path` is not sealed. Raises OSError."""
+    """Return whether the window at `path` is not sealed. Raises OSError."""
     fd = disk.open_read_only(path)
     try:
         return not is_sealed(disk.read_at(fd, FRAME_SIZE, 0))

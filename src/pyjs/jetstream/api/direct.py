@@ -44,7 +44,7 @@ MESSAGE_FIELDS = (
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Tell whether a request names its messages in two ways at once."""
+    """Return whether a request names its messages in two ways at once."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):

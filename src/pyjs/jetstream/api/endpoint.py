@@ -95,13 +95,13 @@ class Endpoint:
 
 
 def is_empty(body: bytes) -> bool:
-    """Tell whether a payload counts as none: blanks, or an object without fields."""
+    """Return whether a payload counts as none: blanks, or an object without fields."""
     text = body.strip()
     return not text or (text[:1] == b"{" and text[-1:] == b"}" and not text[1:-1].strip())
 
 
 def looks_like_json(body: bytes) -> bool:
-    """Tell whether a payload begins like an object or a list."""
+    """Return whether a payload begins like an object or a list."""
     return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
 
 

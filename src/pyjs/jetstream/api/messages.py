@@ -44,7 +44,7 @@ def get(call: ApiCall) -> JsonDict:
 
 
 def is_conflicting(given: dict[str, Any]) -> bool:
-    """Tell whether a request names no message, or more than one way to it."""
+    """Return whether a request names no message, or more than one way to it."""
     seq, start = given.get("seq", 0), "start_time" in given
     last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
     if not (seq or last or following or start):

@@ -42,7 +42,7 @@ class ApiSink(PySink):
         self.skipped: tuple[bytes, ...] = ()
 
     def accepts(self, subject: bytes) -> bool:
-        """Tell whether `subject` is the router's business."""
+        """Return whether `subject` is the router's business."""
         return not subject.startswith(self.skipped)
 
 
