@@ -7,6 +7,7 @@ consumers    5,000 durable consumers through one connection, 100 requests outsta
 streams      2,000 streams, 100 requests outstanding, and their deletes
 many         20,000 streams of one message: disk, start, the time SIGTERM takes
 descriptors  2,000 streams, and one of 20 GB, with 256 descriptors: each stream is written to and read from
+subjects     a million subjects of one message each, in a file and in a memory stream: the memory that each takes
 
 `--scale 0.1` makes a tenth of that. Exits with 1 when a server gave a wrong answer.
 """
@@ -185,7 +186,40 @@ def disk_kb(path: Path) -> int:
     return int(done.stdout.split()[0])
 
 
-PARTS = {"consumers": consumers, "streams": streams, "many": many, "descriptors": descriptors}
+def subjects(run: Run) -> None:
+    """A million subjects of one message each: memory without pages of files."""
+    count = run.sized(1_000_000)
+    for storage in ("memory", "file"):
+        run.client.request(
+            "$JS.API.STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["s.>"], "storage": storage}
+        )
+        before_mb = run.server.heap_mb()
+        run.client.publish(count, subject_name, size=16)
+        run.note(f"{storage}: bytes each", (run.server.heap_mb() - before_mb) * 1e6 / count)
+        body = {"subjects_filter": f"s.*.member-{7:08}"}
+        found = run.client.request("$JS.API.STREAM.INFO.BIG", body)["state"]["subjects"]
+        if len(found) != 1:
+            raise Unexpected(f"{found} where one subject matches")
+        run.note(f"{storage}: bytes each after a filter", (run.server.heap_mb() - before_mb) * 1e6 / count)
+        if storage == "file":
+            run.restart("SIGTERM")
+            run.note("file: bytes each after the start", (run.server.heap_mb() - before_mb) * 1e6 / count)
+            run.client.request("$JS.API.STREAM.DELETE.BIG")
+            run.restart("SIGTERM")
+
+
+def subject_name(number: int) -> bytes:
+    """Return a subject of about 20 bytes; a thousand groups."""
+    return b"s.%d.member-%08d" % (number % 1_000, number)
+
+
+PARTS = {
+    "consumers": consumers,
+    "streams": streams,
+    "many": many,
+    "descriptors": descriptors,
+    "subjects": subjects,
+}
 
 
 def measure(part: str, command: ServerCommand, scale: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
-from pyjs.store.subjects cimport Subject
+from pyjs.store.subjects cimport Subject, subject_by_id
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -68,6 +68,7 @@ cdef class Evictions:
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil:
         """Drop the oldest messages of the noted subjects beyond `max_per_subject`, unless that is 0 or less."""
         cdef Segment* segment
+        cdef Subject* s
         cdef uint32_t at
         cdef size_t i, n = self.n
         self.n = 0
@@ -75,7 +76,8 @@ cdef class Evictions:
             segment = index_find(&self.store.index, self.seqs[i])
             at = 0 if segment == NULL else <uint32_t> (self.seqs[i] - segment.base)
             if segment != NULL and not is_dead(segment, at):
-                self.trim_subject(self.store.subject_table.by_id[subject_of(segment, at)], max_per_subject)
+                s = subject_by_id(&self.store.subject_table, subject_of(segment, at))
+                self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
         while s.count > <uint64_t> max_per_subject:         # at least one is left, and with it the subject
@@ -97,6 +99,6 @@ cdef class Evictions:
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.subject_table.n_ids if max_per_subject > 0 else 0):
-            s = self.store.subject_table.by_id[id]
+            s = subject_by_id(&self.store.subject_table, id)
             if s != NULL:
                 self.trim_subject(s, max_per_subject)

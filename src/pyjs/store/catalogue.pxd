@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport SeqIndex
-from pyjs.store.subject_index cimport Branch, Matches
+from pyjs.store.subject_index cimport Matches, SubjectIndex
 from pyjs.store.subjects cimport Subject, SubjectTable
 
 cdef class Catalogue:
@@ -16,7 +16,7 @@ cdef class Catalogue:
 
     cdef SeqIndex index
     cdef SubjectTable subject_table
-    cdef Branch* by_token               # the subjects by their tokens; NULL: nobody has asked
+    cdef SubjectIndex* by_token         # the subjects by their tokens; NULL: nobody has asked
     cdef uint32_t known_tokens          # ids below this are in by_token
 
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0

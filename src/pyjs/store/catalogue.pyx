@@ -38,13 +38,20 @@ from pyjs.store.index cimport (
 )
 from pyjs.store.subject_index cimport (
     Matches,
-    branch_add,
-    branch_collect,
-    branch_free,
-    branch_new,
     matches_push,
+    subject_index_add,
+    subject_index_collect,
+    subject_index_free,
+    subject_index_new,
 )
-from pyjs.store.subjects cimport Subject, subject_matches, subjects_find, subjects_free, subjects_init
+from pyjs.store.subjects cimport (
+    Subject,
+    subject_by_id,
+    subject_matches,
+    subjects_find,
+    subjects_free,
+    subjects_init,
+)
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -65,7 +72,7 @@ cdef class Catalogue:
 
     def __dealloc__(self):
         index_free(&self.index, 1)
-        branch_free(self.by_token)
+        subject_index_free(self.by_token)
         subjects_free(&self.subject_table)
 
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
@@ -131,7 +138,7 @@ cdef class Catalogue:
         cdef Subject* s
         if segment == NULL or is_dead(segment, <uint32_t> (seq - segment.base)):
             return NULL
-        s = self.subject_table.by_id[subject_of(segment, <uint32_t> (seq - segment.base))]
+        s = subject_by_id(&self.subject_table, subject_of(segment, <uint32_t> (seq - segment.base)))
         n[0] = s.len
         return s.name
 
@@ -321,7 +328,7 @@ cdef class Catalogue:
         out.n = 0                                   # a large part of all: then their order of age is the better one
         out.max = <size_t> -1
         for id in range(self.subject_table.n_ids):
-            s = self.subject_table.by_id[id]
+            s = subject_by_id(&self.subject_table, id)
             if s != NULL and (f.all or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
                 free(out.items)
                 return -1
@@ -337,11 +344,11 @@ cdef class Catalogue:
                 return matches_push(out, s)
             return 0
         if self.subject_table.table.used > FEW_SUBJECTS and self.know_tokens(<uint32_t> -1) == 0:
-            if branch_collect(self.by_token, f.patterns[k], f.lengths[k], out) != 0:
+            if subject_index_collect(self.by_token, f.patterns[k], f.lengths[k], out) != 0:
                 return -1
         else:
             for id in range(self.subject_table.n_ids):
-                s = self.subject_table.by_id[id]
+                s = subject_by_id(&self.subject_table, id)
                 if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) \
                         and matches_push(out, s) != 0:
                     return -1
@@ -360,12 +367,12 @@ cdef class Catalogue:
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
         if self.by_token == NULL:
-            self.by_token = branch_new()
+            self.by_token = subject_index_new(&self.subject_table)
             if self.by_token == NULL:
                 return -1
         while id < self.subject_table.n_ids and more:
-            s = self.subject_table.by_id[id]
-            if s != NULL and branch_add(self.by_token, s) != 0:
+            s = subject_by_id(&self.subject_table, id)
+            if s != NULL and subject_index_add(self.by_token, s) != 0:
                 self.forget_tokens()
                 return -1
             id += 1
@@ -376,14 +383,14 @@ cdef class Catalogue:
     cdef int add_tokens(self, Subject* s) noexcept nogil:
         """Put a new subject into the trie, if there is one that has come so far."""
         if s.id < self.known_tokens:
-            return branch_add(self.by_token, s)
+            return subject_index_add(self.by_token, s)
         if s.id == self.known_tokens and self.by_token != NULL:
             self.known_tokens += 1
-            return branch_add(self.by_token, s)
+            return subject_index_add(self.by_token, s)
         return 0
 
     cdef void forget_tokens(self) noexcept nogil:
-        branch_free(self.by_token)
+        subject_index_free(self.by_token)
         self.by_token = NULL
         self.known_tokens = 0
 

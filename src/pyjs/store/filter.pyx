@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.subjects cimport Subject, SubjectTable, subject_matches
+from pyjs.store.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -52,7 +52,7 @@ cdef class StoreFilter:
         cdef uint32_t* verdict
         if self.all:
             return 1
-        s = t.by_id[id]
+        s = subject_by_id(t, id)
         if self.verdicts == NULL:
             self.verdicts = <uint32_t*> calloc(VERDICTS, sizeof(uint32_t))
             if self.verdicts == NULL:

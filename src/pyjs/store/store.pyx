@@ -30,8 +30,15 @@ from pyjs.store.index cimport (
     segment_mark,
     subject_of,
 )
-from pyjs.store.subject_index cimport branch_remove
-from pyjs.store.subjects cimport Subject, subjects_add, subjects_clear, subjects_find, subjects_remove
+from pyjs.store.subject_index cimport subject_index_remove
+from pyjs.store.subjects cimport (
+    Subject,
+    subject_by_id,
+    subjects_add,
+    subjects_clear,
+    subjects_find,
+    subjects_remove,
+)
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import NotNow
@@ -234,7 +241,7 @@ cdef class StreamStore(Catalogue):
         """Take the live entry out of all counts."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
-        cdef Subject* sub = self.subject_table.by_id[subject_of(s, i)]
+        cdef Subject* sub = subject_by_id(&self.subject_table, subject_of(s, i))
         segment_mark(s, i)
         s.live -= 1
         s.live_bytes -= size
@@ -245,7 +252,7 @@ cdef class StreamStore(Catalogue):
         sub.count -= 1
         if sub.count == 0:
             if self.by_token != NULL:
-                branch_remove(self.by_token, sub)
+                subject_index_remove(self.by_token, sub)
             subjects_remove(&self.subject_table, sub)
         else:
             sub.first_stale |= seq == sub.first
@@ -268,7 +275,8 @@ cdef class StreamStore(Catalogue):
         self.first_ts = s.entries[seq - s.base].ts
 
     cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil:
-        cdef size_t n = 12 + subject.len
+        cdef uint32_t subject_size = subject.len
+        cdef size_t n = 12 + subject_size
         cdef size_t cap
         cdef void* grown
         if self.drop_log_len + n > self.drop_log_cap:
@@ -279,8 +287,8 @@ cdef class StreamStore(Catalogue):
             self.drop_log = <char*> grown
             self.drop_log_cap = cap
         memcpy(self.drop_log + self.drop_log_len, &seq, 8)
-        memcpy(self.drop_log + self.drop_log_len + 8, &subject.len, 4)
-        memcpy(self.drop_log + self.drop_log_len + 12, subject.name, subject.len)
+        memcpy(self.drop_log + self.drop_log_len + 8, &subject_size, 4)
+        memcpy(self.drop_log + self.drop_log_len + 12, subject.name, subject_size)
         self.drop_log_len += n
 
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil:

@@ -13,7 +13,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.subject_index cimport Matches
-from pyjs.store.subjects cimport Subject, SubjectTable
+from pyjs.store.subjects cimport Subject, SubjectTable, subject_by_id
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -70,9 +70,8 @@ cdef class SubjectWalk:
         """The subject where the walk is, NULL: it has gone."""
         cdef SubjectTable* t = &self.store.subject_table
         cdef uint32_t id = <uint32_t> self.at if self.ids == NULL else self.ids[2 * self.at]
-        if id >= t.n_ids or t.by_id[id] == NULL:                # a closed store has none
-            return NULL
-        return t.by_id[id] if self.ids == NULL or t.by_id[id].gen == self.ids[2 * self.at + 1] else NULL
+        cdef Subject* s = subject_by_id(t, id) if id < t.n_ids else NULL        # a closed store has none
+        return s if s != NULL and (self.ids == NULL or s.gen == self.ids[2 * self.at + 1]) else NULL
 
     @property
     def done(self) -> bool:

@@ -1,33 +1,54 @@
 """The subjects of one store: a small number for each, its live count, its first and last sequence."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from pyjs.base.table cimport Table
+from pyjs.base.ref_table cimport RefTable
 
-cdef struct Subject:
+cdef enum:
+    UNIT_BITS = 17              # of a reference: place in its chunk, in units of 8 bytes
+    UNIT_MASK = 131071
+
+cdef struct Subject:            # its address changes when another one is added
     uint64_t count              # live messages, >= 1 while the subject is in the table
     uint64_t first              # sequence of its first live message, unless first_stale: then a lower bound
     uint64_t last               # sequence of its last live message, unless last_stale: then an upper bound
-    char* name
-    uint32_t len
-    uint32_t id                 # index in by_id; used again after the subject has no messages left
-    uint32_t gen                # never used again: tells an id from an earlier owner of the same id
-    bint first_stale
-    bint last_stale
+    uint32_t id                 # used again after the subject has no messages left
+    uint32_t gen                # never used again: tells an id from an earlier owner of the same id; 0: removed
+    uint16_t len
+    char first_stale
+    char last_stale
+    char[4] name                # and on, behind the struct; a zero byte ends it
+
+cdef struct Chunk:              # memory for subjects, filled from its begin to its end
+    char* base                  # NULL: given back, the number may be used again
+    uint32_t size
+    uint32_t used
+    uint32_t live               # bytes of the subjects that are not removed
 
 cdef struct SubjectTable:
-    Table table                 # name -> Subject*
-    Subject** by_id             # NULL: free
-    uint32_t* free_ids
+    RefTable table              # name -> reference of the subject
+    uint32_t* refs              # id -> reference; see FREE in subjects.pyx
+    Chunk* chunks
+    uint32_t n_chunks
+    uint32_t chunks_room
+    uint32_t filling            # number of the chunk that new subjects go to
+    uint64_t live               # bytes of all live blocks
     uint32_t n_ids              # ids ever used
-    uint32_t n_free
-    uint32_t cap
+    uint32_t ids_room
+    uint32_t free_id            # of the last subject that was removed; NO_ID: all are in use
     uint32_t last_gen
 
-cdef int subjects_init(SubjectTable* t) except -1 nogil
+cdef void subjects_init(SubjectTable* t) noexcept nogil
 cdef void subjects_free(SubjectTable* t) noexcept nogil
 cdef void subjects_clear(SubjectTable* t) noexcept nogil            # no subjects left; generations go on
 cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil     # NULL: absent
-# The subject, made with count 0 if absent; NULL: no memory.
+# The subject, made with count 0 if absent; NULL: no memory. No address of another one is valid after it.
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil
 cdef void subjects_remove(SubjectTable* t, Subject* s) noexcept nogil
 cdef bint subject_matches(const char* pattern, size_t pn, const char* subject, size_t sn) noexcept nogil
+
+cdef inline Subject* subject_at(SubjectTable* t, uint32_t ref) noexcept nogil:
+    return <Subject*> (t.chunks[ref >> UNIT_BITS].base + ((ref & UNIT_MASK) << 3))
+
+cdef inline Subject* subject_by_id(SubjectTable* t, uint32_t id) noexcept nogil:
+    """Return the subject with this id, which is below n_ids; NULL: it is free."""
+    return NULL if t.refs[id] >> 31 else subject_at(t, t.refs[id])

@@ -1,96 +1,227 @@
 """The subjects of one store.
 
-Knows nothing of files, records or consumers. Each subject with live messages has a small id (array index, used
-again when the subject is gone) and a generation (never used again), so that a filter can remember its verdict
-per id. First and last are maintained lazily: dropping the first or last message of a subject only marks it
-stale, and the store searches when somebody asks.
+Knows nothing of files, records or consumers. Each subject with live messages has a small id (used again when the
+subject is gone) and a generation (never used again), so that a filter can remember its verdict per id. First and last
+are maintained lazily: dropping the first or last message of a subject only marks it stale, and the store searches
+when somebody asks.
+
+A stream may have millions of subjects, so each is one block of 40 bytes and its name. Blocks are written one after
+another into chunks, and 31 bits refer to one. A chunk without a live block is given back; when a new chunk is begun,
+those are emptied into it that are less than a quarter live. So blocks move, but only while a subject is added.
 
 Compiled because every append looks its subject up here (benchmarks/: jspub-150k).
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.base.table cimport table_free, table_get, table_init, table_put, table_remove
+from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_search
+from pyjs.base.table cimport table_hash
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    CHUNK_MIN = 256             # a new chunk is as large as all live blocks together, up to
+    CHUNK_MAX = 1 << 20         # as far as a reference reaches
+    CHUNKS_MAX = 1 << 14
+    FIRST_USED = 8              # no reference is 0
+    NAME_MAX = 65535
+    GENERATIONS = 0x7fffffff
+    NO_ID = 0x7fffffff
+cdef uint32_t FREE = 0x80000000u        # in `refs`: not in use; the id below it is the next free one
 
-cdef int subjects_init(SubjectTable* t) except -1 nogil:
+
+cdef void subjects_init(SubjectTable* t) noexcept nogil:
     memset(t, 0, sizeof(SubjectTable))
-    return table_init(&t.table, 8)
+    t.free_id = NO_ID
 
 
 cdef void subjects_clear(SubjectTable* t) noexcept nogil:
-    cdef uint32_t i
-    for i in range(t.n_ids):
-        if t.by_id[i] != NULL:
-            subjects_remove(t, t.by_id[i])
+    cdef uint32_t gen = t.last_gen
+    subjects_free(t)
+    t.last_gen = gen
 
 
 cdef void subjects_free(SubjectTable* t) noexcept nogil:
     cdef uint32_t i
-    for i in range(t.n_ids):
-        free(t.by_id[i])
-    table_free(&t.table)
-    free(t.by_id)
-    free(t.free_ids)
-    memset(t, 0, sizeof(SubjectTable))
+    for i in range(t.n_chunks):
+        free(t.chunks[i].base)
+    free(t.chunks)
+    free(t.refs)
+    ref_free(&t.table)
+    subjects_init(t)
 
 
-cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil:
-    return <Subject*> table_get(&t.table, name, n)
+# -- memory ----------------------------------------------------------------------------------------------------
+
+cdef inline uint32_t block_size(size_t name_size) noexcept nogil:
+    return <uint32_t> ((sizeof(Subject) - 4 + name_size + 1 + 7) & ~<size_t> 7)
+
+
+cdef inline uint32_t tag_of(const char* name, size_t n) noexcept nogil:
+    return <uint32_t> (table_hash(name, n) >> 32)
+
+
+cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
+    """Return a number that no chunk has; -1: there is none, or no memory."""
+    cdef uint32_t i, room
+    cdef void* chunks
+    for i in range(t.n_chunks):
+        if t.chunks[i].base == NULL:
+            return i
+    if t.n_chunks == t.chunks_room:
+        room = t.chunks_room * 2 if t.chunks_room else 4
+        chunks = realloc(t.chunks, room * sizeof(Chunk)) if room <= CHUNKS_MAX else NULL
+        if chunks == NULL:
+            return -1
+        t.chunks = <Chunk*> chunks
+        t.chunks_room = room
+    t.n_chunks += 1
+    t.chunks[t.n_chunks - 1].base = NULL
+    return t.n_chunks - 1
+
+
+cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
+    """Begin a chunk with room for `n` bytes at least, and empty others into it; -1: no memory."""
+    cdef uint32_t size = CHUNK_MIN, i
+    cdef int number = number_for_chunk(t)
+    cdef Chunk* c
+    if number < 0:
+        return -1
+    while size < n + FIRST_USED or (size < t.live and size < CHUNK_MAX):
+        size *= 2
+    c = &t.chunks[number]
+    c.base = <char*> malloc(size)
+    if c.base == NULL:
+        return -1
+    c.size, c.used, c.live = size, FIRST_USED, 0
+    t.filling = number
+    for i in range(t.n_chunks):
+        if <int> i != number and t.chunks[i].base != NULL and t.chunks[i].live < t.chunks[i].size >> 2 \
+                and c.used + t.chunks[i].live + n <= c.size:
+            empty_chunk(t, i)
+    return 0
+
+
+cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
+    """Move the live blocks of a chunk to the one that is being filled, which has room, and free it."""
+    cdef Chunk* c = &t.chunks[number]
+    cdef Chunk* to = &t.chunks[t.filling]
+    cdef uint32_t at = FIRST_USED, slot, tag, ref, size
+    cdef Subject* s
+    while at < c.used:
+        s = <Subject*> (c.base + at)
+        size = block_size(s.len)
+        if s.gen:
+            tag = tag_of(s.name, s.len)
+            slot = tag & t.table.mask
+            ref = t.refs[s.id]
+            while t.table.slots[slot].ref != ref:
+                slot = (slot + 1) & t.table.mask
+            memcpy(to.base + to.used, s, size)
+            ref = (t.filling << UNIT_BITS) | (to.used >> 3)
+            t.table.slots[slot].ref = ref
+            t.refs[s.id] = ref
+            to.used += size
+            to.live += size
+        at += size
+    free(c.base)
+    c.base = NULL
 
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
-    """Double the room for ids; return 0 when there is no memory."""
-    cdef uint32_t cap = t.cap * 2 if t.cap else 8
-    cdef void* by_id = realloc(t.by_id, cap * sizeof(Subject*))
-    if by_id == NULL:
+    """Make room for more ids; 0: there is no memory."""
+    cdef uint32_t room = t.ids_room + (t.ids_room >> 1) + 4
+    cdef void* refs = realloc(t.refs, room * sizeof(uint32_t)) if room < NO_ID else NULL
+    if refs == NULL:
         return 0
-    t.by_id = <Subject**> by_id
-    cdef void* free_ids = realloc(t.free_ids, cap * sizeof(uint32_t))
-    if free_ids == NULL:
-        return 0
-    t.free_ids = <uint32_t*> free_ids
-    t.cap = cap
+    t.refs = <uint32_t*> refs
+    t.ids_room = room
     return 1
 
 
+# -- subjects --------------------------------------------------------------------------------------------------
+
+cdef inline Subject* find(SubjectTable* t, uint32_t tag, const char* name, size_t n, uint32_t* slot) noexcept nogil:
+    cdef Subject* s
+    cdef uint32_t ref
+    slot[0] = tag & t.table.mask
+    ref = ref_search(&t.table, tag, slot)
+    while ref:
+        s = subject_at(t, ref)
+        if s.len == n and memcmp(s.name, name, n) == 0:
+            return s
+        slot[0] = (slot[0] + 1) & t.table.mask
+        ref = ref_search(&t.table, tag, slot)
+    return NULL
+
+
+cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil:
+    cdef uint32_t slot = 0
+    return find(t, tag_of(name, n), name, n, &slot)
+
+
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil:
-    cdef Subject* s = <Subject*> table_get(&t.table, name, n)
-    if s != NULL:
+    cdef uint32_t slot = 0, tag = tag_of(name, n), size, ref
+    cdef Subject* s = find(t, tag, name, n, &slot)
+    cdef Chunk* c
+    if s != NULL or n > NAME_MAX:
         return s
-    if t.n_free == 0 and t.n_ids == t.cap and not more_ids(t):
+    size = block_size(n)
+    if t.free_id == NO_ID and t.n_ids == t.ids_room and not more_ids(t):
         return NULL
-    s = <Subject*> malloc(sizeof(Subject) + n + 1)
-    if s == NULL:
+    if (t.n_chunks == 0 or t.chunks[t.filling].base == NULL
+            or t.chunks[t.filling].used + size > t.chunks[t.filling].size) and begin_chunk(t, size) != 0:
         return NULL
+    c = &t.chunks[t.filling]
+    ref = (t.filling << UNIT_BITS) | (c.used >> 3)
+    if ref_put(&t.table, tag, ref) != 0:
+        return NULL
+    s = <Subject*> (c.base + c.used)
+    c.used += size
+    c.live += size
+    t.live += size
     memset(s, 0, sizeof(Subject))
-    s.name = <char*> s + sizeof(Subject)
     memcpy(s.name, name, n)
     s.name[n] = 0
-    s.len = <uint32_t> n
-    if t.n_free:
-        t.n_free -= 1
-        s.id = t.free_ids[t.n_free]
-    else:
-        s.id = t.n_ids
-        t.n_ids += 1
-    t.last_gen = (t.last_gen + 1) & 0x7fffffff
+    s.len = <uint16_t> n
+    s.id = take_id(t)
+    t.refs[s.id] = ref
+    t.last_gen = t.last_gen + 1 if t.last_gen < GENERATIONS else 1
     s.gen = t.last_gen
-    t.by_id[s.id] = s
-    table_put(&t.table, name, n, s)
     return s
 
 
+cdef uint32_t take_id(SubjectTable* t) noexcept nogil:
+    """Return a free id; there is one, or room for it."""
+    cdef uint32_t id = t.free_id
+    if id == NO_ID:
+        id = t.n_ids
+        t.n_ids += 1
+    else:
+        t.free_id = t.refs[id] & ~FREE
+    return id
+
+
 cdef void subjects_remove(SubjectTable* t, Subject* s) noexcept nogil:
-    table_remove(&t.table, s.name, s.len)
-    t.by_id[s.id] = NULL
-    t.free_ids[t.n_free] = s.id
-    t.n_free += 1
-    free(s)
+    cdef uint32_t slot = 0, ref = t.refs[s.id]
+    cdef Chunk* c = &t.chunks[ref >> UNIT_BITS]
+    find(t, tag_of(s.name, s.len), s.name, s.len, &slot)
+    ref_remove(&t.table, slot)
+    ref_fit(&t.table)
+    t.refs[s.id] = FREE | t.free_id
+    t.free_id = s.id
+    s.gen = 0
+    c.live -= block_size(s.len)
+    t.live -= block_size(s.len)
+    if c.live:
+        return
+    if c.size <= CHUNK_MIN and ref >> UNIT_BITS == t.filling:
+        c.used = FIRST_USED
+        return
+    free(c.base)
+    c.base = NULL
 
 
 cdef bint subject_matches(const char* pattern, size_t pn, const char* subject, size_t sn) noexcept nogil:

@@ -1,0 +1,27 @@
+"""Hash table of 32-bit references: eight bytes an entry, the keys are where the references lead."""
+from libc.stdint cimport uint32_t
+
+cdef struct RefSlot:
+    uint32_t tag                # a part of the key's hash: tells most keys apart without a look at them
+    uint32_t ref                # the user's, never 0; 0: empty
+
+cdef struct RefTable:           # all zero: an empty table
+    RefSlot* slots              # NULL: there were no entries yet
+    uint32_t mask               # slots - 1, a power of two; 0 while `slots` is NULL
+    uint32_t used
+
+cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil    # the key is not in it; -1: no memory
+cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil       # the entry in slot `at`; others may move
+cdef void ref_fit(RefTable* t) noexcept nogil                       # give memory back when few entries are left
+cdef void ref_free(RefTable* t) noexcept nogil                      # empty again
+
+# A search: begin at tag & mask; each hit is for the user to compare; go on with the slot after it.
+cdef inline uint32_t ref_search(RefTable* t, uint32_t tag, uint32_t* at) noexcept nogil:
+    """Return the next reference with this tag at or after slot `at`, and its slot; 0: there are no more."""
+    if t.slots == NULL:
+        return 0
+    while t.slots[at[0]].ref:
+        if t.slots[at[0]].tag == tag:
+            return t.slots[at[0]].ref
+        at[0] = (at[0] + 1) & t.mask
+    return 0
