@@ -24,14 +24,17 @@ from tests.support.disk import Crash
 from pyjs.base.disk import Disk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
 PAGE = 4096
 SECTOR = 512
 WRITE, RESIZE = 0, 1  # kinds of a change of a file
 CHANGING = frozenset(
-    ("open", "write", "truncate", "allocate", "sync", "sync_dir", "rename", "unlink", "mkdir", "rmdir")
-)
+    (
+        "open", "write", "truncate", "allocate", "sync", "sync_dir", "syncfs", "rename", "unlink", "mkdir", "rmdir"
+    )
+)  # fmt: skip
 
 
 class File:
@@ -43,6 +46,9 @@ class File:
         self.mapped: list[bytearray] = []  # caches given up for larger ones, still seen through maps
         self.medium = bytearray()
         self.changes: list[tuple[int, int, bytes]] = []  # (WRITE, offset, data) or (RESIZE, size, b"")
+        self.failed = (
+            False  # a sync of the file system lost some of it, which the next sync of the file reports
+        )
 
     def write(self, offset: int, data: bytes) -> None:
         """Change the page cache."""
@@ -210,6 +216,18 @@ def _enter(names: dict[str, File | Directory], name: str, former: str, node: Fil
         names[name] = node
 
 
+def _directories_below(top: Directory) -> Iterator[Directory]:
+    yield top
+    for _, node in sorted(top.entries.items()):
+        if isinstance(node, Directory):
+            yield from _directories_below(node)
+
+
+def _files_below(top: Directory) -> Iterator[File]:
+    for directory in _directories_below(top):
+        yield from (node for _, node in sorted(directory.entries.items()) if isinstance(node, File))
+
+
 class SimDisk(Disk):
     """The file system of a machine in memory; `rng` decides what a power cut and a failed sync leave."""
 
@@ -268,7 +286,7 @@ class SimDisk(Disk):
             if self.crash_in < 0:
                 self.dead = True
                 return True
-        if self.fail_in is not None and (kind == self.failing if self.failing else kind in CHANGING):
+        if self.fail_in is not None and (self._counts(kind) if self.failing else kind in CHANGING):
             self.fail_in -= 1
             if self.fail_in < 0:
                 self.fail_in = None
@@ -276,7 +294,16 @@ class SimDisk(Disk):
                 self._fail(kind, path)
         return False
 
+    def _counts(self, kind: str) -> bool:
+        """Return whether fail_in counts calls of this kind."""
+        return kind == self.failing or (kind, self.failing) == ("syncfs", "sync")
+
     def _fail(self, kind: str, path: str) -> None:
+        if kind == "syncfs":
+            for file in _files_below(self._root):
+                if file.changes and self._rng.random() < 0.5:
+                    file.lose_sync(self._rng)
+                    file.failed = True
         if kind == "sync":
             for file, opened, _ in list(self._fds.values()):
                 if opened == path:
@@ -395,6 +422,10 @@ class SimDisk(Disk):
         """Bring the bytes of a file to the medium."""
         file = self._file(fd)
         self._call("sync", self._path(fd))
+        if file.failed:
+            file.failed = False
+            file.lose_sync(self._rng)
+            raise OSError(errno.EIO, "it was lost before", self._path(fd))
         file.sync()
 
     def sync_dir(self, path: str) -> None:
@@ -402,6 +433,25 @@ class SimDisk(Disk):
         directory = self._directory(path)
         self._call("sync_dir", path)
         directory.sync()
+
+    def open_directory(self, path: str) -> int:
+        """Return a descriptor of a directory."""
+        self._directory(path)
+        self._call("open_read_only", path)
+        return self._give(File(), path, False)
+
+    def sync_filesystem(self, fd: int) -> None:
+        """Bring everything to the medium."""
+        self._file(fd)
+        self._call("syncfs", self._path(fd))
+        for directory in _directories_below(self._root):
+            directory.sync()
+        for file in _files_below(self._root):
+            file.sync()
+
+    def shares_filesystem(self, fd: int, path: str) -> bool:
+        """Return True: there is one file system."""
+        return self._node(path) is not None
 
     def map_file(self, fd: int, size: int) -> Any:
         """Return a view of the page cache that later writes are seen through."""

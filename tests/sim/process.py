@@ -159,7 +159,7 @@ class SimSwitch(JetStreamSwitch):
         interval_ns, always = options.sync_interval_ns, options.sync_always
         syncer = self._syncer = Syncer(self._driver, threads[0], interval_ns, always)  # type: ignore[arg-type]
         upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
-        self._driver.after_turn[1:] = [syncer.after_turn, upkeep.after_turn]
+        self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
         return threads
 
 

@@ -250,7 +250,7 @@ class World:
         failed, self.disk.failed_calls = self.disk.failed_calls, []
         for kind, path in failed:
             self.say(f"{kind} of {path} failed")
-            if kind in ("sync", "sync_dir"):
+            if kind in ("sync", "sync_dir", "syncfs"):
                 self.doubted_ns = min(
                     self.doubted_ns, self.moment() - (0 if self.always else self.slack_ns())
                 )

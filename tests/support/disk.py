@@ -59,6 +59,11 @@ class FaultyDisk(OsDisk):
             self._fail(path)
         super().sync_dir(path)
 
+    def sync_filesystem(self, fd: int) -> None:
+        if self._due():
+            self._fail()
+        super().sync_filesystem(fd)
+
     def rename(self, old: str, new: str) -> None:
         if self._due():
             self._fail(old)
@@ -104,6 +109,12 @@ class LossyDisk(OsDisk):
     def sync_dir(self, path: str) -> None:
         super().sync_dir(path)
         self._named.update(f"{path}/{name}" for name in self.list_dir(path))
+
+    def sync_filesystem(self, fd: int) -> None:
+        super().sync_filesystem(fd)
+        for path in [path for path in self._synced if self.exists(path)]:
+            self._synced[path] = self.read_file(path)
+            self._named.add(path)
 
     def rename(self, old: str, new: str) -> None:
         super().rename(old, new)

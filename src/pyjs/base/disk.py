@@ -9,6 +9,7 @@ Order of effects on a crash is the caller's business: a file's bytes are safe af
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     Image: TypeAlias = FileMap | bytes  # a file as bytes: mapped, or an empty one
 
 PAGE_SIZE = 4096
+STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type, a long
+# Types of file systems (statfs(2)) on which syncfs leaves everything on the medium and reports what failed. On
+# others, as those in user space, it may return before the medium has anything.
+SYNCFS_TYPES = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630)
+)  # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs
 
 
 class Disk:
@@ -69,6 +76,22 @@ class Disk:
 
     def sync_dir(self, path: str) -> None:
         """Return when the names in a directory are on the medium."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def open_directory(self, path: str) -> int:
+        """Return a descriptor of a directory, for `sync_filesystem`; errors since then are what that reports."""
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def sync_filesystem(self, fd: int) -> None:
+        """Return when everything on the file system of a directory is on the medium (syncfs), of other programs too.
+
+        Raises:
+            OSError: ENOSYS or EOPNOTSUPP where that cannot be had or trusted; else something could not be written.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def shares_filesystem(self, fd: int, path: str) -> bool:
+        """Return whether `path` is on the file system that `sync_filesystem(fd)` syncs."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def map_file(self, fd: int, size: int) -> FileMap:
@@ -162,6 +185,18 @@ def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
         return bytes(size)
 
 
+_libc = ctypes.CDLL(None, use_errno=True)  # its calls release the GIL
+_syncfs = getattr(_libc, "syncfs", None)  # None: the platform has none
+
+
+def _type_of_filesystem(fd: int) -> int:
+    """Return the type of the file system of a descriptor, 0: it is not known."""
+    found = ctypes.create_string_buffer(STATFS_SIZE)
+    if _libc.fstatfs(fd, found) != 0:
+        return 0
+    return ctypes.c_ulong.from_buffer(found).value
+
+
 class OsDisk(Disk):
     """The file system of this machine. Files are made 0600, directories 0700."""
 
@@ -221,6 +256,22 @@ class OsDisk(Disk):
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def open_directory(self, path: str) -> int:
+        """Return a descriptor of a directory, for `sync_filesystem`; errors since then are what that reports."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync_filesystem(self, fd: int) -> None:
+        """Return when everything on the file system of a directory is on the medium (syncfs)."""
+        if _syncfs is None or _type_of_filesystem(fd) not in SYNCFS_TYPES:
+            raise OSError(errno.EOPNOTSUPP, "syncfs is not to be relied on here")
+        if _syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def shares_filesystem(self, fd: int, path: str) -> bool:
+        """Return whether `path` is on the file system that `sync_filesystem(fd)` syncs."""
+        return os.fstat(fd).st_dev == os.stat(path).st_dev
 
     def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes."""

@@ -19,6 +19,7 @@ from pyjs.core.account import Account
 from pyjs.core.chore import Gates
 from pyjs.core.faults import Faults
 from pyjs.jetstream.config import FILE, MEMORY
+from pyjs.jetstream.metadata import MetadataWriter
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.usage import Usage
 from pyjs.subjects.overlap import SubjectTree
@@ -58,6 +59,7 @@ class Shared:
         rng: Rng,
         log: Log,
         faults: Faults,
+        metadata: MetadataWriter,
     ) -> None:
         self.options = options
         self.server_name = server_name
@@ -66,6 +68,7 @@ class Shared:
         self.rng = rng
         self.log = log
         self.faults = faults
+        self.metadata = metadata
         self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
         self.api_total = 0
         self.api_errors = 0

@@ -23,6 +23,7 @@ from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.engine import JetStream, Shared
+from pyjs.jetstream.metadata import MetadataWriter
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.scrub import Scrubber
 from pyjs.jetstream.usage import Usage
@@ -68,7 +69,14 @@ class JetStreamServer:
         self._disk = host.disk
         self.options: JetStreamOptions = options_from(host.options)
         self.shared = Shared(
-            self.options, host.server_name, host.clock, host.timers, host.rng, host.log, host.faults
+            self.options,
+            host.server_name,
+            host.clock,
+            host.timers,
+            host.rng,
+            host.log,
+            host.faults,
+            MetadataWriter(host.turn_state, host.disk, self.options.store_dir),
         )
         self.accounts: dict[str, JetStream] = {}
         self._mender: Mender | None = None  # None: nothing has failed
@@ -178,8 +186,19 @@ class JetStreamServer:
                 path = f"{self.options.store_dir}/{name}"
                 self._host.log.warn(f"  {path} is of no account with JetStream; its streams are not served")
 
+    @property
+    def is_changing(self) -> bool:
+        """Return whether changes of metadata are under way whose requests have not been answered."""
+        return self.shared.metadata.pending > 0
+
+    def begin_stop(self) -> None:
+        """Refuse changes of metadata from now on; `stop` may be called when those under way are over."""
+        self.shared.metadata.close()
+
     def stop(self) -> None:
-        """Close every stream; what they hold is on disk."""
+        """Close every stream; what they hold is on disk. No thread may be at work on metadata."""
+        self.shared.metadata.close()
+        self.shared.metadata.finish_now()
         if self._scrub_timer is not None:
             self._scrub_timer.cancel()
         if self.scrubber is not None:

@@ -35,7 +35,11 @@ class JetStreamSwitch:
         self._io_thread: IoThread | None = None
         self._upkeep_thread: IoThread | None = None
         self._syncer: Syncer | None = None
-        self._ending: JetStreamServer | None = None  # syncs, then stops
+        self._ending: JetStreamServer | None = (
+            None  # syncs, brings changes of metadata to their end, then stops
+        )
+        self._synced = False  # `_ending` waits for changes of metadata alone
+        self._hooks: list[Callable[[], None]] = []  # ours among those that the driver calls
         self._after: list[Callable[[], None]] = []  # called when it has stopped
 
     def start(self, options: Options) -> None:
@@ -74,7 +78,14 @@ class JetStreamSwitch:
         )
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
         upkeep = Upkeep(self._driver, self._upkeep_thread)
-        self._driver.after_turn[1:] = [syncer.after_turn, upkeep.after_turn]
+        self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
+
+    def _attach(self, hooks: list[Callable[[], None]]) -> None:
+        """Let the driver call `hooks` after each turn, in place of those of an earlier JetStream."""
+        for hook in self._hooks:
+            self._driver.after_turn.remove(hook)
+        self._hooks = hooks
+        self._driver.after_turn += hooks
 
     @property
     def ending(self) -> bool:
@@ -98,7 +109,25 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
+        """Stop when no thread is at work on metadata any more; each turn looks again."""
+        jetstream = self._ending
+        if jetstream is not None:
+            jetstream.begin_stop()
+            self._synced = True
+            if jetstream.is_changing:
+                self._driver.wake()
+                return
+        self._end()
+
+    def after_turn(self) -> None:
+        """Go on with a stop when a turn has taken the last result that it waits for."""
+        if self._synced and self._ending is not None and not self._ending.is_changing:
+            self._end()
+
+    def _end(self) -> None:
+        """Close the streams and call those who wait for that."""
         jetstream, self._ending = self._ending, None
+        self._synced = False
         if jetstream is not None:
             if self._upkeep_thread is not None:
                 attempt(self._log, self._upkeep_thread.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pyjs.base.disk
 from pyjs.base.disk import Disk, OsDisk
 
 
@@ -173,6 +175,9 @@ def test_a_disk_without_files_says_so() -> None:
         "allocate": (0, 0, 1),
         "sync_file": (0,),
         "sync_dir": ("x",),
+        "open_directory": ("x",),
+        "sync_filesystem": (0,),
+        "shares_filesystem": (0, "x"),
         "map_file": (0, 1),
         "rename": ("x", "y"),
         "unlink": ("x",),
@@ -190,3 +195,42 @@ def test_a_disk_without_files_says_so() -> None:
     for name, arguments in calls.items():
         with pytest.raises(NotImplementedError, match="Disk subclass"):
             getattr(disk, name)(*arguments)
+
+
+def test_the_whole_file_system_is_synced_where_that_can_be_trusted(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyjs.base.disk, "SYNCFS_TYPES", _Everything())
+    fd = disk.open_directory(str(tmp_path))
+
+    disk.sync_filesystem(fd)
+    disk.close_file(fd)
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.sync_filesystem(fd)
+
+
+def test_an_unknown_file_system_is_not_synced_as_a_whole(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyjs.base.disk, "SYNCFS_TYPES", frozenset())
+    fd = disk.open_directory(str(tmp_path))
+
+    with pytest.raises(OSError, match="syncfs") as caught:
+        disk.sync_filesystem(fd)
+
+    disk.close_file(fd)
+    assert caught.value.errno == errno.EOPNOTSUPP
+
+
+def test_paths_of_another_file_system_are_told_apart(disk: OsDisk, tmp_path: Path) -> None:
+    fd = disk.open_directory(str(tmp_path))
+
+    assert disk.shares_filesystem(fd, str(tmp_path))
+    assert not disk.shares_filesystem(fd, "/proc")
+    disk.close_file(fd)
+
+
+class _Everything(frozenset[int]):
+    def __contains__(self, number: object) -> bool:
+        return True

@@ -1,0 +1,124 @@
+"""Files and directories that were written and are to be made durable together.
+
+`sync` takes one fdatasync or fsync for each while there are few, and one syncfs for all while there are many: that
+waits for other programs' writes too, but asks the journal for one commit where each of the others asks for its own
+(measured on ext4 with others writing: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and
+2 ms). The kernel reports through a descriptor the errors since it was opened, so all of them are opened before the
+writes; hence the set opens the files itself.
+
+Lives in one thread, for the time of one batch. Knows nothing of what the files hold.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import OrderedDict
+
+from pyjs.base.disk import Disk
+
+TOGETHER_MIN = 8  # more files and directories than these are synced together
+OPEN_MAX = 32  # descriptors at a time
+NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or the file system has no syncfs
+
+
+class SyncSet:
+    """What one batch wrote below `root`."""
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        """Begin a batch. Raises OSError: `root` cannot be opened."""
+        self._disk = disk
+        self._root_fd = disk.open_directory(root)
+        self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
+        self._files: dict[str, None] = {}  # written, in the order of the first write
+        self._directories: dict[str, None] = {}
+
+    def __enter__(self) -> SyncSet:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """Return a descriptor of a file that is about to be written; it may be closed by the next call of `open`.
+
+        Raises:
+            OSError: it cannot be opened, or must be synced first and cannot.
+        """
+        fd = self._open.get(path)
+        if fd is None:
+            if len(self._open) >= OPEN_MAX:
+                self._disk.close_file(self._open.popitem(last=False)[1])
+            fd = self._open[path] = self._disk.open_file(path, create=create)
+        self._open.move_to_end(path)
+        self._files[path] = None
+        return fd
+
+    def add_file(self, path: str) -> None:
+        """Note a file that was written through a descriptor of somebody else."""
+        self._files[path] = None
+
+    def add_directory(self, path: str) -> None:
+        """Note a directory in which names changed."""
+        self._directories[path] = None
+
+    def renamed(self, old: str, new: str) -> None:
+        """Note that a file has another name; the directory is the caller's to add."""
+        if old in self._open:
+            self.forget(new)
+            self._open[new] = self._open.pop(old)
+        if old in self._files:
+            del self._files[old]
+            self._files[new] = None
+
+    def forget(self, path: str) -> None:
+        """Leave out a file or directory that is about to be removed, and everything below it."""
+        below = f"{path}/"
+        for known in [each for each in self._open if each == path or each.startswith(below)]:
+            self._disk.close_file(self._open.pop(known))
+        for noted in (self._files, self._directories):
+            for known in [each for each in noted if each == path or each.startswith(below)]:
+                del noted[known]
+
+    def sync(self) -> None:
+        """Return when everything noted since the last call is durable.
+
+        Raises:
+            OSError: something may not be; none of it may be called durable, and a second `sync` proves nothing.
+        """
+        files, self._files = self._files, {}
+        directories, self._directories = self._directories, {}
+        if len(files) + len(directories) > TOGETHER_MIN and self._sync_together():
+            root_fd, shares = self._root_fd, self._disk.shares_filesystem
+            files = {path: None for path in files if not shares(root_fd, path)}
+            directories = {path: None for path in directories if not shares(root_fd, path)}
+        for path in files:
+            self._sync_file(path)
+        for path in directories:
+            self._disk.sync_dir(path)
+
+    def close(self) -> None:
+        """Give every descriptor back."""
+        opened, self._open = self._open, OrderedDict()
+        for fd in (*opened.values(), self._root_fd):
+            self._disk.close_file(fd)
+
+    def _sync_together(self) -> bool:
+        """Sync the file system; False: it cannot be done here."""
+        try:
+            self._disk.sync_filesystem(self._root_fd)
+        except OSError as error:
+            if error.errno in NOT_TOGETHER:
+                return False
+            raise
+        return True
+
+    def _sync_file(self, path: str) -> None:
+        fd = self._open.get(path)
+        if fd is not None:
+            self._disk.sync_file(fd)
+            return
+        fd = self._disk.open_file(path)
+        try:
+            self._disk.sync_file(fd)
+        finally:
+            self._disk.close_file(fd)
