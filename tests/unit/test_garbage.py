@@ -55,6 +55,7 @@ def test_streams_consumers_and_sessions_that_end_leave_no_cycles() -> None:
 
 def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:
     # given
+    thresholds = gc.get_threshold()
     collector.keep_survivors()
     collector.keep_survivors()
     kept = [[] for _ in range(1000)]
@@ -67,4 +68,31 @@ def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:
     finally:
         gc.callbacks.remove(collector._freeze)
         gc.unfreeze()
+        gc.set_threshold(*thresholds)
     assert collector._freeze not in gc.callbacks
+
+
+def test_full_collections_come_so_often_that_each_has_little_to_look_at() -> None:
+    # given
+    seen: list[int] = []
+    thresholds = gc.get_threshold()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == collector.FULL:
+            seen.append(len(gc.get_objects()))
+
+    collector.keep_survivors()
+    gc.callbacks.append(note)
+    try:
+        gc.collect()
+        # when
+        kept = [[number] for number in range(300_000)]
+        # then
+        assert len(kept) == 300_000
+        assert len(seen) > 5
+        assert max(seen[1:]) < 60_000
+    finally:
+        gc.callbacks.remove(note)
+        gc.callbacks.remove(collector._freeze)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -1,0 +1,69 @@
+"""The command with each callback of its loop timed: `python -m tests.lag.server REPORT -c CONF`.
+
+At its end it writes a JSON object to REPORT: how many callbacks ran, which took more than 20 ms, and the longest of
+each name. The parts of a turn are timed as well, so that a slow turn says what was slow in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from tests.lag.timed_loop import Record, TimedLoop
+
+import pyjs.server.server as server_module
+from pyjs.cli import main
+from pyjs.core.lane import Lane
+
+
+def time_lanes(record: Record) -> None:
+    """Time each item of the lanes of a turn."""
+    init = Lane.__init__
+
+    def timed_init(lane: Any, clock: Any, share: Any, do: Any, *rest: Any) -> None:
+        name = getattr(do, "__qualname__", None) or str(do)
+        init(lane, clock, share, record.timed(do, name, outer=False), *rest)
+
+    Lane.__init__ = timed_init  # type: ignore[method-assign]
+
+
+def time_collections(record: Record) -> None:
+    """Count each run of the garbage collector as a part of the callback in which it happens."""
+    began_ns = 0
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal began_ns
+        if phase == "start":
+            began_ns = perf_counter_ns()
+        else:
+            record.note(
+                f"gc of generation {info['generation']}", "", perf_counter_ns() - began_ns, outer=False
+            )
+
+    gc.callbacks.append(note)
+
+
+def report(record: Record) -> dict[str, Any]:
+    """Return what was seen."""
+    longest = {name: round(ns / 1e6, 2) for name, ns in record.longest.most_common(20)}
+    slow = [[round(ms, 1), names] for ms, names in sorted(record.slow, reverse=True)]
+    return {"calls": record.calls, "slow": slow, "longest_ms": longest}
+
+
+def run(path: Path, argv: list[str]) -> int:
+    """Run the command; write the report when it ends."""
+    record = Record()
+    time_lanes(record)
+    time_collections(record)
+    server_module.new_event_loop = lambda: TimedLoop(record)
+    code = main(argv)
+    path.write_text(json.dumps(report(record)))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))
