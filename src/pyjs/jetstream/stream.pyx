@@ -487,10 +487,10 @@ cdef class Stream(Sink):
         committed meanwhile wait for the next job.
         """
         self.unsynced = False
-        if self.sync_job is not None:
-            return None
+        if self.sync_job is not None or (self.dirty and self.sync_always):
+            return None                         # dirty: between a read and its turn, whose commit asks again
         self.sync_job = self.store.begin_sync()
-        if self.sync_job is None:
+        if self.sync_job is None and not self.dirty:
             self.answers.send(self.account, 0, NULL, 0)
             self.call_back(self.take_calls(), None)
         elif self.sync_always:

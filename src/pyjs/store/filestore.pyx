@@ -133,6 +133,7 @@ cdef class FileStore(SegmentStore):
         self.failed = True
         self.resumable = False
         self.sync_lost = True
+        self.forget_staged()
         self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
 
     def remove_doomed(self) -> None:

@@ -131,6 +131,67 @@ def test_a_failed_sync_is_told_and_never_believed(always: JetStreamFixture) -> N
     assert always.stream("A").store.failed
 
 
+def test_what_was_taken_before_a_failed_sync_and_not_yet_written_is_refused(js: JetStreamFixture) -> None:
+    add(js, "A")
+    js.user.send(b"SUB _INBOX.> 1\r\n")
+    publish(js, b"1")
+    stream = js.stream("A")
+    assert stream.begin_sync()
+    js.user.session.receive_data(b"PUB a.x _INBOX.2 1\r\nx\r\n")
+
+    stream.finish_sync(OSError(errno.EIO, "gone"))
+    js.turn()
+
+    confirmed, refused = js.user.payloads()
+    assert confirmed == b'{"stream":"A","seq":1}'
+    assert b"sync failed" in refused
+    assert js.restart().payloads("A") == [b"x"]
+
+
+@pytest.mark.parametrize("synced_before", [True, False])
+def test_a_sync_between_a_read_and_its_turn_confirms_nothing_of_that_read(synced_before: bool) -> None:
+    disk = FullDisk()
+    js = JetStreamFixture(disk=disk)
+    add(js, "A")
+    js.user.send(b"SUB _INBOX.> 1\r\n")
+    publish(js, b"1")
+    js.user.take()
+    stream = js.stream("A")
+    while synced_before and (job := stream.begin_sync()):
+        stream.finish_sync(job())
+    js.user.session.receive_data(b"PUB a.x _INBOX.2 1\r\nx\r\n")
+
+    job = stream.begin_sync()
+    assert (job is None) == synced_before
+    if job:
+        stream.finish_sync(job())
+    disk.full = True
+    js.turn()
+
+    (refused,) = js.user.payloads()
+    assert b'"err_code":10077' in refused
+
+
+def test_an_ack_that_waits_for_a_sync_waits_for_one_that_covers_its_record(always: JetStreamFixture) -> None:
+    add(always, "A")
+    always.user.send(b"SUB _INBOX.> 1\r\n")
+    publish(always, b"1")
+    stream = always.stream("A")
+    always.user.session.receive_data(b"PUB a.x _INBOX.2 1\r\nx\r\n")
+
+    job = stream.begin_sync()
+    if job:
+        stream.finish_sync(job())
+    always.turn()
+    assert len(always.user.payloads()) < 2
+
+    job = stream.begin_sync()
+    assert job
+    stream.finish_sync(job())
+    always.turn()
+    assert always.user.payloads()[-1] == b'{"stream":"A","seq":2}'
+
+
 # -- writes that fail --------------------------------------------------------------------------------------------
 
 
