@@ -490,6 +490,23 @@ class SimDisk(Disk):
                 assert isinstance(below, Directory)
                 node = below
 
+    def remove_some(self, path: str, files_max: int) -> int:
+        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed."""
+        removed = 0
+        for name, node in sorted(self._directory(path).entries.items()):
+            if removed >= files_max:
+                return removed
+            if isinstance(node, Directory):
+                removed += self.remove_some(f"{path}/{name}", files_max - removed)
+            else:
+                self.unlink(f"{path}/{name}")
+                removed += 1
+        if removed < files_max:
+            parent, name = self._parent(path)
+            self._call("rmdir", path)
+            parent.remove(name)
+        return removed
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it, name by name."""
         for name, node in sorted(self._directory(path).entries.items()):

@@ -31,7 +31,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("ack_token", "advisories", "answers", "dedupe", "eviction", "expiry", "interest", "message_ttl", "pending",
      "pub_headers", "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
      "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
-     "metadata", "republish", "store_probe"),
+     "metadata", "removals", "republish", "store_probe"),
     ("consumer", "consumer_info", "consumer_record"),
     ("stream",),
     ("cursor", "relearn", "replay"),

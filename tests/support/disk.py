@@ -79,6 +79,11 @@ class FaultyDisk(OsDisk):
             self._fail(path)
         super().make_dirs(path)
 
+    def remove_some(self, path: str, files_max: int) -> int:
+        if self._due():
+            self._fail(path)
+        return super().remove_some(path, files_max)
+
     def remove_tree(self, path: str) -> None:
         if self._due():
             self._fail(path)

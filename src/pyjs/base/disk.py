@@ -110,6 +110,13 @@ class Disk:
         """Make a directory, and those above it, unless it is there."""
         raise NotImplementedError("a Disk subclass has the files")
 
+    def remove_some(self, path: str, files_max: int) -> int:
+        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed.
+
+        Fewer than `files_max`: nothing is left.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
         raise NotImplementedError("a Disk subclass has the files")
@@ -297,6 +304,25 @@ class OsDisk(Disk):
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
+
+    def remove_some(self, path: str, files_max: int) -> int:
+        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed.
+
+        Fewer than `files_max`: nothing is left.
+        """
+        removed = 0
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if removed >= files_max:
+                    return removed
+                if entry.is_dir(follow_symlinks=False):
+                    removed += self.remove_some(entry.path, files_max - removed)
+                else:
+                    os.unlink(entry.path)
+                    removed += 1
+        if removed < files_max:
+            os.rmdir(path)
+        return removed
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""

@@ -13,7 +13,8 @@ from enum import Enum
 class Lane(Enum):
     """Which thread runs a job. Jobs of one lane run one after another, in the order in which they were queued."""
 
-    FILES = "files"  # metadata, directories, deletions: what blocks on a disk
+    FILES = "files"  # metadata: what blocks on a disk, and somebody waits for
+    REMOVALS = "removals"  # files and memory that nothing needs any more: nobody waits for it
     COMPUTE = "compute"  # what blocks on a processor without the GIL: bcrypt
 
 

@@ -15,6 +15,8 @@ from pyjs.store.index cimport Segment, index_find, index_live, is_dead, subject_
 from pyjs.store.store cimport StreamStore
 from pyjs.store.subjects cimport Subject, subject_by_id
 
+from pyjs.jetstream.removals import MemoryRelease
+
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
@@ -24,8 +26,9 @@ cdef enum:
 cdef class Evictions:
     """Of one stream."""
 
-    def __cinit__(self, StreamStore store):
+    def __cinit__(self, StreamStore store, turn):
         self.store = store
+        self.turn = turn
         self.rollups = []
 
     def __dealloc__(self):
@@ -61,8 +64,16 @@ cdef class Evictions:
         purged = []
         for seq, subject in rollups:
             if index_live(&self.store.index, seq) != NULL:
-                self.store.purge(self.store.make_filter((subject,) if subject else ()), seq)
+                self.purge(subject, seq, 0)
                 purged.append(subject)
+        return purged
+
+    cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
+        """Remove messages, b"": of every subject, as the store's purge does; the memory goes to a thread."""
+        wanted = self.store.make_filter((subject,) if subject else ())
+        cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
+        for remains in self.store.take_remains():
+            self.turn.jobs.append(MemoryRelease(remains))
         return purged
 
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.jetstream.consumer_record import StateFile
+    from pyjs.jetstream.removals import Removals
 
 SEGMENT_SIZE_MAX = 8 << 20
 SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
@@ -94,6 +95,7 @@ class AccountFiles:
         now_ns: Callable[[], int],
         logs: OpenLogs | None = None,
         vault: Vault | None = None,
+        removals: Removals | None = None,
     ) -> None:
         self._disk = disk
         self._account = account
@@ -106,6 +108,8 @@ class AccountFiles:
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
         self._anchored = False  # the names of `_streams` and the account are on the medium
+        self._hidden = 0  # directories that were hidden since the start
+        self._removals = removals  # None: what is removed is removed at once
         self._vault = vault  # None: what is new is not encrypted
         self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
@@ -177,9 +181,11 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove(self, hidden: str) -> None:
-        """Remove the files of what was hidden; what stays, the next start removes."""
+        """Remove the files of what was hidden, some time; what stays, the next start removes."""
         try:
-            if hidden:
+            if hidden and self._removals is not None:
+                self._removals.add(hidden)
+            elif hidden:
                 self._disk.remove_tree(hidden)
         except OSError as error:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
@@ -615,7 +621,10 @@ class AccountFiles:
 
     def _hide(self, directory: str) -> str:
         """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
-        hidden = hide_directory(self._disk, directory) if self._disk.exists(directory) else ""
+        hidden = ""
+        if self._disk.exists(directory):
+            hidden = hide_directory(self._disk, directory, self._hidden)
+            self._hidden += 1
         self._forget(directory)
         return hidden
 

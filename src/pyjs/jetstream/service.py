@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.jetstream.mend import Mender
     from pyjs.jetstream.persist import AccountFiles
+    from pyjs.jetstream.removals import Removals
     from pyjs.store.consumer_state import OpenLogs
     from pyjs.store.layout import StoreLock
     from pyjs.store.log_sync import LogSync
@@ -82,6 +83,7 @@ class JetStreamServer:
         self._mender: Mender | None = None  # None: nothing has failed
         self._seats: dict[str, ApiSeat] = {}
         self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
+        self._removals: Removals | None = None  # of all accounts; None: nothing is stored yet
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
@@ -222,6 +224,7 @@ class JetStreamServer:
     def _open_files(self, account: str) -> AccountFiles:
         # Imported with the first stream: a store directory without streams needs nothing that reads and writes them.
         from pyjs.jetstream.persist import AccountFiles
+        from pyjs.jetstream.removals import Removals
         from pyjs.store.consumer_state import OpenLogs
         from pyjs.store.log_sync import LogSync
 
@@ -234,7 +237,9 @@ class JetStreamServer:
             algorithm = ALGORITHMS[self.options.cipher]
             self._vault = Vault(self.options.key, algorithm, host.rng.randbytes, self.options.prev_key)
         now_ns, root = host.clock.now_ns, self.options.store_dir
-        return AccountFiles(disk, root, account, host.log, now_ns, self._logs, self._vault)
+        if self._removals is None:
+            self._removals = Removals(disk, host.log, host.turn_state)
+        return AccountFiles(disk, root, account, host.log, now_ns, self._logs, self._vault, self._removals)
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()

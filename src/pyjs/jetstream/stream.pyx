@@ -82,7 +82,7 @@ cdef class Stream(Sink):
         self.held = Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
-        self.evictions = Evictions(store)
+        self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
         self.interest = Interest(store, account.subs.cache)
         self.consumers = {}
@@ -746,8 +746,7 @@ cdef class Stream(Sink):
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
         self.commit_now()                   # a store that refuses messages must not forget, or overwrite, any
-        subjects = (subject_filter,) if subject_filter else ()
-        purged = self.store.purge(self.store.make_filter(subjects), before_seq, keep)
+        purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.purges.append(subject_filter)
         self.commit_now()
         return purged

@@ -19,6 +19,7 @@ from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.relearn import relearn_steps, window_parts
+from pyjs.jetstream.removals import MemoryRelease
 from pyjs.jetstream.republish import Republisher
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
@@ -189,6 +190,7 @@ def delete(js: JetStream, name: str) -> None:
     _close(js, stream, deleted=True)
     tell(js, name, "delete")
     stream.store.destroy()
+    js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.take_remains())
     js.files.remove(hidden)
 
 

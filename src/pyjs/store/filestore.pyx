@@ -5,7 +5,8 @@ then says which commits are safe. A store that failed refuses appends: until `tr
 full or no descriptor left, for good otherwise. A failed sync is never believed.
 
 Upkeep works alike: `begin_upkeep` hands out a segment to be written anew, and what comes of it takes the old file's
-place as soon as the removal of what it leaves out is on the medium.
+place as soon as the removal of what it leaves out is on the medium. Files that are superfluous are removed by such a
+job as well, which ends when their names are gone from the medium: a file may record removals of those before it.
 
 Knows nothing of streams and threads. Compiled, as the segments below are (segment_store.pyx; benchmarks/, JetStream
 async publish), whose state it shares.
@@ -21,6 +22,7 @@ from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 from pyjs.base.errors import StoreFailed
 from pyjs.store.recast import Recast
 from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
+from pyjs.store.removal import SegmentRemoval
 from pyjs.store.segment_reader import NO_DESCRIPTOR
 from pyjs.store.store import SyncJob
 
@@ -30,6 +32,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     CIPHER_MASK = 0xff          # of a form: it is encrypted
     CODEC_MASK = 0xff00         # it is compressed
+    REMOVED_AT_ONCE = 64        # files, by one job
 
 
 cdef void segment_free_if(Segment* s) noexcept nogil:
@@ -120,7 +123,6 @@ cdef class FileStore(SegmentStore):
         for problem in job.problems:
             self.log.debug(problem)
         self.synced_mark = job.mark
-        self.remove_doomed()
         self.take_rewritten()
 
     def sync_failed(self, error) -> None:
@@ -136,22 +138,26 @@ cdef class FileStore(SegmentStore):
         self.forget_staged()
         self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
 
-    def remove_doomed(self) -> None:
-        """Remove the files that nothing needs any more."""
-        keep = []
-        for mark, path in self.doomed:
-            if mark == 0 or mark > self.synced_mark:
-                keep.append((mark, path))
-                continue
-            remove_file(self.disk, self.log, index_path(path))
-            try:
-                self.disk.unlink(path)
-                self.names_unsynced = not self.closed
-            except FileNotFoundError:
-                pass                    # it could not even be made
-            except OSError as error:
-                self.log.warn(f"{path} could not be removed: {error}")
-        self.doomed = keep
+    cdef bint removal_is_due(self):
+        """Whether a file is superfluous, by what is on the medium."""
+        return self.removing is None and not self.closed and bool(self.doomed) \
+            and 0 < self.doomed[0][0] <= self.synced_mark
+
+    def begin_removal(self):
+        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
+        if not self.removal_is_due():
+            return None
+        due = [path for mark, path in self.doomed[:REMOVED_AT_ONCE] if 0 < mark <= self.synced_mark]
+        self.doomed = self.doomed[len(due):]
+        self.removing = SegmentRemoval(self.disk, self.log, self.directory, due)
+        return self.removing
+
+    def finish_removal(self, error) -> None:
+        """Take the result of the job: others may go only when these are gone for good."""
+        self.removing = None
+        if error is not None and not self.closed:
+            self.names_unsynced = True
+            self.log.warn(f"{self.directory}: removed files may come back: {error}")
 
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
@@ -164,22 +170,27 @@ cdef class FileStore(SegmentStore):
         while error is None:
             job = self.begin_sync()
             if job is None:
-                return
+                break
             error = job()
             self.finish_sync(job, error)
+        while (removal := self.begin_removal()) is not None:
+            self.finish_removal(removal())
 
     # -- upkeep ------------------------------------------------------------------------------------------------
     @property
     def wants_upkeep(self) -> bool:
         """Whether begin_upkeep may have a job."""
-        return (bool(self.sparse or self.formless) and self.rewriting is None and self.rewritten is None
-                and self.recasting is None)
+        if self.removing is not None or self.rewriting is not None or self.recasting is not None:
+            return False
+        return self.removal_is_due() or (bool(self.sparse or self.formless) and self.rewritten is None)
 
     def begin_upkeep(self):
         """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
         cdef size_t at
         cdef Segment* s
         cdef bint due
+        if self.wants_upkeep and self.removal_is_due():
+            return self.begin_removal()
         while self.wants_upkeep and not self.failed:
             if not self.sparse:
                 self.recasting = self.next_recast()
@@ -248,6 +259,9 @@ cdef class FileStore(SegmentStore):
 
     def finish_upkeep(self, error) -> None:
         """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
+        if self.removing is not None:
+            self.finish_removal(error)
+            return
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
             self.take_recast(job, error)
@@ -398,5 +412,9 @@ cdef class FileStore(SegmentStore):
         if not self.closed:
             self.release()
         self.doomed = []
+        if self.in_flight is None:              # who syncs may read them
+            self.msgs = self.bytes = 0
+            self.part_from_subjects()
+            self.part_from_segments()
         if self.disk.exists(self.directory):
             self.disk.remove_tree(self.directory)

@@ -126,9 +126,12 @@ def _sync_above(disk: Disk, directory: str) -> None:
             return
 
 
-def hide_directory(disk: Disk, directory: str) -> str:
-    """Give a directory that is to be removed a name that no start looks at; returns its new path."""
-    return _rename_aside(disk, directory, DELETING)
+def hide_directory(disk: Disk, directory: str, number: int = 0) -> str:
+    """Give a directory that is to be removed a name that no start looks at; returns its new path.
+
+    The name has the first free number from `number` on: others may wait to be removed.
+    """
+    return _rename_aside(disk, directory, DELETING, number)
 
 
 def set_aside(disk: Disk, directory: str) -> str:
@@ -148,9 +151,8 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
     return problems
 
 
-def _rename_aside(disk: Disk, directory: str, prefix: str) -> str:
+def _rename_aside(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
     parent, _, name = directory.rpartition("/")
-    number = 0
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1
     disk.rename(directory, aside)

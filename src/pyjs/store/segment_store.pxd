@@ -25,6 +25,7 @@ cdef class SegmentStore(SegmentReader):
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef list unsynced                      # descriptors of segments written since the last sync
     cdef list doomed                        # (written_mark, path): files to go when it is synced; 0: not committed
+    cdef object removing                    # removal.SegmentRemoval handed out; None: none is
     cdef bint doomed_since                  # some of them were doomed after the last commit
     cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way
     cdef readonly bint closed

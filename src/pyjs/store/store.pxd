@@ -45,6 +45,8 @@ cdef class StreamStore(Catalogue):
     cdef char* drop_log                 # (seq, length, subject) of each drop since take_drops
     cdef size_t drop_log_len, drop_log_cap
 
+    cdef list remains                   # memory of what was dropped, see take_remains; None: nothing was
+
     # Hooks: what a store does with bytes.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
@@ -60,6 +62,8 @@ cdef class StreamStore(Catalogue):
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
     cdef void move_first(self, uint64_t from_seq) noexcept nogil
     cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil
+    cdef void part_from_subjects(self) noexcept
+    cdef void part_from_segments(self) noexcept
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)

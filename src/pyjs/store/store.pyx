@@ -30,6 +30,7 @@ from pyjs.store.index cimport (
     segment_mark,
     subject_of,
 )
+from pyjs.store.remains cimport Remains
 from pyjs.store.subject_index cimport subject_index_remove
 from pyjs.store.subjects cimport (
     Subject,
@@ -48,6 +49,8 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
     SEGMENT_ENTRIES_MAX = 1048576       # beyond, every gap does
+    FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
+    SEGMENTS_AT_ONCE = 4        # likewise
 
 
 cdef class StoredMessage:
@@ -166,7 +169,11 @@ cdef class StreamStore(Catalogue):
         segment_free(s, 1)
 
     cdef void clear_segments(self) noexcept nogil:
-        index_free(&self.index, 1)
+        if self.index.n <= SEGMENTS_AT_ONCE:
+            index_free(&self.index, 1)
+        else:
+            with gil:
+                self.part_from_segments()
 
     cdef Segment* tail(self) noexcept nogil:
         return NULL
@@ -301,8 +308,12 @@ cdef class StreamStore(Catalogue):
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
         """Drop everything; the next message gets `first_seq`, or last_seq + 1 if that is more."""
         cdef uint64_t dropped = self.msgs
-        self.forget_tokens()
-        subjects_clear(&self.subject_table)
+        if self.subject_table.table.used <= FREED_AT_ONCE:
+            self.forget_tokens()
+            subjects_clear(&self.subject_table)
+        else:
+            with gil:
+                self.part_from_subjects()
         self.msgs = 0
         self.bytes = 0
         self.first_ts = 0
@@ -312,7 +323,34 @@ cdef class StreamStore(Catalogue):
         self.clear_segments()
         return dropped
 
+    cdef void part_from_subjects(self) noexcept:
+        """Go on with an empty table; the memory of this one is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            remains.take_subjects(&self.subject_table, &self.by_token)
+            self.known_tokens = 0
+            self.remains = [*(self.remains or ()), remains]
+        except MemoryError:
+            self.forget_tokens()
+            subjects_clear(&self.subject_table)
+
+    cdef void part_from_segments(self) noexcept:
+        """Go on without segments; their memory is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            self.remains = [*(self.remains or ()), remains]
+            remains.take_segments(&self.index)
+        except MemoryError:
+            index_free(&self.index, 1)
+
     # -- Python ------------------------------------------------------------------------------------------------
+    def take_remains(self) -> list:
+        """Return the memory of what was dropped, and forget it: to free much of it takes long."""
+        remains, self.remains = self.remains, None
+        return remains or []
+
     cdef StoredMessage copy_out(self, uint64_t seq):
         cdef Record r
         cdef int failed = -1 if seq == 0 else self.load(seq, &r)
@@ -484,5 +522,6 @@ cdef class StreamStore(Catalogue):
         """Write what is left and give everything back; the store is not used again."""
 
     def destroy(self) -> None:
-        """Close, and remove what is stored."""
+        """Close, and remove what is stored; the store is empty then, and its memory is for take_remains."""
         self.close()
+        self.drop_all(0)

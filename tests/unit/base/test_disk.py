@@ -121,6 +121,19 @@ def test_a_tree_is_removed_without_following_links(disk: OsDisk, tmp_path: Path)
     assert disk.exists(f"{tmp_path}/outside/kept")
 
 
+def test_a_tree_is_removed_in_parts_without_following_links(disk: OsDisk, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/kept").write_text("x")
+    (tmp_path / "tree/deep/er").mkdir(parents=True)
+    for name in ("tree/a", "tree/deep/b", "tree/deep/er/c"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "tree/link").symlink_to(tmp_path / "outside")
+    removed = [disk.remove_some(f"{tmp_path}/tree", 3), disk.remove_some(f"{tmp_path}/tree", 3)]
+    assert removed == [3, 1]
+    assert disk.list_dir(str(tmp_path)) == ["outside"]
+    assert disk.exists(f"{tmp_path}/outside/kept")
+
+
 def test_a_lock_is_held_against_others_until_it_is_closed(disk: OsDisk, tmp_path: Path) -> None:
     path = f"{tmp_path}/.lock"
     attempt = "import sys; from pyjs.base.disk import OsDisk; OsDisk().lock(sys.argv[1])"
@@ -182,6 +195,7 @@ def test_a_disk_without_files_says_so() -> None:
         "rename": ("x", "y"),
         "unlink": ("x",),
         "make_dirs": ("x",),
+        "remove_some": ("x", 1),
         "remove_tree": ("x",),
         "list_dir": ("x",),
         "exists": ("x",),

@@ -1,0 +1,99 @@
+"""Removal of what deleted streams, consumers and messages leave: directories and memory, by threads.
+
+A directory that is removed has its own name already (store/layout.py), so a start after a kill knows it and ends its
+removal. One job removes a bounded number of files; a stop waits for that one only.
+
+Knows nothing of streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyjs.core.job import Job, Lane
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.core.sink import Turn
+    from pyjs.store.remains import Remains
+
+FILES_PER_JOB = 64
+
+
+class Removals:
+    """The directories of one server that are to be removed."""
+
+    def __init__(self, disk: Disk, log: Log, turn: Turn) -> None:
+        self._disk = disk
+        self._log = log
+        self._turn = turn
+        self._waiting: deque[str] = deque()
+        self._running = False
+
+    def add(self, directory: str) -> None:
+        """Have `directory` removed some time; what a stop leaves of it, the next start removes."""
+        self._waiting.append(directory)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._waiting and not self._running:
+            self._running = True
+            self._turn.jobs.append(_Removal(self, self._disk, list(self._waiting)[:FILES_PER_JOB]))
+
+    def finish(self, done: int, failure: Exception | None) -> None:
+        """Forget the first `done` directories, and the next one if it cannot be removed."""
+        self._running = False
+        for _ in range(done):
+            self._waiting.popleft()
+        if failure is not None:
+            self._log.warn(f"  {self._waiting.popleft()} cannot be removed: {failure}")
+        self._begin()
+
+
+class _Removal(Job):
+    """A bounded number of files of some directories."""
+
+    lane = Lane.REMOVALS
+
+    def __init__(self, removals: Removals, disk: Disk, directories: list[str]) -> None:
+        self._removals = removals
+        self._disk = disk
+        self._directories = directories
+        self._done = 0  # directories of which nothing is left
+
+    def run(self) -> None:
+        """Remove files; an empty directory counts as one."""
+        left = FILES_PER_JOB
+        for directory in self._directories:
+            try:
+                removed = self._disk.remove_some(directory, left)
+            except FileNotFoundError:  # it went with the directory that it was in
+                removed = 0
+            if removed >= left:
+                return
+            self._done += 1
+            left -= max(removed, 1)
+            if left <= 0:
+                return
+
+    def finish(self, failure: Exception | None) -> None:
+        """Let the next job begin."""
+        self._removals.finish(self._done, failure)
+
+
+class MemoryRelease(Job):
+    """The memory of what a store held."""
+
+    lane = Lane.REMOVALS
+
+    def __init__(self, remains: Remains) -> None:
+        self._remains = remains
+
+    def run(self) -> None:
+        """Free it, without the GIL."""
+        self._remains.free()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Do nothing: nobody waits for it."""

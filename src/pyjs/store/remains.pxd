@@ -1,0 +1,14 @@
+"""The memory of what a store held."""
+from pyjs.store.index cimport SeqIndex
+from pyjs.store.subject_index cimport SubjectIndex
+from pyjs.store.subjects cimport SubjectTable
+
+cdef class Remains:
+    """Tables that no store refers to any more."""
+    cdef SeqIndex index
+    cdef SubjectTable subjects
+    cdef SubjectIndex* by_token
+
+    cdef int take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except -1    # leaves empty ones
+    cdef void take_segments(self, SeqIndex* index) noexcept nogil       # only once
+    cdef void free_all(self) noexcept nogil

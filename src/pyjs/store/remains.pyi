@@ -1,0 +1,4 @@
+SOURCE_HASH: bytes
+
+class Remains:
+    def free(self) -> None: ...
