@@ -156,8 +156,9 @@ class SimSwitch(JetStreamSwitch):
         node.start_jetstream()
         threads = [self.thread_class(loop, clock), self.thread_class(loop, clock)]
         self._io_thread, self._upkeep_thread = threads  # type: ignore[assignment]
-        interval_ns, always = options.sync_interval_ns, options.sync_always
-        syncer = self._syncer = Syncer(self._driver, threads[0], interval_ns, always)  # type: ignore[arg-type]
+        assert node.jetstream is not None
+        files = node.jetstream.open_files
+        syncer = self._syncer = Syncer(self._driver, threads[0], options, files)  # type: ignore[arg-type]
         upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
         return threads

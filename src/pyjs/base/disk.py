@@ -13,6 +13,7 @@ import ctypes
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type,
 SYNCFS_TYPES = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630)
 )  # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk:
     """Files by path and descriptor; subclasses say where they are."""
+
+    open_files_max = 512  # descriptors for the files of streams and consumers
 
     def open_file(self, path: str, *, create: bool = False) -> int:
         """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
@@ -161,6 +166,24 @@ class Disk:
     def free_bytes(self, path: str) -> int:
         """Return the space left for us on the file system of `path`."""
         raise NotImplementedError("a Disk subclass has the files")
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Return whether descriptors or memory were short: a call that may work later, and says nothing of the file."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+
+
+def write_out(disk: Disk, directory: str) -> None:
+    """Write out the file system of a directory, so that syncing many of its files one by one is cheap.
+
+    What could not be written is told by the syncs that follow.
+    """
+    with suppress(OSError):
+        fd = disk.open_directory(directory)
+        try:
+            disk.sync_filesystem(fd)
+        finally:
+            disk.close_file(fd)
 
 
 def read_around(disk: Disk, path: str) -> bytes:

@@ -199,20 +199,21 @@ class StoreCheck:
         key = copies.opener.key
         meta = b"" if key is None else encode(KIND_STREAM, copies.generation, copies.values, key)
         files = Files(self._disk, key, CODEC_ZSTD if config.compression == S2 else 0, meta)
-        self._directories(report)
+        self._messages_directory(report)
         MessagesCheck(files, f"{directory}/msgs", incarnation, report, advance).run()
         StatesCheck(files, report).run()
         return report
 
-    def _directories(self, report: StreamReport) -> None:
-        """Report missing directories: a copy may leave out those without files."""
-        for name in ("msgs", "consumers"):
-            path = f"{report.directory}/{name}"
-            if not self._disk.exists(path):
-                what = "the directory is missing; a start makes it: was the store copied without empty directories?"
-                finding = Finding(NOTE, path, what)
-                finding.mend = create_directory(self._disk, path)
-                report.findings.append(finding)
+    def _messages_directory(self, report: StreamReport) -> None:
+        """Report a missing directory of messages: a copy may leave out those without files."""
+        path = f"{report.directory}/msgs"
+        if not self._disk.exists(path):
+            what = (
+                "the directory is missing; a start makes it: was the store copied without empty directories?"
+            )
+            finding = Finding(NOTE, path, what)
+            finding.mend = create_directory(self._disk, path)
+            report.findings.append(finding)
 
     def _never_begun(self, report: StreamReport) -> bool:
         """Return whether a crash left this of a stream that was never confirmed."""

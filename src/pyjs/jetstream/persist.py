@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config import LIMITS, S2, StreamConfig
@@ -39,6 +39,7 @@ from pyjs.store.meta import (
     load_meta,
     save_meta,
 )
+from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import Locked, StreamKey, Vault
@@ -96,6 +97,7 @@ class AccountFiles:
         logs: OpenLogs | None = None,
         vault: Vault | None = None,
         removals: Removals | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self._disk = disk
         self._account = account
@@ -104,8 +106,10 @@ class AccountFiles:
         self._streams = streams_directory(root, account)
         self._generations: dict[str, int] = {}  # directory -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
-        self._logs = logs or OpenLogs(disk)  # those of all accounts
+        self._open_files = open_files or OpenFiles(disk)  # those of all accounts
+        self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
+        self.postponed: list[str] = []  # directories of streams, for which descriptors or memory were short
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
         self._anchored = False  # the names of `_streams` and the account are on the medium
         self._hidden = 0  # directories that were hidden since the start
@@ -140,7 +144,6 @@ class AccountFiles:
             self._make_room(directory)
             self._make_streams_directory()
             self._disk.make_dirs(f"{directory}/msgs")
-            self._disk.make_dirs(f"{directory}/consumers")
             if self._vault is not None:
                 self._keys[directory] = self._vault.new_key()
             meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
@@ -219,6 +222,16 @@ class AccountFiles:
         """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
         directory = self._stream_dir(name)
         self._logs.close_below(directory)
+        yield from self._recover_directory(directory)
+
+    def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover_steps` does, for the streams that were postponed; some may be again."""
+        directories, self.postponed = self.postponed, []
+        for directory in directories:
+            self._unread.discard(directory)
+            yield from self._recover_directory(directory)
+
+    def _recover_directory(self, directory: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         values = self._load(directory, KIND_STREAM)
         if values is not None:
             yield from self._open_stream(directory, values)
@@ -237,14 +250,13 @@ class AccountFiles:
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
-            self._disk.make_dirs(f"{directory}/consumers")  # a copy may leave out directories without files
             store = self._new_store(directory, config, created_ns)
             for _ in store.recover_steps():
                 yield None
             self._complete(store, config, meta)
             # A process that was killed while it made the stream did not sync its names.
             above = self._directories_above()
-            store.names_above = (f"{directory}/consumers", directory, self._streams, *above)
+            store.names_above = (*self._consumer_names(directory), directory, self._streams, *above)
             if directory in self._rewrapped:
                 store.begin_anew()
         except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
@@ -269,7 +281,16 @@ class AccountFiles:
     def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
         """Return a store into which nothing was read yet."""
         size, key = segment_size(config), self._keys.get(directory)
-        return FileStore(self._disk, f"{directory}/msgs", self._log, size, created_ns, key, recovered=False)
+        return FileStore(
+            self._disk,
+            f"{directory}/msgs",
+            self._log,
+            size,
+            created_ns,
+            key,
+            recovered=False,
+            files=self._open_files,
+        )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
         """Tell a store that was read what its stream asks of it."""
@@ -329,6 +350,7 @@ class AccountFiles:
         directory = self._consumer_dir(stream, name)
         try:
             self._make_room(directory)
+            self._make_consumers_directory(stream)
             self._disk.make_dirs(directory)
             self._save(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns), create_meta)
             self._disk.sync_dir(f"{self._stream_dir(stream)}/consumers")
@@ -398,6 +420,8 @@ class AccountFiles:
         except CorruptRecord as error:
             return self._without_state(directory, name, config, created_ns, file, error)
         except (PyjsError, *NONSENSE, OSError) as error:
+            if is_shortage(error):
+                raise  # the whole stream is opened later: without a consumer it would remove messages
             self._leave(directory, "Consumer", error)
             return None
         for problem in problems:
@@ -433,6 +457,17 @@ class AccountFiles:
                 make_directory(self._disk, self._streams)
             self._anchored = True
 
+    def _make_consumers_directory(self, stream: str) -> None:
+        """Make the directory of a stream's consumers: a stream without any has none, nor has a copy of one."""
+        directory = f"{self._stream_dir(stream)}/consumers"
+        if not self._disk.exists(directory):
+            make_directory(self._disk, directory)
+
+    def _consumer_names(self, directory: str) -> tuple[str, ...]:
+        """Return the directory of a stream's consumers, if there is one."""
+        consumers = f"{directory}/consumers"
+        return (consumers,) if self._disk.exists(consumers) else ()
+
     def _directories_above(self) -> tuple[str, str]:
         """Return where the names of `_streams` and of the account are."""
         account = self._streams.rpartition("/")[0]
@@ -465,19 +500,21 @@ class AccountFiles:
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", kind, opener)
         except (FileNotFoundError, CorruptRecord) as error:
-            if isinstance(error, FileNotFoundError) and self._is_empty(directory):
-                self._discard(directory)
-                return None
             try:
+                if isinstance(error, FileNotFoundError) and self._is_empty(directory):
+                    self._discard(directory)
+                    return None
                 found = self._from_segments(directory, error, opener) if kind == KIND_STREAM else None
-            except Locked as locked:
-                self._leave(directory, what, locked)
+            except (Locked, OSError) as failure:
+                self._leave(directory, what, failure)
                 return None
             if found is None:
                 self._set_aside(directory, what, error)
                 return None
             generation, values, problems = found
         except (NewerFormat, Locked, OSError) as error:
+            if kind == KIND_CONSUMER and is_shortage(error):
+                raise
             self._leave(directory, what, error)
             return None
         self._generations[directory] = generation
@@ -525,6 +562,7 @@ class AccountFiles:
 
         Raises:
             Locked: it is encrypted, and the key is not known.
+            OSError: descriptors or memory are short.
         """
         messages = f"{directory}/msgs"
         for name in sorted(self._disk.list_dir(messages), key=lambda each: (len(each), each), reverse=True):
@@ -537,6 +575,8 @@ class AccountFiles:
             except Locked:
                 raise
             except (PyjsError, OSError) as unusable:
+                if is_shortage(unusable):
+                    raise
                 self._log.warn(f"  {path} does not tell the configuration of its stream: {unusable}")
         return None
 
@@ -599,6 +639,10 @@ class AccountFiles:
     def _leave(self, directory: str, what: str, error: Exception) -> None:
         self._unread.add(directory)
         self._note_unrecovered(directory, what)
+        if what == "Stream" and isinstance(error, OSError) and is_shortage(error):
+            self.postponed.append(directory)
+            self._log.error(f"  {what} in {directory} is not open yet, and tried again: {error}")
+            return
         self._log.error(f"  {what} in {directory} is not recovered, its files stay: {error}")
 
     def _note_damaged(self, parent: str, name: str) -> None:

@@ -12,8 +12,10 @@ Knows nothing of threads: a turn carries it, as it carries stores that want upke
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.consumer import Consumer
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
+RETRY_NS = 10 * NS_PER_S  # after a step for which descriptors or memory were short
 STEP_NS = 10_000_000  # at least between two steps, however small
 META_SIZE = 1024  # what reading two copies counts for
 CONSUMERS_STEP = 50  # whose metadata is read in one step
@@ -103,10 +106,14 @@ class MetadataStep:
     def __call__(self) -> Exception | None:
         """Read both copies of each."""
         files, name = self._js.files, self._stream.name
-        for consumer in self._consumers or [""]:
-            self.size += META_SIZE
-            if _problems(self._disk, files.directory_of(name, consumer), consumer, self._key):
-                self._suspects.append(consumer)
+        self.size, self._suspects = 0, []
+        try:
+            for consumer in self._consumers or [""]:
+                self.size += META_SIZE
+                if _problems(self._disk, files.directory_of(name, consumer), consumer, self._key):
+                    self._suspects.append(consumer)
+        except OSError as error:
+            return error
         return None
 
     def settle(self) -> int:
@@ -128,13 +135,19 @@ class MetadataStep:
 
 
 def _problems(disk: Disk, directory: str, consumer: str, key: StreamKey | None) -> list[str]:
-    """Return what is wrong with the metadata in a directory; nothing when it is kept nowhere."""
+    """Return what is wrong with the metadata in a directory; nothing when it is kept nowhere.
+
+    Raises:
+        OSError: descriptors or memory are short, and say nothing of the metadata.
+    """
     try:
         kind = KIND_CONSUMER if consumer else KIND_STREAM
         return load_meta(disk, directory, "meta", kind, Opener(key))[2]
     except (FileNotFoundError, NewerFormat, Locked):
         return []
     except (CorruptRecord, OSError) as error:
+        if is_shortage(error):
+            raise
         return [str(error)]
 
 
@@ -197,9 +210,15 @@ class Scrubber:
         try:
             if error is None:
                 self._damaged += step.settle()
+            elif is_shortage(error):
+                self._again(step, error)
+                return
             elif not isinstance(error, FileNotFoundError):
                 self._shared.log.warn(f"The check of stored files leaves out what it cannot read: {error}")
         except (OSError, PyjsError) as failure:
+            if is_shortage(failure):
+                self._again(step, failure)
+                return
             self._damaged += 1
             self._shared.log.error(
                 f"The check of stored files found damage and could not settle it: {failure}"
@@ -207,6 +226,12 @@ class Scrubber:
         self._checked_bytes += step.size
         pause_ns = step.size * NS_PER_S // self._shared.options.scrub_rate
         self._wait(max(pause_ns, STEP_NS))
+
+    def _again(self, step: Step, error: Exception) -> None:
+        """Do a step once more, later."""
+        self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
+        self._steps = chain([step], self._steps or ())
+        self._wait(RETRY_NS)
 
     def _wait(self, pause_ns: int) -> None:
         self._timer = self._shared.timers.at(self._shared.clock.now_ns() + pause_ns, self._go_on)

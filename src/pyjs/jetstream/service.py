@@ -28,6 +28,7 @@ from pyjs.jetstream.options import AccountLimits, JetStreamOptions, limits_from,
 from pyjs.jetstream.scrub import Scrubber
 from pyjs.jetstream.usage import Usage
 from pyjs.store.layout import file_name, lock_store, streams_directory
+from pyjs.store.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +85,7 @@ class JetStreamServer:
         self._seats: dict[str, ApiSeat] = {}
         self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
         self._removals: Removals | None = None  # of all accounts; None: nothing is stored yet
+        self.open_files = OpenFiles(host.disk, host.disk.open_files_max)  # of all streams and consumers
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
@@ -230,7 +232,9 @@ class JetStreamServer:
 
         host, disk = self._host, self._disk
         if self._logs is None:
-            self._logs = OpenLogs(disk, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always))
+            self._logs = OpenLogs(
+                disk, self.open_files, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always)
+            )
         if self._vault is None and self.options.key:
             from pyjs.store.vault import ALGORITHMS, Vault
 
@@ -239,7 +243,9 @@ class JetStreamServer:
         now_ns, root = host.clock.now_ns, self.options.store_dir
         if self._removals is None:
             self._removals = Removals(disk, host.log, host.turn_state)
-        return AccountFiles(disk, root, account, host.log, now_ns, self._logs, self._vault, self._removals)
+        return AccountFiles(
+            disk, root, account, host.log, now_ns, self._logs, self._vault, self._removals, self.open_files
+        )
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
@@ -29,6 +30,8 @@ from pyjs.store.store import StreamStore
 from pyjs.store.window_file import PART_IDS
 from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
+
+RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -211,6 +214,33 @@ def recover_steps(js: JetStream) -> Iterator[None]:
                 stream.commit_now()  # what a changed key or compression asks for begins after the first sync
             except StoreFailed:
                 pass  # the store has told, and publishers will be
+    _retry_postponed(js)
+
+
+def _retry_postponed(js: JetStream) -> None:
+    """Open later what descriptors or memory were short for, if there is any."""
+
+    def due() -> None:
+        if js.account.jetstream is js:
+            js.account.turn.go_on(_open_postponed(js))
+
+    if js.files.postponed:
+        js.shared.timers.at(js.shared.clock.now_ns() + RETRY_NS, due)
+
+
+def _open_postponed(js: JetStream) -> Iterator[None]:
+    whole: list[Stream] = []
+    try:
+        for found in js.files.recover_postponed_steps():
+            if found is not None:
+                yield from _recover_stream(js, *found, whole)
+            yield
+    finally:
+        _retry_postponed(js)
+    for inflow in js.inflows.values():
+        inflow.attach_all()
+    for stream in whole:
+        stream.sweep()
 
 
 def _recover_stream(

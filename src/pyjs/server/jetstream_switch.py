@@ -62,7 +62,7 @@ class JetStreamSwitch:
             files.make_directory(node.options.jetstream.store_dir)
             announce_jetstream(self._log, options, node.options)
             yield from node.start_jetstream_steps()
-            self._start_syncing(options)
+            self._start_syncing()
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir
             fail(f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason(error)}")
@@ -70,11 +70,12 @@ class JetStreamSwitch:
             fail(f"Can't start JetStream: {error}")
         self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")
 
-    def _start_syncing(self, options: Options) -> None:
-        jetstream = options.jetstream
+    def _start_syncing(self) -> None:
+        jetstream = self._node.jetstream
+        assert jetstream is not None
         self._io_thread = IoThread(self._driver.loop, "io")
         syncer = self._syncer = Syncer(
-            self._driver, self._io_thread, jetstream.sync_interval_ns, jetstream.sync_always
+            self._driver, self._io_thread, self._node.options.jetstream, jetstream.open_files
         )
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
         upkeep = Upkeep(self._driver, self._upkeep_thread)

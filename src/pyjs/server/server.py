@@ -24,6 +24,7 @@ from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.collector import keep_survivors
 from pyjs.server.connection import Connection
+from pyjs.server.descriptors import open_files_max, raise_limit
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
 from pyjs.server.http import HttpConnection
@@ -78,6 +79,7 @@ class Server:
     # -- the command -------------------------------------------------------------------------------------------
     def run(self) -> int:
         """Serve until a signal ends it; return the exit code of the command."""
+        raise_limit()
         keep_buffers()
         keep_survivors()
         loop = new_event_loop()
@@ -127,7 +129,9 @@ class Server:
         """
         self.loop = asyncio.get_running_loop()
         effective = effective_options(self.options)
-        self.node = Node(effective, self.clock, OsRng(), OsDisk(), self.log)
+        disk = OsDisk()
+        disk.open_files_max = open_files_max()
+        self.node = Node(effective, self.clock, OsRng(), disk, self.log)
         self.driver = Driver(self.loop, self.node)
         self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
         self.driver.after_turn.append(self._workers.after_turn)

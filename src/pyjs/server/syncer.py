@@ -1,5 +1,8 @@
 """Durability beside the loop: written records are synced in the I/O thread.
 
+Many streams are synced together: their file system is written out first. When many files wait for a sync, which keeps
+their descriptors, the interval is cut short.
+
 With `sync_interval: always` every turn hands its batch over at once, and PubAcks leave when it is on the medium:
 group commit, one fdatasync per stream and batch, while the next batch is read. Otherwise what was written since
 the last time is synced every interval.
@@ -11,27 +14,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import write_out
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from pyjs.config.options import JetStreamOptions
     from pyjs.core.sink import Syncing
     from pyjs.server.driver import Driver
     from pyjs.server.io_thread import IoThread, Job
+    from pyjs.store.open_files import OpenFiles
 
 NS_PER_S = 1_000_000_000
+GROUP_MIN = 32  # streams that are cheaper to sync when their whole file system was
+GROUP_MIN_ALWAYS = 256  # where publishers wait: others may have written much to that file system
 DRAIN_S = 1.0  # then what is still being published is left to those who close the streams
 
 
 class Syncer:
     """Syncs the streams of one node; the driver calls `after_turn`."""
 
-    def __init__(self, driver: Driver, io_thread: IoThread, interval_ns: int, always: bool) -> None:
+    def __init__(
+        self, driver: Driver, io_thread: IoThread, jetstream: JetStreamOptions, files: OpenFiles
+    ) -> None:
         self._driver = driver
         self._turn_state = driver.node.turn_state
         self._io_thread = io_thread
-        self._interval_s = interval_ns / NS_PER_S
-        self._always = always
+        self._files = files
+        self._directory = jetstream.store_dir
+        self._interval_s = jetstream.sync_interval_ns / NS_PER_S
+        self._always = jetstream.sync_always
+        self._group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # not None: everything is to be synced, then this
         self._drain_until = 0.0  # what is written later is not waited for
@@ -42,19 +56,29 @@ class Syncer:
             return
         if self._drained is not None and self._driver.loop.time() >= self._drain_until:
             return
-        if self._always:
+        if self._always or self._files.crowded:
             self.sync()
         elif self._timer is None:
             self._timer = self._driver.loop.call_later(self._interval_s, self._interval_over)
 
     def sync(self) -> None:
         """Hand everything unsynced to the thread."""
-        for stream in self._turn_state.take("unsynced"):
+        unsynced = self._turn_state.take("unsynced")
+        if len(unsynced) >= self._group_min:
+            self._io_thread.submit(self._write_out, _ignore)
+        for stream in unsynced:
             job = stream.begin_sync()
             if job is not None:
                 self._submit(stream, job)
             else:
                 self._driver.wake()  # answers that waited for nothing have been given
+
+    def _write_out(self) -> None:
+        """Write everything out together: one commit of the file system's journal instead of one for each stream.
+
+        What could not be written is told by the syncs of the streams that follow.
+        """
+        write_out(self._driver.node.disk, self._directory)
 
     def drain(self, then: Callable[[], None]) -> None:
         """Sync everything, then call `then`: acknowledgements that waited have been given.
@@ -90,3 +114,7 @@ class Syncer:
     def _interval_over(self) -> None:
         self._timer = None
         self.sync()
+
+
+def _ignore(result: Exception | None) -> None:
+    """Take a result that others tell better."""

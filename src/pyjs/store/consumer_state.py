@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections import OrderedDict
 
 import xxhash
 
@@ -37,23 +36,21 @@ from pyjs.store.meta import (
     is_sealed,
     write_whole,
 )
+from pyjs.store.open_files import OpenFiles
 from pyjs.store.vault import Sealer, StreamKey, WrongKey
 
 ENTRY = struct.Struct("<IIQ")
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
 SEED_SIZE = 24  # the end of a sealed envelope, tag and checksum: no two are the same
-OPEN_LOGS_MAX = 256  # descriptors for all consumers of a server
 
 
 class OpenLogs:
     """Descriptors of the logs written last, since opening one costs four times a write, and what is to be synced."""
 
-    def __init__(self, disk: Disk, count_max: int = OPEN_LOGS_MAX, sync: LogSync | None = None) -> None:
-        self._disk = disk
+    def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
-        self._count_max = count_max
-        self._fds: OrderedDict[str, int] = OrderedDict()
+        self._files = files or OpenFiles(disk)  # shared with the segments
 
     def open(self, path: str) -> int:
         """Return the descriptor of a log, which stays open until others need its place.
@@ -61,25 +58,15 @@ class OpenLogs:
         Raises:
             OSError: it cannot be opened.
         """
-        fd = self._fds.get(path)
-        if fd is None:
-            fd = self._disk.open_file(path)
-            self._fds[path] = fd
-            if len(self._fds) > self._count_max:
-                self.close(next(iter(self._fds)))
-        self._fds.move_to_end(path)
-        return fd
+        return self._files.open(path)
 
     def close(self, path: str) -> None:
         """Give up the descriptor of a log, if there is one."""
-        fd = self._fds.pop(path, None)
-        if fd is not None:
-            self._disk.close_file(fd)
+        self._files.close(path)
 
     def close_below(self, directory: str) -> None:
-        """Give up the descriptors of every log below a directory."""
-        for path in [path for path in self._fds if path.startswith(f"{directory}/")]:
-            self.close(path)
+        """Give up the descriptors of everything below a directory."""
+        self._files.close_below(directory)
 
 
 class ConsumerStateFile:

@@ -21,9 +21,10 @@ from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 
 from pyjs.base.errors import StoreFailed
 from pyjs.store.recast import Recast
+from pyjs.store.open_files import OpenFiles
 from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
 from pyjs.store.removal import SegmentRemoval
-from pyjs.store.segment_reader import NO_DESCRIPTOR
+from pyjs.store.segment_reader import UNOPENED
 from pyjs.store.store import SyncJob
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -42,8 +43,9 @@ cdef void segment_free_if(Segment* s) noexcept nogil:
 
 cdef class FileStore(SegmentStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
-                 key=None, bint recovered=True) -> None:
+                 key=None, bint recovered=True, files=None) -> None:
         self.disk = disk
+        self.files = OpenFiles(disk) if files is None else files
         self.directory = directory
         self.log = log
         self.segment_size = segment_size
@@ -54,9 +56,9 @@ cdef class FileStore(SegmentStore):
         self.header_overhead = 4
         self.maps = {}
         self.views = {}
-        self.erasing = {}
         self.index_maps = {}
         self.unsynced = []
+        self.found = []
         self.doomed = []
         self.in_flight = None
         self.lost_seqs = []
@@ -86,38 +88,36 @@ cdef class FileStore(SegmentStore):
     @property
     def dirty(self) -> bool:
         """Whether something was written that is not known to be on the medium."""
-        return bool(self.unsynced or self.names_unsynced or self.doomed or self.in_flight is not None)
+        return bool(self.unsynced or self.found or self.names_unsynced or self.doomed or self.in_flight is not None)
 
     def begin_sync(self):
         """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way.
 
         Hand the job's result to finish_sync, also when the store was closed meanwhile.
         """
-        if self.in_flight is not None or not (self.unsynced or self.names_unsynced):
+        if self.in_flight is not None or not (self.unsynced or self.found or self.names_unsynced):
             return None
-        job = SegmentSync(self.disk, self.unsynced, self.directory if self.names_unsynced else None,
+        files, failure = self.files.take(self.unsynced)
+        job = SegmentSync(self.disk, files, self.directory if self.names_unsynced else None,
                           self.written_mark, self.unindexed)
+        job.found, job.failure = self.found, failure
         job.above, self.names_above = self.names_above, ()
         self.in_flight = job
-        self.unsynced = []
-        self.erasing.clear()
+        self.unsynced, self.found = [], []
         self.unindexed = []
         self.names_unsynced = False
         return job
 
     def finish_sync(self, job, error) -> None:
         """Take the result of a SyncJob: what it covered is safe now, or the store failed for good."""
-        cdef int tail_fd = self.index.segments[self.index.n - 1].fd if self.index.n else -1
         assert job is self.in_flight
         self.in_flight = None
         self.unearth()
-        for fd in job.fds:
-            if (self.closed or fd != tail_fd) and fd not in self.unsynced:
-                self.disk.close_file(fd)
+        self.files.give_back(job.files, self.growing_path())
         if error is not None and self.closed and not self.disk.exists(self.directory):
             return                          # the stream was deleted meanwhile, with its files
         if error is not None:
-            self.names_above = job.above
+            self.found, self.names_above = job.found, job.above
             self.sync_failed(error)
             return
         for problem in job.problems:
@@ -125,9 +125,14 @@ cdef class FileStore(SegmentStore):
         self.synced_mark = job.mark
         self.take_rewritten()
 
+    def growing_path(self) -> str:
+        """Return the path of the segment that records are appended to; "": there is none."""
+        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        return "" if s == NULL or s.sealed or self.closed else self.path_of(s.number)
+
     def sync_failed(self, error) -> None:
         """Refuse everything from now on, unless the directory could only not be opened to be synced."""
-        if getattr(error, "errno", 0) in NO_DESCRIPTOR:
+        if getattr(error, "errno", 0) in UNOPENED:
             self.names_unsynced = True
             self.fail(error)
             return
@@ -149,6 +154,8 @@ cdef class FileStore(SegmentStore):
             return None
         due = [path for mark, path in self.doomed[:REMOVED_AT_ONCE] if 0 < mark <= self.synced_mark]
         self.doomed = self.doomed[len(due):]
+        for path in due:
+            self.files.close(path)
         self.removing = SegmentRemoval(self.disk, self.log, self.directory, due)
         return self.removing
 
@@ -162,7 +169,11 @@ cdef class FileStore(SegmentStore):
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
         if self.in_flight is not None:      # nobody waits for the thread that has it: all is synced here
-            error = SyncJob(self.disk, self.in_flight.fds + self.unsynced, self.directory, self.written_mark)()
+            files, failure = self.files.take(self.unsynced)
+            job = SyncJob(self.disk, self.in_flight.files + files, self.directory, self.written_mark)
+            job.found, job.failure = self.in_flight.found + self.found, failure
+            error = job()
+            self.files.give_back(files)
             if error is not None:
                 self.sync_failed(error)
             return
@@ -218,15 +229,10 @@ cdef class FileStore(SegmentStore):
         if s == NULL or s.sealed:
             return
         s.sealed = self.left = True
-        if s.fd < 0:
-            return
         try:
-            self.cut(s.fd, mark=True)
+            self.cut(mark=True)
         except OSError as error:
             self.log.warn(f"{self.path_of(s.number)} keeps what could not be written: {error}")
-        if s.fd not in self.unsynced:
-            self.unsynced.append(s.fd)
-        s.fd = -1
         self.note_form(s)
 
     def set_codec(self, uint32_t codec) -> None:
@@ -289,7 +295,7 @@ cdef class FileStore(SegmentStore):
         except OSError as failure:
             self.log.warn(f"{job.path} keeps the form it has: {failure}")
             return
-        self.erasing.clear()
+        self.files.close(job.path)      # it is of the file before
         s.form = job.flags
         self.names_unsynced = True
         self.forget_map(s)
@@ -323,7 +329,7 @@ cdef class FileStore(SegmentStore):
             self.log.warn(f"{job.path} stays larger than its messages: {error}")
             segment_free_if(fresh)
             return
-        self.erasing.clear()
+        self.files.close(job.path)      # it is of the file before
         self.forget_map(self.index.segments[at])
         self.index_maps.pop(job.number, None)
         self.names_unsynced = True
@@ -362,16 +368,23 @@ cdef class FileStore(SegmentStore):
             return
         self.commit()
         if not self.failed:
-            if self.index.n and self.index.segments[self.index.n - 1].fd >= 0 and self.allocated > self.written:
-                try:
-                    self.cut(self.index.segments[self.index.n - 1].fd)
-                except OSError as error:
-                    self.log.warn(f"{self.directory}: reserved space stays: {error}")
-            self.sync_now()
+            self.give_room_back()
+            # What only the start found is no better known than before, and so costs a stop nothing.
+            if self.unsynced or self.in_flight is not None or self.written_mark != self.synced_mark:
+                self.sync_now()
         if not self.failed:
             self.take_rewritten()
             self.write_indexes()
         self.release()
+
+    def give_room_back(self) -> None:
+        """Cut the last segment behind its records. It need not be synced: a start does that again."""
+        if not self.growing_path() or self.allocated == self.written:
+            return
+        try:
+            self.cut(unsynced=False)
+        except OSError as error:
+            self.log.warn(f"{self.directory}: reserved space stays: {error}")
 
     def write_indexes(self) -> None:
         """Write the index files that are missing: that of the open segment above all."""
@@ -384,25 +397,20 @@ cdef class FileStore(SegmentStore):
 
     def release(self) -> None:
         """Close the files without writing."""
-        cdef Segment* s
+        self.files.close(self.growing_path())
+        for path in self.unsynced:
+            self.files.close(path)
         self.closed = True
         self.failed = True
         if self.error is None:
             self.error = StoreFailed(self.directory, "closed")
-        held = set(self.unsynced)
-        if self.index.n:
-            s = self.index.segments[self.index.n - 1]
-            if s.fd >= 0:
-                held.add(s.fd)
-                s.fd = -1
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.disk, self.log, rewrite.new_path)
         if self.in_flight is not None:
-            held -= set(self.in_flight.fds)     # finish_sync closes these
-        for fd in held:
-            self.disk.close_file(fd)
-        self.unsynced = []
+            for file in self.in_flight.files:
+                self.files.close(file.path)     # finish_sync does
+        self.unsynced, self.found = [], []
         self.unindexed = []
         self.names_unsynced = False
         self.drop_maps()

@@ -61,7 +61,6 @@ cdef struct Segment:
     uint32_t n_removed
     uint32_t removed_room
     uint64_t map_size           # file: bytes behind `data`
-    int fd                      # file: -1: not open
     uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
 
 cdef struct SeqIndex:

@@ -30,7 +30,6 @@ cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil:
     if s != NULL:
         s.base = base
         s.number = number
-        s.fd = -1
     return s
 
 

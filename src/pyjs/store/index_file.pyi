@@ -4,6 +4,7 @@ from pyjs.base.disk import Disk
 from pyjs.base.errors import PyjsError
 from pyjs.base.log import Log
 from pyjs.store.form import PlainImage
+from pyjs.store.open_files import OpenFile
 from pyjs.store.segment import SegmentContents
 from pyjs.store.store import SyncJob
 from pyjs.store.vault import StreamKey
@@ -35,7 +36,7 @@ class SegmentSync(SyncJob):
     def __init__(
         self,
         disk: Disk,
-        fds: list[int],
+        files: list[OpenFile],
         directory: str | None,
         mark: int,
         sealed: list[str],

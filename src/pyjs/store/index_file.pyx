@@ -29,6 +29,7 @@ from pyjs.store.record cimport (
 )
 from pyjs.store.segment cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow
 
+from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.form import open_image
@@ -238,6 +239,7 @@ def load_index(disk, str path, image, key) -> SegmentContents:
 
     Raises:
         IndexUnusable: read the segment.
+        OSError: descriptors or memory are short.
     """
     cdef SegmentContents c
     try:
@@ -247,6 +249,8 @@ def load_index(disk, str path, image, key) -> SegmentContents:
     except FileNotFoundError:
         raise IndexUnusable("there is none", ordinary=True) from None
     except (OSError, ValueError) as error:
+        if is_shortage(error):
+            raise
         raise IndexUnusable(str(error)) from None
     if data is file and image.form is not None and image.form.cipher:
         raise IndexUnusable("it is not encrypted, and its segment is", ordinary=True)
@@ -258,6 +262,8 @@ def load_index(disk, str path, image, key) -> SegmentContents:
     try:
         head, tail = image.read(0, SEGMENT_HEADER_SIZE), image.read(at, c.end - at)
     except OSError as error:
+        if is_shortage(error):
+            raise
         raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
     if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
@@ -464,8 +470,8 @@ def remove_file(disk, log, str path) -> None:
 class SegmentSync(SyncJob):
     """A SyncJob that then writes the index files of the segments sealed meanwhile; without them nothing is lost."""
 
-    def __init__(self, disk, fds, directory, mark, sealed) -> None:
-        super().__init__(disk, fds, directory, mark)
+    def __init__(self, disk, files, directory, mark, sealed) -> None:
+        super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
         self.problems = []              # what kept an index file from being written
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, write_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
 Done: TypeAlias = "Callable[[Exception | None], None]"
+GROUP_MIN = 32  # logs that are cheaper to sync when their whole file system was
 JOB_LOGS_MAX = 64  # where publishers wait for the one thread, which syncs for streams as well
 
 
@@ -34,6 +35,8 @@ class LogSyncJob:
     def __call__(self) -> Exception | None:
         """Sync every log; return the first error, None: all are safe."""
         first: Exception | None = None
+        if len(self._paths) >= GROUP_MIN:
+            write_out(self._disk, self._paths[0].rpartition("/")[0])
         for path in self._paths:
             try:
                 self._sync(path)

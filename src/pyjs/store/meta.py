@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import msgpack
 import xxhash
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.store.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey
 
@@ -196,7 +196,7 @@ def load_meta(
         NewerFormat: a newer version wrote one of them.
         Locked: one of them is sealed, and `opener` does not open it.
         FileNotFoundError: there is none at all.
-        OSError: the disk gives none of them.
+        OSError: the disk gives none of them, or descriptors or memory are short.
     """
     found: list[tuple[int, dict[str, Any]]] = []
     problems: list[CorruptRecord | OSError] = []
@@ -205,6 +205,8 @@ def load_meta(
         try:
             found.append(decode(disk.read_file(path), kind, path, opener))
         except (CorruptRecord, OSError) as error:
+            if is_shortage(error):
+                raise
             problems.append(error)
     if found:
         generation, values = max(found, key=lambda each: each[0])

@@ -31,7 +31,7 @@ from pyjs.store.record cimport (
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header, salvage_header
 from pyjs.store.subjects cimport Subject, subjects_add
 
-from pyjs.base.disk import read_around
+from pyjs.base.disk import is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import MARK, open_image
 from pyjs.store.index_file import (
@@ -42,6 +42,7 @@ from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
 from pyjs.store.record import version_needed
 from pyjs.store.recast import NEW
+from pyjs.store.store import sync_path
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -338,7 +339,9 @@ cdef class Recovery:
         cdef SegmentContents known
         try:
             known = decode_index(decrypted(map_whole(self.store.disk, path), self.store.key))
-        except (OSError, ValueError, IndexUnusable):
+        except (OSError, ValueError, IndexUnusable) as error:
+            if is_shortage(error):
+                raise
             return None
         return known if known.incarnation == self.store.incarnation else None
 
@@ -661,9 +664,8 @@ cdef class Recovery:
         if s.form:
             self.leave_last(s)
             return
-        s.fd = store.disk.open_file(store.path_of(s.number))
         if store.allocated > store.written:         # old bytes behind the end must not look like records later
-            store.disk.truncate(s.fd, store.written)
+            store.cut()
             store.allocated = store.written
         if store.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
             store.seal()
@@ -689,8 +691,7 @@ cdef class Recovery:
     def sync_later(self) -> None:
         """Have the first sync cover what was read: a process that was killed may not have synced it.
 
-        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away. Sealed
-        segments are few, and synced at once: they would take a descriptor each until then.
+        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away.
         """
         cdef size_t at
         cdef Segment* s
@@ -698,20 +699,13 @@ cdef class Recovery:
         newest = set(self.scanned[-UNSYNCED_MAX:])
         for at in range(store.index.n):
             s = store.index.segments[at]
-            if s.number in newest and s.fd >= 0:
-                store.unsynced.append(s.fd)
-            elif s.number in newest:
-                self.sync(store.path_of(s.number))
+            if s.number in newest:
+                store.found.append(store.path_of(s.number))
 
     def sync(self, path) -> bool:
         """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
-        disk = self.store.disk
         try:
-            fd = disk.open_file(path)
-            try:
-                disk.sync_file(fd)
-            finally:
-                disk.close_file(fd)
+            sync_path(self.store.disk, path)
         except OSError as error:
             self.store.sync_failed(error)
             return False

@@ -7,6 +7,7 @@ from pyjs.store.store cimport StreamStore
 cdef class SegmentReader(StreamStore):
     """What a store in segments reads; segment_store.pyx writes, and inherits this."""
     cdef readonly object disk               # base.disk.Disk
+    cdef readonly object files              # open_files.OpenFiles of the node
     cdef readonly str directory
     cdef readonly object log                # base.log.Log
     cdef public uint64_t segment_size       # a segment is sealed before it grows beyond

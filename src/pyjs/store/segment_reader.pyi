@@ -1,14 +1,15 @@
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
+from pyjs.store.open_files import OpenFiles
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import StreamKey
 
 SOURCE_HASH: bytes
-NO_DESCRIPTOR: tuple[int, ...]
-NOT_NOW: tuple[int, ...]
+UNOPENED: tuple[int, ...]
 
 class SegmentReader(StreamStore):
     disk: Disk
+    files: OpenFiles
     directory: str
     log: Log
     segment_size: int

@@ -22,7 +22,7 @@ from pyjs.store.record cimport (
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.view cimport View, note_use
 
-from pyjs.base.disk import read_around
+from pyjs.base.disk import SHORTAGES, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import open_image, read_image
 from pyjs.store.meta import NewerFormat
@@ -34,8 +34,7 @@ cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
     LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 # A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.EACCES)
-NOT_NOW = (*NO_DESCRIPTOR, errno.ENOMEM)
+UNOPENED = (*SHORTAGES, errno.EACCES)
 
 
 cdef enum Trust:                # what is not checked of a record in a file
@@ -46,7 +45,7 @@ cdef enum Trust:                # what is not checked of a record in a file
 
 cdef int failure_of(object error):
     """Return what a segment is that could not be read: -2: unreadable, -3: not now."""
-    return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NOT_NOW else -2
+    return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
@@ -182,15 +181,14 @@ cdef class SegmentReader(StreamStore):
                     return self.open_view(s, wanted)
                 if len(self.maps) >= MAPS_MAX:
                     self.drop_maps()
-                fd = s.fd if s.fd >= 0 else self.disk.open_read_only(self.path_of(s.number))
+                fd = self.files.open_to_read(self.path_of(s.number))
                 try:
                     size = self.disk.size_of(fd)
                     if size < wanted:
                         raise EOFError(f"{size} bytes where {wanted} were written")
                     view = self.disk.map_file(fd, size)
                 finally:
-                    if s.fd < 0:
-                        self.disk.close_file(fd)
+                    self.disk.close_file(fd)
                 self.maps[s.number] = view
                 s.data = <const char*> &view[0]
                 s.map_size = size
@@ -206,7 +204,7 @@ cdef class SegmentReader(StreamStore):
         """Have memory for the image of `s`, `wanted` bytes of it at least."""
         cdef View view
         size = s.end if s.sealed else max(self.segment_size, wanted)
-        fd = self.disk.open_read_only(self.path_of(s.number))
+        fd = self.files.open_to_read(self.path_of(s.number))
         try:
             view = View(self, s.number, open_image(self.disk, self.path_of(s.number), fd, self.key), size)
         finally:
@@ -222,7 +220,7 @@ cdef class SegmentReader(StreamStore):
         cdef bint last = s == self.index.segments[self.index.n - 1]
         with gil:
             try:
-                fd = self.disk.open_read_only(self.path_of(s.number))
+                fd = self.files.open_to_read(self.path_of(s.number))
                 try:
                     failed = (<View> self.views[s.number]).fill(fd, begin, end, self.written if last else s.end)
                 finally:

@@ -23,7 +23,8 @@ cdef class SegmentStore(SegmentReader):
     cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
     cdef bint left                          # the last segment has no footer, and gets no more records
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
-    cdef list unsynced                      # descriptors of segments written since the last sync
+    cdef list unsynced                      # paths of segments written since the last sync
+    cdef list found                         # paths of segments that a killed process may not have synced
     cdef list doomed                        # (written_mark, path): files to go when it is synced; 0: not committed
     cdef object removing                    # removal.SegmentRemoval handed out; None: none is
     cdef bint doomed_since                  # some of them were doomed after the last commit
@@ -52,7 +53,6 @@ cdef class SegmentStore(SegmentReader):
     cdef size_t n_removals, removals_room
     cdef uint64_t* erasures                 # likewise, of messages whose bytes are overwritten
     cdef size_t n_erasures, erasures_room
-    cdef dict erasing                       # number -> descriptor, of `unsynced`, of sealed files as they are now
 
     cdef char* stage(self, size_t length) noexcept nogil        # NULL: the store failed
     cdef int begin_segment(self) noexcept nogil
@@ -70,11 +70,12 @@ cdef class SegmentStore(SegmentReader):
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
     cdef void note_form(self, Segment* s) noexcept nogil
-    cdef int fd_to_erase(self, Segment* s) except -1
+    cdef bint is_growing(self, Segment* s) noexcept nogil
+    cdef int wrote(self, str path) except -1
     cdef int unpack(self, Segment* s) except -1
     cdef int record_erasure(self, uint64_t seq) noexcept nogil
     cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
-    cdef int write_veiled(self, Segment* s) except -1
+    cdef int write_veiled(self, Segment* s, int fd) except -1
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
     cdef void note_sparse(self, Segment* s) noexcept nogil

@@ -37,13 +37,13 @@ from pyjs.wire.ops cimport Msg
 from pyjs.base.errors import CorruptRecord, StoreFailed
 from pyjs.store.form import TailVeil, open_image
 from pyjs.store.recast import restore_plain
-from pyjs.store.segment_reader import NO_DESCRIPTOR
+from pyjs.store.segment_reader import UNOPENED
 from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
-    ALLOCATE_MIN = 65536        # first reservation of a segment; doubled from there
+    ALLOCATE_MIN = 4096         # first reservation of a segment; doubled from there
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written anew
     CODEC_MASK = 0xff00         # of a form: it is compressed
@@ -243,6 +243,8 @@ cdef class SegmentStore(SegmentReader):
                 failed = 0
             except OSError as error:
                 self.fail(error)
+            except MemoryError:
+                self.fail(OSError(errno.ENOMEM, "out of memory"))
             except BaseException as error:
                 self.fail(OSError(0, repr(error)))
         return failed
@@ -251,6 +253,8 @@ cdef class SegmentStore(SegmentReader):
         """Write what is staged behind the last segment's records, reserving the space first."""
         cdef Segment* s = self.index.segments[self.index.n - 1]
         cdef uint64_t end = self.written + self.staged, step
+        path = self.path_of(s.number)
+        fd = self.files.open(path)
         if end > self.allocated:
             step = self.allocated if self.allocated > ALLOCATE_MIN else ALLOCATE_MIN
             if self.allocated + step > self.segment_size and self.allocated < self.segment_size:
@@ -259,37 +263,55 @@ cdef class SegmentStore(SegmentReader):
                 step = end - self.allocated
             try:
                 if self.veil is None:
-                    self.disk.allocate(s.fd, self.allocated, step)
+                    self.disk.allocate(fd, self.allocated, step)
                 else:
-                    self.disk.allocate(s.fd, 0, self.veil.file_size(self.allocated + step))
+                    self.disk.allocate(fd, 0, self.veil.file_size(self.allocated + step))
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
             self.allocated += step
         if self.veil is None:
-            self.disk.write_at(s.fd, memoryview(<char[:self.staged]> self.staging), self.written)
+            self.disk.write_at(fd, memoryview(<char[:self.staged]> self.staging), self.written)
         else:
-            self.write_veiled(s)
+            self.write_veiled(s, fd)
         self.written = end
         self.staged = 0
         self.staged_from = 0
         self.chain_written = self.chain
         self.written_mark += 1
-        if s.fd not in self.unsynced:
-            self.unsynced.append(s.fd)
+        self.wrote(path)
         return 0
 
-    cdef int write_veiled(self, Segment* s) except -1:
+    cdef int wrote(self, str path) except -1:
+        """Note that an open file has bytes that the next sync has to cover."""
+        self.files.wrote(path)
+        if path not in self.unsynced:
+            self.unsynced.append(path)
+        return 0
+
+    cdef bint is_growing(self, Segment* s) noexcept nogil:
+        """Whether records are appended to `s`."""
+        return not s.sealed and s == self.index.segments[self.index.n - 1]
+
+    cdef int write_veiled(self, Segment* s, int fd) except -1:
         """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
         cdef View view = self.views.get(s.number)
         data, at = self.veil.written(memoryview(<char[:self.staged]> self.staging), self.written)
-        self.disk.write_at(s.fd, data, at)
+        self.disk.write_at(fd, data, at)
         if view is not None:
             view.put(self.staging, self.written, self.staged)
         return 0
 
-    def cut(self, fd, mark=False) -> None:
-        """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write."""
+    def cut(self, mark=False, unsynced=True) -> None:
+        """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write.
+
+        Raises:
+            OSError: it keeps the space behind them.
+        """
+        path = self.path_of(self.index.segments[self.index.n - 1].number)
+        fd = self.files.open(path)
+        if unsynced:
+            self.wrote(path)
         if self.veil is None:
             self.disk.truncate(fd, self.written)
             return
@@ -303,7 +325,7 @@ cdef class SegmentStore(SegmentReader):
     cdef void fail(self, object error) noexcept:
         """Refuse appends from now on, and forget what did not get into the file."""
         self.error = StoreFailed(self.directory, error.strerror or str(error))
-        self.resumable = error.errno in NO_SPACE or error.errno in NO_DESCRIPTOR
+        self.resumable = error.errno in NO_SPACE or error.errno in UNOPENED
         self.failed = True
         self.mended = True
         self.forget_staged()
@@ -344,6 +366,8 @@ cdef class SegmentStore(SegmentReader):
                 failed = 0
             except OSError as error:
                 self.fail(error)
+            except MemoryError:
+                self.fail(OSError(errno.ENOMEM, "out of memory"))
             except BaseException as error:
                 self.fail(OSError(0, repr(error)))
         return failed
@@ -356,7 +380,7 @@ cdef class SegmentStore(SegmentReader):
             raise MemoryError
         self.written = self.allocated = self.staged = self.indexed = 0
         self.next_number += 1
-        s.fd = self.disk.open_file(self.path_of(s.number), create=True)
+        self.files.open(self.path_of(s.number), create=True)
         s.last_ts = self.last_ts
         self.names_unsynced = True
         self.left = False
@@ -391,13 +415,10 @@ cdef class SegmentStore(SegmentReader):
         s.sealed = True
         with gil:
             try:
-                self.cut(s.fd)
+                self.cut()
             except OSError as error:
                 self.log.warn(f"{self.path_of(s.number)} keeps its reserved space: {error}")
-            if s.fd not in self.unsynced:
-                self.unsynced.append(s.fd)
             self.unindexed.append(self.without_index(s, footer))
-        s.fd = -1                       # `unsynced` holds it, finish_sync closes it
         self.note_form(s)
         return 0
 
@@ -450,7 +471,9 @@ cdef class SegmentStore(SegmentReader):
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
             if s.form:                  # what stood there was the same, so the key stream tells nothing
                 checksum, shift = self.veil.stream.apply(checksum, at), self.veil.shift
-            self.disk.write_at(s.fd, checksum, at + shift)
+            path = self.path_of(s.number)
+            self.disk.write_at(self.files.open(path), checksum, at + shift)
+            self.wrote(path)
         except OSError as error:
             self.log.error(f"{self.path_of(s.number)}: what comes next may be taken for damage: {error}")
         self.state_due = True           # the lost sequences stay used
@@ -530,9 +553,9 @@ cdef class SegmentStore(SegmentReader):
         try:
             if s.form & CODEC_MASK:
                 self.unpack(s)
-            fd = s.fd if s.fd >= 0 else self.fd_to_erase(s)
-            if fd not in self.unsynced:
-                self.unsynced.append(fd)        # closed after the sync, unless it is the last segment's
+            path = self.path_of(s.number)
+            fd = self.files.open(path)
+            self.wrote(path)
             if s.form:
                 self.overwrite_veiled(fd, s, e, at)
             else:
@@ -543,17 +566,10 @@ cdef class SegmentStore(SegmentReader):
             self.log.error(f"{self.path_of(s.number)}: message {s.base + i} is removed but its bytes "
                            f"could not be overwritten: {error}")
 
-    cdef int fd_to_erase(self, Segment* s) except -1:
-        """Return the descriptor of a sealed segment: one until the sync, however many messages are erased."""
-        fd = self.erasing.get(s.number)
-        if fd is None:
-            fd = self.erasing[s.number] = self.disk.open_file(self.path_of(s.number))
-        return fd
-
     cdef int unpack(self, Segment* s) except -1:
         """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
         s.form = restore_plain(self.disk, self.path_of(s.number), self.key, self.meta)
-        self.erasing.clear()
+        self.files.close(self.path_of(s.number))        # it is of the file before
         self.forget_map(s)
         self.names_unsynced = True
         self.note_form(s)
@@ -564,7 +580,9 @@ cdef class SegmentStore(SegmentReader):
 
         Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
         """
-        form = self.veil if s.fd >= 0 else open_image(self.disk, self.path_of(s.number), fd, self.key)
+        form = self.veil if self.is_growing(s) else None
+        if form is None:                # also of the last one during a start
+            form = open_image(self.disk, self.path_of(s.number), fd, self.key)
         flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
         self.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
         self.disk.write_at(fd, bytes(e.size), form.shift + at)
@@ -641,9 +659,8 @@ cdef class SegmentStore(SegmentReader):
         self.forget_map(s)
         if s.locals != NULL:
             self.index_maps.pop(s.number, None)
-        if s.fd >= 0 and s.fd not in self.unsynced:
-            self.unsynced.append(s.fd)
-        s.fd = -1
+        if self.path_of(s.number) not in self.unsynced:
+            self.files.close(self.path_of(s.number))
         self.state_due = True
 
     def outdate_rewrite(self, uint32_t number) -> None:

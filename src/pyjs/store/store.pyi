@@ -1,8 +1,10 @@
 from builtins import bytes as Bytes
 from collections.abc import Callable, Iterable
 
+from pyjs.base.disk import Disk
 from pyjs.store.catalogue import Catalogue
 from pyjs.store.filter import StoreFilter
+from pyjs.store.open_files import OpenFile
 from pyjs.store.remains import Remains
 
 SOURCE_HASH: Bytes
@@ -15,7 +17,12 @@ class StoredMessage:
     payload: Bytes
     def __init__(self, seq: int, ts: int, subject: Bytes, headers: Bytes, payload: Bytes) -> None: ...
 
+def sync_path(disk: Disk, path: str) -> None: ...
+
 class SyncJob:
+    files: list[OpenFile]
+    found: list[str]
+    failure: OSError | None
     mark: int
     above: tuple[str, ...]
     def __call__(self) -> Exception | None: ...

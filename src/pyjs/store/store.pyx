@@ -65,21 +65,36 @@ cdef class StoredMessage:
         return f"StoredMessage({self.seq}, {self.ts}, {self.subject!r}, {self.headers!r}, {self.payload!r})"
 
 
+def sync_path(disk, str path) -> None:
+    """Sync a file that is not open. Raises OSError."""
+    fd = disk.open_file(path)
+    try:
+        disk.sync_file(fd)
+    finally:
+        disk.close_file(fd)
+
+
 class SyncJob:
     """What has to reach the medium, made by StreamStore.begin_sync. Run it in any thread; it touches no store."""
 
-    def __init__(self, disk, fds, directory, mark) -> None:
+    def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
-        self.fds = fds
+        self.files = files              # open_files.OpenFiles.take gave them
+        self.found = []                 # paths of more files; an earlier process may have written them
+        self.failure = None             # a sync that failed before
         self.directory = directory      # None: no names changed
         self.mark = mark
         self.above = ()                 # further directories
 
     def __call__(self):
         """Sync files, then names; return the error of the first call that failed, None: all is safe."""
+        if self.failure is not None:
+            return self.failure
         try:
-            for fd in self.fds:
-                self.disk.sync_file(fd)
+            for file in self.files:
+                self.disk.sync_file(file.fd)
+            for path in self.found:
+                sync_path(self.disk, path)
             if self.directory is not None:
                 self.disk.sync_dir(self.directory)
             for directory in self.above:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pyjs.base.disk
-from pyjs.base.disk import Disk, OsDisk
+from pyjs.base.disk import Disk, OsDisk, write_out
 
 
 @pytest.fixture
@@ -56,6 +56,23 @@ def test_a_read_goes_on_until_the_file_ends(
     assert disk.read_at(fd, 100, 0) == b"abcdefg"
     assert disk.read_at(fd, 4, 1) == b"bcde"
     disk.close_file(fd)
+
+
+class NoSyncfs(OsDisk):
+    """A system that has no syncfs; counts the attempts."""
+
+    tried = 0
+
+    def sync_filesystem(self, fd: int) -> None:
+        self.tried += 1
+        raise OSError(errno.ENOSYS, "no syncfs")
+
+
+def test_a_file_system_is_written_out_where_that_can_be_had(tmp_path: Path) -> None:
+    disk = NoSyncfs()
+    write_out(disk, str(tmp_path))
+    write_out(disk, f"{tmp_path}/absent")
+    assert disk.tried == 1
 
 
 def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +222,9 @@ def test_a_disk_without_files_says_so() -> None:
         "is_directory": ("x",),
         "free_bytes": ("x",),
     }
-    assert set(calls) == {name for name in vars(Disk) if not name.startswith("_")}
+    assert set(calls) == {
+        name for name, found in vars(Disk).items() if not name.startswith("_") and callable(found)
+    }
     for name, arguments in calls.items():
         with pytest.raises(NotImplementedError, match="Disk subclass"):
             getattr(disk, name)(*arguments)

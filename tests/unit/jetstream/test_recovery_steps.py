@@ -98,6 +98,8 @@ def test_a_stream_copied_without_its_empty_directories_takes_messages(tmp_path: 
     js.add("S", subjects=["s"], storage="file")
     if part == "consumers":
         js.publish("s", b"one")
+        js.api("CONSUMER.CREATE.S.d", {"stream_name": "S", "config": {"durable_name": "d"}})
+        js.api("CONSUMER.DELETE.S.d")
     js.node.stop()
     directory = tmp_path / "$G/streams/S" / part
     shutil.rmtree(directory)
@@ -110,9 +112,9 @@ def test_a_stream_copied_without_its_empty_directories_takes_messages(tmp_path: 
     # then
     assert js.publish("s", b"three")["stream"] == "S"
     assert js.payloads("S")[-2:] == [b"two", b"three"]
-    assert directory.is_dir()
     config = {"durable_name": "c", "ack_policy": "explicit"}
     assert js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})["name"] == "c"
+    assert directory.is_dir()
     js.node.stop()
 
 

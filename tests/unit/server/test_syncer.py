@@ -7,6 +7,7 @@ import pytest
 from tests.support.node import NodeFixture
 
 from pyjs.base.disk import OsDisk
+from pyjs.config.options import JetStreamOptions
 from pyjs.jetstream.config import FILE, StreamConfig
 from pyjs.jetstream.expiry import Expiry
 from pyjs.jetstream.stream import Stream
@@ -16,6 +17,7 @@ from pyjs.server.driver import Driver
 from pyjs.server.io_thread import IoThread
 from pyjs.server.syncer import Syncer
 from pyjs.store.filestore import FileStore
+from pyjs.store.open_files import OpenFiles
 
 S = 1_000_000_000
 
@@ -47,9 +49,11 @@ class Site:
         node = self.fixture.node
         self.driver = Driver(loop, node)
         self.io_thread = IoThread(loop, "test")
-        self.syncer = Syncer(self.driver, self.io_thread, interval_ns, always)
+        options = JetStreamOptions(store_dir=str(directory), sync_interval_ns=interval_ns, sync_always=always)
+        self.files = OpenFiles(self.disk)
+        self.syncer = Syncer(self.driver, self.io_thread, options, self.files)
         self.driver.after_turn.append(self.syncer.after_turn)
-        self.store = FileStore(self.disk, str(directory / "S"), node.log)
+        self.store = FileStore(self.disk, str(directory / "S"), node.log, files=self.files)
         config = StreamConfig(name="S", subjects=("s.>",), storage=FILE)
         head = b'{"stream":"S","seq":'
         account = node.accounts["$G"]

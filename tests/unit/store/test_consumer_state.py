@@ -15,6 +15,7 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.store import meta
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.meta import KIND_STATE, NewerFormat, encode
+from pyjs.store.open_files import OpenFiles
 
 DELTAS = [b"one", b"", b"three" * 20]
 
@@ -241,7 +242,7 @@ def test_an_error_at_any_call_loses_nothing_that_was_kept(tmp_path: Path) -> Non
 
 def test_few_logs_are_open_at_a_time(tmp_path: Path) -> None:
     disk = OsDisk()
-    logs = OpenLogs(disk, 2)
+    logs = OpenLogs(disk, OpenFiles(disk, 2))
     files = []
     for name in "abc":
         (tmp_path / name).mkdir()

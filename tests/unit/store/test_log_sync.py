@@ -11,6 +11,7 @@ from tests.support.disk import FaultyDisk, LossyDisk
 from pyjs.base.disk import OsDisk
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.log_sync import JOB_LOGS_MAX, LogSync
+from pyjs.store.open_files import OpenFiles
 
 
 class Logs:
@@ -22,7 +23,7 @@ class Logs:
         self.asked = 0
         self.told: list[Exception | None] = []
         self.sync = LogSync(self.disk, self.note)
-        self.open_logs = OpenLogs(self.disk, open_max, self.sync)
+        self.open_logs = OpenLogs(self.disk, OpenFiles(self.disk, open_max), self.sync)
 
     def note(self, sync: LogSync) -> None:
         self.asked += 1
