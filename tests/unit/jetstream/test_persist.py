@@ -493,6 +493,8 @@ def test_a_state_that_was_mended_is_clean_at_the_next_start(tmp_path: Path) -> N
 
 def test_a_deleted_stream_leaves_nothing(tmp_path: Path) -> None:
     js = Restarting(tmp_path)
+    js.consumer()  # the first of a stream makes a directory for all of them
+    js.api("CONSUMER.DELETE.S.c")
     before = tree(tmp_path)
     js.add("T", subjects=["t.>"], storage="file")
     js.publish("t.1")
