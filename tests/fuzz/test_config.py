@@ -1,0 +1,167 @@
+"""Configuration files with values at the edge of what an option takes: read or refused, and a node can live with them.
+
+Drawn from the option tables (pyjs/config/tables.py): a few right files with some values replaced, keys repeated or
+misplaced, and the text itself mutated. Whatever is accepted starts a node that serves a client. PYJS_CONFIG_CASES and
+PYJS_FUZZ_SEED choose how many and which.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from tests.fuzz.border import EDGES
+from tests.support.node import NodeFixture
+
+from pyjs.config.errors import ConfigError
+from pyjs.config.load import load_options
+from pyjs.config.options import Options
+from pyjs.config.tables import TABLES
+
+CASES = int(os.environ.get("PYJS_CONFIG_CASES", "4000"))
+SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
+DEPTHS = (1, 5, 50, 2_000)
+NUMBERS = [str(edge) for edge in EDGES]
+NUMBERS += [
+    "0x10",
+    "1e400",
+    "-0",
+    "1.5",
+    "9" * 5_000,
+    "1_000",
+    "1kb",
+    "9223372036854775807GB",
+    "1K",
+    "-1",
+    "1TiB",
+]
+DURATIONS = "1s 0s -1s 1ns 2562047h 2562048h 9223372036854775807ns 1h1h 1e9s s 30 2m 1.5h .5s".split()
+DURATIONS += ["9" * 5_000 + "s", "1ns" * 2_000]
+TEXTS = [
+    '""',
+    "a",
+    "true",
+    "yes",
+    "always",
+    '"a b"',
+    '"a.b"',
+    '">"',
+    '"*.>"',
+    '"x\\x00y"',
+    '"\\u0000"',
+    "'\\n'",
+]
+TEXTS += [
+    '"' + "x" * 10_000 + '"',
+    "é",
+    '"$2a$04$' + "a" * 53 + '"',
+    "$missing",
+    "$PATH",
+    "127.0.0.1:4222",
+    '"[::1]:-1"',
+]
+BLOCKS = (
+    "[]",
+    "{}",
+    "[1, 2]",
+    "[a, [b]]",
+    "{a: 1}",
+    "[{user: a, password: b}, {user: a}]",
+    "[{}]",
+    "{allow: [a, 1]}",
+)
+MUTATIONS = "{}[]\"'#$:=,\\\n\x00() \t%"
+READS_MAX = 3_000  # of one configuration: more would be includes without end
+
+
+def value(rng: random.Random) -> str:
+    """Draw a value of any kind."""
+    drawn = rng.choice((NUMBERS, NUMBERS, DURATIONS, TEXTS, BLOCKS, None))
+    if drawn is not None:
+        return rng.choice(drawn)
+    depth = rng.choice(DEPTHS)
+    opening, closing = rng.choice((("[", "]"), ("{a: ", "}"), ("[", "")))
+    return opening * depth + "1" + closing * depth
+
+
+def block(rng: random.Random, path: str, depth: int = 0) -> str:
+    """Draw the lines of a block: keys of its table, some of other tables."""
+    lines = []
+    for _ in range(rng.randrange(1, 6)):
+        table = TABLES[path] if rng.random() < 0.9 else TABLES[rng.choice(list(TABLES))]
+        key = rng.choice(list(table.key_by_name))
+        inner = [name for name in TABLES if name.rpartition(".")[2] == key or name.partition(".")[0] == key]
+        if inner and depth < 4 and rng.random() < 0.8:
+            drawn = f"{{\n{block(rng, rng.choice(inner), depth + 1)}\n}}"
+            drawn = (
+                f"{{ A {drawn}, B {{}} }}" if key in ("accounts", "users") and rng.random() < 0.7 else drawn
+            )
+        else:
+            drawn = value(rng)
+        lines.append(f"{key}{rng.choice((': ', ' = ', ' '))}{drawn}")
+    return "\n".join(lines)
+
+
+def text(rng: random.Random) -> str:
+    """Draw a file."""
+    drawn = block(rng, "")
+    for _ in range(rng.choice((0, 0, 0, 1, 3))):
+        at = rng.randrange(len(drawn) + 1)
+        drawn = drawn[:at] + rng.choice(MUTATIONS) + drawn[at + rng.randrange(2) :]
+    return drawn
+
+
+def read_options(drawn: str) -> Options | None:
+    """Return the options of a file with this text, None: it is refused, with a place and a reason."""
+    reads = 0
+
+    def read(path: str) -> str:
+        nonlocal reads
+        reads += 1
+        assert reads < READS_MAX
+        if path != "server.conf":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return drawn
+
+    try:
+        return load_options("server.conf", read, {"PATH": "/bin", "HOME": "{"}, {})
+    except ConfigError as error:
+        assert "server.conf" in str(error)
+        assert len(str(error)) < 100_000
+        return None
+
+
+def serves(options: Options, directory: Path) -> None:
+    """Start a node with the options, and have a client of it work and wait."""
+    options.jetstream.enabled = False
+    options.jetstream.store_dir = str(directory)
+    node = NodeFixture(options)
+    client = node.client()
+    client.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
+    node.advance(seconds=5)
+    client.send(b"PING\r\n")
+    node.node.stop()
+    assert node.node.faults.counts == {}
+
+
+def test_a_file_of_any_values_is_read_or_refused_and_what_is_read_serves(tmp_path: Path) -> None:
+    read = 0
+    for number in range(CASES):
+        rng = random.Random(SEED * 1_000_003 + number)
+        drawn = text(rng)
+        try:
+            options = read_options(drawn)
+            if options is not None:
+                read += 1
+                serves(options, tmp_path)
+        except BaseException as failure:
+            failure.add_note(f"case {number}:\n{drawn[:3000]}")
+            raise
+    assert read > CASES // 50
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "{a "])
+def test_nesting_without_end_is_refused_by_name(opening: str) -> None:
+    assert read_options("port: " + opening * 100_000) is None
