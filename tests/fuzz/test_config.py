@@ -1,4 +1,4 @@
-"""Configuration files with values at the edge of what an option takes: read or refused, and a node can live with them.
+"""Configuration files with values at the edge of what an option takes: read or refused, and a node works with them.
 
 Drawn from the option tables (pyjs/config/tables.py): a few right files with some values replaced, keys repeated or
 misplaced, and the text itself mutated. Whatever is accepted starts a node that serves a client. PYJS_CONFIG_CASES and
@@ -128,9 +128,10 @@ def read_options(drawn: str) -> Options | None:
     try:
         return load_options("server.conf", read, {"PATH": "/bin", "HOME": "{"}, {})
     except ConfigError as error:
-        assert "server.conf" in str(error)
-        assert len(str(error)) < 100_000
-        return None
+        told = str(error)
+    assert "server.conf" in told
+    assert len(told) < 100_000
+    return None
 
 
 def serves(options: Options, directory: Path) -> None:
