@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from pyjs.base.disk import OsDisk
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
-from pyjs.monitor.router import Router
-from pyjs.monitor.state import Monitored
 from pyjs.node import Node
 from pyjs.server import files, signals
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
@@ -27,7 +25,6 @@ from pyjs.server.connection import Connection
 from pyjs.server.descriptors import open_files_max, raise_limit
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
-from pyjs.server.http import HttpConnection
 from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
@@ -35,9 +32,7 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.loop import new_event_loop
 from pyjs.server.machine import effective_options
-from pyjs.server.monitor_port import MonitorPort
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.process import SystemProcess
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin, pays
 from pyjs.server.workers import Workers
@@ -47,6 +42,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
+    from pyjs.server.http import HttpConnection
+    from pyjs.server.monitoring import Monitoring
 
 RECOVERY_S = 0.01  # of recovery at once
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
@@ -62,12 +59,9 @@ class Server:
         self.node: Node
         self.driver: Driver
         self.loop: asyncio.AbstractEventLoop
-        self.monitored: Monitored | None = None  # None: no monitoring
         self.connections: OpenConnections[Connection] = OpenConnections()
-        self.monitor_port = 0  # of the monitoring endpoints, 0: there is none
         self._client_listener: Listener | None = None
-        self._http_listener: Listener | None = None
-        self._monitor: MonitorPort | None = None
+        self._monitoring: Monitoring | None = None  # None: there is no port for it
         self._jetstream: JetStreamSwitch
         self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
@@ -149,8 +143,8 @@ class Server:
             self._stopped.set()
             raise
         self._running = True
-        if self.monitored is not None:
-            self.monitored.ready = True
+        if self._monitoring is not None:
+            self._monitoring.ready()
         self.write_ports_file()
         self.log.info("Server is ready")
         self.driver.wake()
@@ -166,22 +160,12 @@ class Server:
             fail(f"Could not write pidfile: open {self.options.pid_file}: {reason(error)}")
 
     async def _start_monitoring(self) -> None:
-        options = self.options
-        if not options.http_port:
+        if not self.options.http_port:
             return
-        now_ns = self.clock.now_ns()
-        host = options.http_host or options.host
-        try:
-            sock = listen(host, options.http_port)
-        except ListenFailed as error:
-            fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
-        self.monitored = Monitored(self.node, options, SystemProcess(now_ns), now_ns)
-        router = Router(self.monitored, self.clock, self.log)
-        monitor = self._monitor = MonitorPort(self.loop, router.answer, self.log)
-        listener = self._http_listener = Listener(self.loop, sock, "Monitor", self.log)
-        await listener.start(lambda: HttpConnection(monitor, listener))
-        self.monitor_port = listener.port
-        self.log.info(f"Starting http monitor on {host_port(host, self.monitor_port)}")
+        from pyjs.server.monitoring import Monitoring
+
+        self._monitoring = Monitoring(self.driver, self.options)
+        await self._monitoring.start()
 
     async def _start_jetstream(self) -> None:
         """Recover the streams; between two steps monitoring answers and signals are heard."""
@@ -213,6 +197,11 @@ class Server:
     def client_port(self) -> int:
         """Return the port that clients connect to."""
         return self.node.port
+
+    @property
+    def monitor_port(self) -> int:
+        """Return the port of the monitoring endpoints, 0: there is none."""
+        return 0 if self._monitoring is None else self._monitoring.port
 
     @property
     def client_url(self) -> str:
@@ -257,9 +246,8 @@ class Server:
     def _apply_options(self, options: Options) -> None:
         self.options = options
         self.node.apply_options(effective_options(options, self.node.options))
-        if self.monitored is not None:
-            self.monitored.options = options
-            self.monitored.config_loaded_at_ns = self.clock.now_ns()
+        if self._monitoring is not None:
+            self._monitoring.reloaded(options)
 
     def _switch_jetstream(self) -> None:
         """Start JetStream, or end it, when a reload says so."""
@@ -341,8 +329,8 @@ class Server:
 
     async def _close_everything(self) -> None:
         """Close ports, streams and connections in this order; a step that fails keeps none of the rest open."""
-        for listener in (self._client_listener, self._http_listener):
-            self._close_listener(listener)
+        self._close_listener(self._client_listener)
+        self._close_listener(None if self._monitoring is None else self._monitoring.listener)
         attempt(self.log, self.driver.turn_now)
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
@@ -360,9 +348,8 @@ class Server:
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; drop those that take too long."""
         ports: list[OpenConnections[Connection] | OpenConnections[HttpConnection]] = [self.connections]
-        if self._monitor is not None:
-            self._monitor.stop()
-            ports.append(self._monitor.connections)
+        if self._monitoring is not None:
+            ports.append(self._monitoring.stop())
         all_closed = asyncio.gather(*(port.wait_empty() for port in ports))
         try:
             await asyncio.wait_for(all_closed, CLOSING_S)
