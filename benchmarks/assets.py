@@ -189,7 +189,7 @@ def disk_kb(path: Path) -> int:
 def subjects(run: Run) -> None:
     """A million subjects of one message each: memory without pages of files."""
     count = run.sized(1_000_000)
-    for storage in ("memory", "file"):
+    for storage in ("file", "memory"):  # each in a fresh process
         run.client.request(
             "$JS.API.STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["s.>"], "storage": storage}
         )

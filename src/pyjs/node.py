@@ -156,7 +156,7 @@ class Node(Host):
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session` but for what monitoring shows of it."""
         self.sessions.pop(session.cid, None)
-        self.closed.append(ClosedSession.of(session))
+        self.closed.append(ClosedSession.of(session, self.closed[-1] if self.closed else None))
         for at, count in enumerate((session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)):
             self._closed_counters[at] += count
         if self.log.debug_on:

@@ -13,7 +13,7 @@ NS = 1_000_000_000
 
 def use_everything(js: JetStreamFixture) -> None:
     """Make streams, consumers and connections of all kinds, use them, and end them."""
-    js.add("B", subjects=["load.>"], storage="file", max_age=5 * NS)
+    js.add("B", subjects=["load.>"], storage="file", max_age=5 * NS, allow_direct=True)
     for i in range(5):
         make_consumer(js, f"c{i}", filter_subject=f"load.{i}")
     make_consumer(js, "pushed", deliver_subject="x", flow_control=True, idle_heartbeat=NS)
@@ -51,6 +51,30 @@ def test_streams_consumers_and_sessions_that_end_leave_no_cycles() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_mirrors_that_end_leave_no_cycles() -> None:
+    # given
+    js = JetStreamFixture()
+    js.add("ORIGIN", subjects=["o.>"], allow_direct=True)
+    use_mirror(js)
+    gc.collect()
+    gc.disable()
+    try:
+        # when
+        use_mirror(js)
+        # then
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def use_mirror(js: JetStreamFixture) -> None:
+    js.add("M", mirror={"name": "ORIGIN"}, mirror_direct=True)
+    js.publish("o.1")
+    js.advance(seconds=1)
+    js.api("STREAM.DELETE.M")
+    js.advance(seconds=1)
 
 
 def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:

@@ -29,9 +29,11 @@ class ClosedSubscription:
     max: int
 
     @classmethod
-    def of(cls, sub: Subscription) -> ClosedSubscription:
-        """Return what is kept of `sub`."""
-        return cls(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max)
+    def of(cls, sub: Subscription, before: ClosedSubscription | None = None) -> ClosedSubscription:
+        """Return what is kept of `sub`; it shares what is equal with one of another client."""
+        subject = before.subject if before is not None and before.subject == sub.subject else sub.subject
+        sid = before.sid if before is not None and before.sid == sub.sid else sub.sid
+        return cls(subject, sub.queue, sid, sub.delivered, sub.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,26 @@ class ClosedSession:
     out_bytes: int
     stalls: int
     num_subscriptions: int
-    subscriptions: dict[bytes, ClosedSubscription]  # the first SHOWN_MAX; the last field: see `of`
+    shown: tuple[ClosedSubscription, ...]  # the first SHOWN_MAX subscriptions
 
     @classmethod
-    def of(cls, session: ClientSession) -> ClosedSession:
-        """Return what is kept of `session`."""
-        values = [getattr(session, each.name) for each in fields(cls)]
-        shown = islice(session.subscriptions.items(), SHOWN_MAX)
-        values[-1] = {sid: ClosedSubscription.of(sub) for sid, sub in shown}
-        return cls(*values)
+    def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
+        """Return what is kept of `session`; it shares what is equal with the one that ended before it."""
+        values = {each.name: getattr(session, each.name) for each in fields(cls) if each.name != "shown"}
+        first = before.shown[0] if before is not None and before.shown else None
+        subs = islice(session.subscriptions.values(), SHOWN_MAX)
+        values["shown"] = tuple(ClosedSubscription.of(sub, first) for sub in subs)
+        if before is not None:
+            if before.options == session.options:
+                values["options"] = before.options
+            if before.peer.ip == session.peer.ip:
+                values["peer"] = Peer(before.peer.ip, session.peer.port, session.peer.kind)
+        return cls(**values)
+
+    @property
+    def subscriptions(self) -> dict[bytes, ClosedSubscription]:
+        """Return the subscriptions by sid, as a session has them."""
+        return {sub.sid: sub for sub in self.shown}
 
     def pending_size(self) -> int:
         """Return 0: nothing waits for a closed connection."""

@@ -106,7 +106,10 @@ class Connection(asyncio.Protocol, Link):
         if self._linger is not None:
             self._linger.cancel()
         if hasattr(self, "session"):  # it could be opened
-            self.session.connection_lost()
+            session = self.session
+            del self.session  # which holds this connection: a cycle would outlive both
+            self._tracers = None
+            session.connection_lost()
         self._driver.wake()
 
     # -- called by the session ---------------------------------------------------------------------------------

@@ -25,12 +25,7 @@ class SystemProcess(ProcessStats):
 
     def memory_size(self) -> int:
         """Return the resident size in bytes."""
-        try:
-            with open("/proc/self/statm") as file:
-                return int(file.read().split()[1]) * PAGE_SIZE
-        except OSError:  # no /proc: the peak is the best there is
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            return peak if sys.platform == "darwin" else peak * 1024
+        return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
         """Return the processor time since the last measurement, in percent of one core."""
@@ -46,3 +41,13 @@ def cpu_seconds() -> float:
     """Return the processor time that this process has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def memory_size() -> int:
+    """Return the resident size of this process in bytes."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * PAGE_SIZE
+    except OSError:  # no /proc: the peak is the best there is
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

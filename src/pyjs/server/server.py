@@ -17,7 +17,7 @@ from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server import files, signals
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
-from pyjs.server.allocator import keep_buffers
+from pyjs.server.allocator import keep_buffers, trim
 from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.collector import keep_survivors
@@ -32,7 +32,9 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.loop import new_event_loop
 from pyjs.server.machine import effective_options
+from pyjs.server.memory import MemoryReturn
 from pyjs.server.open_connections import OpenConnections
+from pyjs.server.process import cpu_seconds, memory_size
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin, pays
 from pyjs.server.workers import Workers
@@ -99,6 +101,9 @@ class Server:
                 return 0
             self.log.fatal(str(error))
             return 1
+        thread = self._workers.thread(Lane.COMPUTE)
+        memory = MemoryReturn(loop, thread, trim, cpu_seconds, memory_size)
+        self.driver.after_turn.append(memory.after_turn)
         await self._stopped.wait()
         return 0
 

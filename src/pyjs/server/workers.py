@@ -35,6 +35,10 @@ class Workers:
             for job in self._turn_state.take("jobs"):
                 self._threads[job.lane].submit(_runner(job), _finisher(self._driver, job))
 
+    def thread(self, lane: Lane) -> IoThread:
+        """Return the thread of one lane, for work that is not the node's."""
+        return self._threads[lane]
+
     def stop(self) -> None:
         """Run what was queued and end the threads."""
         for thread in self._threads.values():

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import socket
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -118,6 +120,22 @@ async def test_a_reset_connection_is_forgotten(start: Start) -> None:
 
     assert not server.node.sessions
     assert len(server.node.closed) == 1
+
+
+async def test_a_connection_that_ended_is_freed_without_the_collector_of_cycles(start: Start) -> None:
+    server = await start()
+    peer = await Peer.of(server)
+    (connection,) = [weakref.ref(each) for each in server.connections]
+
+    gc.disable()
+    try:
+        peer.writer.write(b"PUB foo 1000\r\nnot all of it")
+        peer.writer.transport.abort()
+        async with asyncio.timeout(10):
+            while connection() is not None:
+                await asyncio.sleep(0.001)
+    finally:
+        gc.enable()
 
 
 async def test_a_reader_that_stops_makes_the_session_keep_its_output(start: Start) -> None:

@@ -49,7 +49,8 @@ class DirectSeat:
 
     def close(self) -> None:
         """Answer no more."""
-        for subscription in self._subscriptions:
+        subscriptions, self._subscriptions = self._subscriptions, []  # they hold this seat: a cycle
+        for subscription in subscriptions:
             self._account.unsubscribe(subscription)
 
     def _get(self, request: Request) -> Iterator[Step] | None:
