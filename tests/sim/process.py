@@ -239,6 +239,12 @@ class Process:
         self.clock.advance(end_ns - self.clock.now_ns())
         self.run()
 
+    def finish_changes(self) -> None:
+        """Let the changes of metadata that were begun come to their end."""
+        while self.node.jetstream is not None and self.node.jetstream.is_changing:
+            self.lanes[Lane.FILES].step()
+            self.run()
+
     def settle(self) -> None:
         """Let everything that was begun come to its end, the clock standing still."""
         while any(thread.pending for thread in self.threads):

@@ -445,6 +445,7 @@ class World:
     def audit(self, restarted: bool = False) -> None:
         """Read everything and hold it against what was told."""
         self.process.run()
+        self.process.finish_changes()  # else reports wait for them
         self._collect()
         served = self._served()
         for model in list(self.streams.values()):

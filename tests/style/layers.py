@@ -32,7 +32,7 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
      "pub_headers", "publish_errors", "usage", "waiting", "consumer_core", "consumer_advisories", "consumer_log",
      "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
      "metadata", "removals", "republish", "store_probe"),
-    ("consumer", "consumer_info", "consumer_record"),
+    ("consumer", "consumer_files", "consumer_info", "consumer_record"),
     ("stream",),
     ("cursor", "relearn", "replay"),
     ("persist", "positions"),

@@ -125,6 +125,11 @@ class LossyDisk(OsDisk):
         super().rename(old, new)
         if old in self._synced:
             self._synced[new] = self._synced.pop(old)
+        below = f"{old}/"
+        for path in [path for path in self._synced if path.startswith(below)]:
+            self._synced[new + path[len(old) :]] = self._synced.pop(path)
+        for path in [path for path in self._named if path.startswith(below)]:
+            self._named.add(new + path[len(old) :])
 
     def lose_power(self) -> None:
         """Leave in the directories what a machine would find that was switched off just now."""

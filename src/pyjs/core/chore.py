@@ -3,8 +3,8 @@
 A step yields None when it did enough for now, or a `Park`: a function that takes the chore and puts it back into
 `Turn.chores` when it can go on. Until then it costs no turn anything.
 
-`Gates` keeps work with one stream in order although it is done in steps: changes have the stream alone, reports share
-it, first come, first served. Work that fits in one step needs no gate while nobody is inside.
+`Gates` keeps work with one stream, or one consumer, in order although it is done in steps: changes have it alone,
+reports share it, first come, first served. Work that fits in one step needs no gate while nobody is inside.
 
 Knows nothing of streams: a gate has a name.
 """
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeVar
 
     from pyjs.core.fair_queue import Owner
     from pyjs.core.sink import Turn
 
     Park: TypeAlias = "Callable[[Chore], None]"
     Step: TypeAlias = "Park | None"
+    Result = TypeVar("Result")
 
 
 class Chore:
@@ -80,6 +81,16 @@ class Gates:
             gate.admit(alone)
         else:
             yield lambda chore: gate.waiting.append((chore, alone))  # who lets it in admits it
+
+    def within(
+        self, name: str, alone: bool, steps: Callable[[], Generator[Step, None, Result]]
+    ) -> Generator[Step, None, Result]:
+        """Do the steps inside the gate called `name`; returns what they return."""
+        yield from self.enter(name, alone)
+        try:
+            return (yield from steps())
+        finally:
+            self.leave(name)
 
     def leave(self, name: str) -> None:
         """Let those in who waited."""

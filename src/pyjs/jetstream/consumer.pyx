@@ -191,12 +191,12 @@ cdef class Consumer(ConsumerCore):
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def begin(self, start) -> None:
-        """Set the cursor of a new consumer."""
+    def begin(self, start, bint written=False) -> None:
+        """Set the cursor of a new consumer; `written`: its file says so already."""
         self.next_seq = start.seq
         self.delivered_seq = self.floor_seq = start.seq - 1
         self.set_skips(start.skips, start.skips_end)
-        if self.file is not None:
+        if self.file is not None and not written:
             consumer_record.rewrite(self)
 
     cdef int set_skips(self, skips, uint64_t skips_end) except -1:

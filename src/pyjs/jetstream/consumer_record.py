@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from pyjs.jetstream.consumer import Consumer
+    from pyjs.jetstream.consumer_start import Start
 
     class StateFile(Protocol):
         """Where one consumer's state is kept."""
@@ -49,6 +50,20 @@ class BadState(PyjsError):
 
 class NewerState(BadState):
     """A consumer state whose version is not known here; it stays as it is."""
+
+
+def first_state(start: Start) -> bytes:
+    """Return the snapshot of a consumer that begins at `start`."""
+    state = {
+        "next_seq": start.seq,
+        "delivered": [0, start.seq - 1],
+        "floor": [0, start.seq - 1],
+        "pending": [],
+        "spent": [],
+        "skips": list(start.skips),
+        "skips_end": start.skips_end,
+    }
+    return orjson.dumps({"version": VERSION, **state})
 
 
 def record(consumer: Consumer) -> None:

@@ -27,20 +27,22 @@ from pyjs.jetstream.replay import restore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.consumer_files import RemovedConsumer
     from pyjs.jetstream.consumer_record import StateFile
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
-    from pyjs.jetstream.stream_consumer import StreamConsumer
 
 NAME_LENGTH = 8  # digits of a name that the server makes up
 
 
 def create_or_update(
     js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
-) -> Consumer:
-    """Return the consumer that `request` asks for, made or changed as its action allows.
+) -> Generator[Step, None, Consumer]:
+    """Return the consumer that `request` asks for, made or changed as its action allows, when that is durable.
 
-    `covered` is what `consumer_rules.search_filters` returned.
+    `covered` is what `consumer_rules.search_filters` returned. Whoever calls this is inside the gate of the stream,
+    and alone inside that of the consumer, if it has a name.
 
     Raises:
         ApiError: says why not.
@@ -56,25 +58,58 @@ def create_or_update(
     if existing is None:
         if request.action == "update":
             raise errcodes.CONSUMER_DOES_NOT_EXIST.error()
-        return _create(js, stream, config)
+        return (yield from _create(js, stream, config))
     assert isinstance(existing, Consumer)
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
         raise errcodes.CONSUMER_ALREADY_EXISTS.error()
-    return _update(js, stream, existing, config)
+    return (yield from _update(js, stream, existing, config))
 
 
-def pause(js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None) -> None:
-    """Deliver nothing before `until_ns`; None: go on."""
+def pause(
+    js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
+) -> Generator[Step, None, None]:
+    """Deliver nothing before `until_ns`, None: go on; returns when that is durable."""
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
-    _keep_config(js, stream, consumer, config)
+    yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
 
 
-def delete(js: JetStream, stream: Stream, consumer: StreamConsumer) -> None:
-    """Remove a consumer and what is kept of it."""
+def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Remove a consumer at once, and its files; returns when that is durable. If it fails, the consumer is back.
+
+    Raises:
+        ApiError: 10051.
+    """
+    change = _remove(js, stream, consumer)
+    if change is None:
+        return
+    try:
+        yield from js.shared.metadata.commit(change)
+    except StoreFailed as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' is not deleted: {error}")
+        if _is_open(js, stream) and consumer.name not in stream.consumers:
+            reopen(js, stream, consumer.name)
+        raise errcodes.STREAM_GENERAL.error(err=error.reason) from error
+
+
+def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Remove a consumer and its files; nobody waits for that."""
+    change = _remove(js, stream, consumer)
+    path = consumer.path
+
+    def done(failure: Exception | None) -> None:
+        if failure is not None:
+            js.shared.log.error(f"JetStream consumer '{path}' is deleted and may come back: {failure}")
+
+    if change is not None:
+        js.shared.metadata.submit(change, done)
+
+
+def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
+    """End a consumer; returns the change that removes its files, None: it has none."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
-    js.files.remove_consumer(stream.name, consumer.name)
+    return None if consumer.file is None else js.files.removed_consumer(stream.name, consumer.name)
 
 
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
@@ -96,14 +131,19 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
     return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
 
 
-def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Begin again with what the files of a consumer say, after a fault; one without files is deleted."""
+def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
+    """End a consumer after a fault; returns whether it has files, for `reopen`. One without files is deleted."""
     if consumer.file is None:
-        delete(js, stream, consumer)
-        return
+        expire(js, stream, consumer)
+        return False
     stream.remove_consumer(consumer.name, for_good=False)
     consumer.stop("fault")
-    stored = js.files.reopen_consumer(stream.name, consumer.name)
+    return True
+
+
+def reopen(js: JetStream, stream: Stream, name: str) -> None:
+    """Open a consumer as its files have it, in which nobody writes at present."""
+    stored = js.files.reopen_consumer(stream.name, name)
     if stored is not None:
         _open(js, stream, _restored(js, stream, stored))
 
@@ -174,9 +214,12 @@ def limits_of(js: JetStream) -> ConsumerLimits:
     )
 
 
-def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
+def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[Step, None, Consumer]:
     most = js.max_consumers_of(stream)
-    if not config.direct and 0 < most <= len(stream.listing):
+    coming = js.coming.get(stream.name, {})
+    if not config.direct and 0 < most <= len(stream.listing) + sum(
+        not each.direct for each in coming.values()
+    ):
         raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
     if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
         consumer_rules.check_workqueue(config, stream.claims.tree)
@@ -188,16 +231,15 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
     seat = _seat(js, stream)
-    try:
-        file = _new_file(js, stream, name, config, created_ns)
-        consumer = Consumer(seat, config, name, created_ns, file)
-        matches = stream.store.make_filter(consumer.filters)
-        consumer.begin(select_start(config, stream.store, matches, seat.max_msgs_per_subject))
-    except (OSError, StoreFailed) as error:
-        js.shared.log.warn(
-            f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
-        )
-        raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
+    matches = stream.store.make_filter(tuple(subject.encode() for subject in config.filters))
+    start = select_start(config, stream.store, matches, seat.max_msgs_per_subject)
+    file = None
+    if _is_kept(stream, config):
+        file = yield from _new_file(js, stream, name, config, created_ns, start)
+    consumer = Consumer(seat, config, name, created_ns, file)
+    consumer.begin(start, written=True)
+    if start.seq < stream.store.first_seq:  # messages have expired meanwhile
+        consumer.clamp()
     _open(js, stream, consumer)
     if not config.direct:
         consumer.events.send("created", stream.turn.now, action="create")
@@ -206,7 +248,9 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Consumer:
     return consumer
 
 
-def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> Consumer:
+def _update(
+    js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> Generator[Step, None, Consumer]:
     if stream.config.retention == WORKQUEUE:
         consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
@@ -216,7 +260,7 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
     consumer_rules.check_update(old, config, bound)
     if config == old:
         return consumer
-    _keep_config(js, stream, consumer, config)
+    yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
     if old.filters != config.filters:
         stream.update_interest(consumer)
@@ -225,7 +269,7 @@ def _update(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerC
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     stream.add_consumer(consumer)
-    consumer.expired = lambda: delete(js, stream, consumer)
+    consumer.expired = lambda: expire(js, stream, consumer)
     consumer.start()
 
 
@@ -249,7 +293,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
 def _new_name(js: JetStream, stream: Stream) -> str:
     while True:
         name = token(js.shared.rng, NAME_LENGTH)
-        if name not in stream.consumers:
+        if name not in stream.consumers and name not in js.coming.get(stream.name, ()):
             return name
 
 
@@ -258,17 +302,60 @@ def _is_kept(stream: Stream, config: ConsumerConfig) -> bool:
 
 
 def _new_file(
-    js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
-) -> StateFile | None:
-    if not _is_kept(stream, config):
-        return None
-    return js.files.create_consumer(stream.name, name, config, created_ns)
+    js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
+) -> Generator[Step, None, StateFile]:
+    """Return the file of a new consumer when it is durable; meanwhile its place is taken.
+
+    Raises:
+        ApiError: 10012, and there is no such consumer.
+    """
+    coming = js.coming.setdefault(stream.name, {})
+    coming[name] = config
+    if stream.config.retention == WORKQUEUE:
+        stream.claims.put(name, config)
+    try:
+        state = consumer_record.first_state(start)
+        change = js.files.new_consumer(stream.name, name, config, created_ns, state)
+        yield from js.shared.metadata.commit(change)
+        if not _is_open(js, stream):
+            raise StoreFailed(change.path, "the stream was closed")
+        return js.files.open_consumer(change)
+    except StoreFailed as error:
+        stream.claims.remove(name)
+        js.shared.log.warn(
+            f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
+        )
+        raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
+    finally:
+        del coming[name]
+        if not coming:
+            js.coming.pop(stream.name, None)
 
 
-def _keep_config(js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
+def _keep_config(
+    js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> Generator[Step, None, None]:
+    """Write a changed configuration, and go on when it is durable.
+
+    Raises:
+        ApiError: 10012, and nothing has changed; 10014: the consumer is gone.
+    """
     if not _is_kept(stream, config):
         return
+    claims = stream.claims if stream.config.retention == WORKQUEUE else None
+    if claims is not None:
+        claims.put(consumer.name, config)
     try:
-        js.files.save_consumer(stream.name, consumer.name, config, consumer.created_ns)
+        change = js.files.changed_consumer(stream.name, consumer.name, config, consumer.created_ns)
+        yield from js.shared.metadata.commit(change)
     except StoreFailed as error:
+        if claims is not None and stream.consumers.get(consumer.name) is consumer:
+            claims.put(consumer.name, consumer.config)
         raise errcodes.CONSUMER_CREATE.error(err=error) from error
+    if stream.consumers.get(consumer.name) is not consumer or not _is_open(js, stream):
+        raise errcodes.CONSUMER_NOT_FOUND.error()
+
+
+def _is_open(js: JetStream, stream: Stream) -> bool:
+    """Return whether a stream is still served that was there before others had their turn."""
+    return js.streams.get(stream.name) is stream

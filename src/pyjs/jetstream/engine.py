@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from pyjs.jetstream.config import StreamConfig
+    from pyjs.jetstream.consumer_config import ConsumerConfig
     from pyjs.jetstream.persist import AccountFiles
     from pyjs.jetstream.sourcing import Inflow
     from pyjs.jetstream.stream import Stream
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
         def stream_closing(self, stream: Stream, deleted: bool) -> None:
             """A stream is about to be deleted, or to be closed with the server."""
+
+
+def consumer_gate(stream: str, consumer: str = "") -> str:
+    """Return the name of the gate of one consumer; whoever enters it is inside that of the stream."""
+    return f"{stream}.{consumer}"
 
 
 class Shared:
@@ -94,7 +100,8 @@ class JetStream:
         self.api_errors = 0
         self.observer: StreamObserver | None = None
         self.subjects = SubjectTree()  # of all streams, by the stream that owns them
-        self.gates = Gates(account.turn)  # of work in steps, by stream
+        self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
+        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject

@@ -18,13 +18,14 @@ from pyjs.jetstream import consumers, streams
 from pyjs.jetstream.config import FILE
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.cursor import Cursor
+from pyjs.jetstream.engine import JetStream, consumer_gate
+from pyjs.jetstream.metadata import Barrier
 from pyjs.jetstream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from pyjs.core.chore import Step
-    from pyjs.jetstream.engine import JetStream
 
 AGAIN_NS = 60 * NS_PER_S
 
@@ -54,11 +55,34 @@ class Mender:
             return
         js.shared.log.warn(f"JetStream {consumer} begins again with what its files say")
         try:
-            consumers.reopen(js, stream, consumer)
+            if not consumers.abandon(js, stream, consumer):
+                return
+            if js.shared.metadata.pending:
+                js.account.turn.go_on(self._reopen_later(js, stream, consumer.name))
+            else:
+                consumers.reopen(js, stream, consumer.name)
         except Exception as error:
-            now_ns = js.shared.clock.now_ns()
-            js.shared.faults.report("mending", f"the reopening of {consumer}", error, now_ns)
-            self._mend_stream(js, stream)
+            self._not_reopened(js, stream, f"{consumer}", error)
+
+    def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
+        """Open a consumer again when nothing is written any more that may be its own."""
+
+        def steps() -> Generator[Step, None, None]:
+            yield from _written(js)
+            if js.streams.get(stream.name) is not stream or name in stream.consumers:
+                return
+            try:
+                consumers.reopen(js, stream, name)
+            except Exception as error:
+                self._not_reopened(js, stream, f"consumer '{name}' of {stream}", error)
+
+        gate = consumer_gate(stream.name, name)
+        yield from js.gates.within(stream.name, False, lambda: js.gates.within(gate, True, steps))
+
+    def _not_reopened(self, js: JetStream, stream: Stream, consumer: str, error: Exception) -> None:
+        """Let the whole stream begin again of which a consumer cannot."""
+        js.shared.faults.report("mending", f"the reopening of {consumer}", error, js.shared.clock.now_ns())
+        self._mend_stream(js, stream)
 
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
         """Close a stream, and open it again in the steps of a chore."""
@@ -81,7 +105,17 @@ class Mender:
 def _reopen(js: JetStream, name: str) -> Iterator[Step]:
     yield from js.gates.enter(name, alone=True)
     try:
+        yield from _written(js)
         if name not in js.streams:
             yield from streams.reopen_steps(js, name)
     finally:
         js.gates.leave(name)
+
+
+def _written(js: JetStream) -> Generator[Step, None, None]:
+    """Go on when every change of metadata is over that was queued before."""
+    if js.shared.metadata.pending:
+        try:
+            yield from js.shared.metadata.commit(Barrier())
+        except StoreFailed:
+            pass  # it is over all the same

@@ -2,7 +2,8 @@
 
 A request that changes metadata queues a `Change` and waits; what is queued while a batch is in flight is the next
 batch. The thread writes the changes of a batch in the order in which they were queued and syncs once for all of them,
-so a hundred requests cost what one does.
+so a hundred requests cost what one does. A change that must not be seen before all of it is durable, a new directory
+for one, is written under another name, synced, and published by a rename, for which the batch syncs once more.
 
 States of a change: queued (its batch waits), running (in the thread), finished (durable, or it did not happen). One
 batch of the server is in flight at a time, so two changes never run side by side, and a change that depends on an
@@ -47,12 +48,33 @@ class Change:
         """
         raise NotImplementedError("a Change subclass writes it")
 
+    def publish(self, disk: Disk, dirty: SyncSet) -> None:
+        """Let the next start find what was written and is durable now; `dirty` is synced once more.
+
+        Raises:
+            OSError: it did not happen; `undo` follows.
+        """
+
     def undo(self, disk: Disk) -> None:
-        """Take back a written change that could not be made durable, as far as the disk allows; in the thread.
+        """Take back a written or published change that failed, as far as the disk allows; in the thread.
 
         Raises:
             OSError: the next start may find it.
         """
+
+    def clean_up(self, disk: Disk) -> None:
+        """Remove what the durable change has left over, in the thread.
+
+        Raises:
+            OSError: it stays for the next start.
+        """
+
+
+class Barrier(Change):
+    """Changes nothing: it is over when every change that was queued before it is."""
+
+    def write(self, disk: Disk, dirty: SyncSet) -> None:
+        """Write nothing."""
 
 
 class _Entry:
@@ -92,20 +114,38 @@ class _Batch(Job):
                     entry.change.write(self._disk, dirty)
                 except Exception as error:  # its own business: whoever waits for it gets it
                     entry.failure = error
-            try:
-                dirty.sync()
-            except OSError as error:
-                self._fail_all(error)
-
-    def _fail_all(self, error: OSError) -> None:
-        """Take back, last first, what was written and may not be durable."""
-        for entry in reversed(self.entries):
-            if entry.failure is None:
-                entry.failure = error
+            self._sync(dirty)
+            for entry in self._good():
                 try:
-                    entry.change.undo(self._disk)
-                except (OSError, PyjsError):
-                    pass  # the same disk fails; the error that came first is told
+                    entry.change.publish(self._disk, dirty)
+                except Exception as error:
+                    self._fail(entry, error)
+            self._sync(dirty)
+        for entry in self._good():
+            try:
+                entry.change.clean_up(self._disk)
+            except OSError:
+                pass  # the next start removes it
+
+    def _good(self) -> list[_Entry]:
+        """Return what has not failed."""
+        return [entry for entry in self.entries if entry.failure is None]
+
+    def _sync(self, dirty: SyncSet) -> None:
+        """Make durable what was written; if that fails, everything has failed."""
+        try:
+            dirty.sync()
+        except OSError as error:
+            for entry in reversed(self._good()):
+                self._fail(entry, error)
+
+    def _fail(self, entry: _Entry, error: Exception) -> None:
+        """Take a change back."""
+        entry.failure = error
+        try:
+            entry.change.undo(self._disk)
+        except (OSError, PyjsError):
+            pass  # the same disk fails; the error that came first is told
 
     def finish(self, failure: Exception | None) -> None:
         """Let those go on who wait."""

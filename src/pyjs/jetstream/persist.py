@@ -16,6 +16,7 @@ from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config import LIMITS, S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
+from pyjs.jetstream.consumer_files import ChangedConsumer, NewConsumer, RemovedConsumer
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import CODEC_ZSTD, HEADER, clear_meta, is_encrypted, read_image
@@ -339,44 +340,46 @@ class AccountFiles:
 
     # -- consumers -----------------------------------------------------------------------------------------
 
-    def create_consumer(
+    def new_consumer(
+        self, stream: str, name: str, config: ConsumerConfig, created_ns: int, state: bytes
+    ) -> NewConsumer:
+        """Return the change that makes the files of a consumer whose state is `state`; then `open_consumer`.
+
+        Raises:
+            StoreFailed: others are in their place.
+        """
+        directory = self._consumer_dir(stream, name)
+        self._check_room(directory)
+        self._forget_consumer(directory)
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
+        meta = self._encoded(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
+        return NewConsumer(directory, meta, file.first_envelope(state))
+
+    def open_consumer(self, change: NewConsumer) -> StateFile:
+        """Return where the state of a consumer goes that was made."""
+        if change.aside:
+            self._log.warn(f"  {change.path} belonged to nothing and is set aside as {change.aside}")
+        file = ConsumerStateFile(self._disk, change.path, self._logs, self._key_of(change.path))
+        file.begun(change.state)
+        return file
+
+    def changed_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int
-    ) -> StateFile | None:
-        """Make the files of a new consumer and return where its state goes.
-
-        Raises:
-            StoreFailed: they cannot be made, or others are in their place.
-        """
+    ) -> ChangedConsumer:
+        """Return the change that replaces the configuration of a consumer."""
         directory = self._consumer_dir(stream, name)
-        try:
-            self._make_room(directory)
-            self._make_consumers_directory(stream)
-            self._disk.make_dirs(directory)
-            self._save(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns), create_meta)
-            self._disk.sync_dir(f"{self._stream_dir(stream)}/consumers")
-        except OSError as error:
-            raise _failed(directory, error) from error
-        return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
+        meta = self._encoded(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
+        return ChangedConsumer(directory, meta)
 
-    def save_consumer(self, stream: str, name: str, config: ConsumerConfig, created_ns: int) -> None:
-        """Keep a changed configuration.
-
-        Raises:
-            StoreFailed: the one before may still be kept.
-        """
+    def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
+        """Return the change that removes the files of a consumer, which is stopped."""
         directory = self._consumer_dir(stream, name)
-        try:
-            self._save(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
-        except OSError as error:
-            raise _failed(directory, error) from error
+        self._forget_consumer(directory)
+        return RemovedConsumer(directory)
 
-    def remove_consumer(self, stream: str, name: str) -> None:
-        """Remove what is kept of a consumer; a failure is logged, since nobody may wait for it."""
-        directory = self._consumer_dir(stream, name)
-        try:
-            self.remove(self._hide(directory))
-        except OSError as error:
-            self._log.error(f"  Consumer in {directory} is deleted and may come back: {error}")
+    def _forget_consumer(self, directory: str) -> None:
+        self._logs.close_below(directory)
+        self._generations.pop(directory, None)
 
     def num_consumers(self, stream: str) -> int:
         """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
@@ -457,12 +460,6 @@ class AccountFiles:
                 make_directory(self._disk, self._streams)
             self._anchored = True
 
-    def _make_consumers_directory(self, stream: str) -> None:
-        """Make the directory of a stream's consumers: a stream without any has none, nor has a copy of one."""
-        directory = f"{self._stream_dir(stream)}/consumers"
-        if not self._disk.exists(directory):
-            make_directory(self._disk, directory)
-
     def _consumer_names(self, directory: str) -> tuple[str, ...]:
         """Return the directory of a stream's consumers, if there is one."""
         consumers = f"{directory}/consumers"
@@ -487,11 +484,15 @@ class AccountFiles:
         write: Callable[[Disk, str, str, bytes], None] = save_meta,
     ) -> bytes:
         """Write metadata and return the envelope."""
-        generation = self._generations.get(directory, 0) + 1
-        self._generations[directory] = generation  # used up, also by an attempt that fails
-        data = encode(kind, generation, values, self._key_of(directory))
+        data = self._encoded(directory, kind, values)
         write(self._disk, directory, "meta", data)
         return data
+
+    def _encoded(self, directory: str, kind: int, values: dict[str, Any]) -> bytes:
+        """Return the envelope of new metadata."""
+        generation = self._generations.get(directory, 0) + 1
+        self._generations[directory] = generation  # used up, also by an attempt that fails
+        return encode(kind, generation, values, self._key_of(directory))
 
     def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
         """Return the metadata of a directory, None: it cannot be read, which is dealt with."""
@@ -653,10 +654,14 @@ class AccountFiles:
         if what == "Stream":
             self.unrecovered.append(directory.rpartition("/")[2])
 
-    def _make_room(self, directory: str) -> None:
-        """Make sure that nothing is in the way of a new stream or consumer."""
+    def _check_room(self, directory: str) -> None:
+        """Refuse to make a stream or consumer where something could not be recovered. Raises StoreFailed."""
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
+
+    def _make_room(self, directory: str) -> None:
+        """Make sure that nothing is in the way of a new stream or consumer."""
+        self._check_room(directory)
         if not self._disk.exists(directory):
             return
         self._forget(directory)

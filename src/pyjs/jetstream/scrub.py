@@ -127,11 +127,17 @@ class MetadataStep:
             for problem in problems:
                 self._js.shared.log.warn(f"{problem}; both copies are written anew")
             if isinstance(found, Consumer):
-                files.save_consumer(name, consumer, found.config, found.created_ns)
+                change = files.changed_consumer(name, consumer, found.config, found.created_ns)
+                self._js.shared.metadata.submit(change, self._written)
             else:
                 files.save(self._stream.config, self._stream.created_ns, self._stream.store)
             damaged += len(problems)
         return damaged
+
+    def _written(self, failure: Exception | None) -> None:
+        """Log what could not be written; the next pass finds it again."""
+        if failure is not None:
+            self._js.shared.log.error(f"Damaged metadata could not be written anew: {failure}")
 
 
 def _problems(disk: Disk, directory: str, consumer: str, key: StreamKey | None) -> list[str]:

@@ -90,6 +90,14 @@ class ConsumerStateFile:
         """Return how many bytes of deltas are behind the snapshot."""
         return self._end - self._start
 
+    def first_envelope(self, state: bytes) -> bytes:
+        """Return what both files of the first generation begin with; for `begun`, when they are written."""
+        return encode(KIND_STATE, 1, {"state": state}, self._key)
+
+    def begun(self, envelope: bytes) -> None:
+        """Go on after the first generation: its two files were written by somebody else and are durable."""
+        self._stand_behind(1, envelope)
+
     def append(self, delta: bytes) -> None:
         """Add one turn's changes behind the snapshot; they are on the medium after the next sync.
 
@@ -121,11 +129,15 @@ class ConsumerStateFile:
         write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
         self._disk.sync_dir(self._directory)
         self._start_log(generation, envelope)
+        self._stand_behind(generation, envelope)
+        self._remove_others()
+
+    def _stand_behind(self, generation: int, envelope: bytes) -> None:
+        """Let the next entry be the first one of the log of a generation."""
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
         self._sealer = self._sealer_of(envelope)
-        self._remove_others()
 
     def _remove_others(self) -> None:
         """Remove the files of all generations but this one."""

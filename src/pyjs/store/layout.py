@@ -151,10 +151,16 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
     return problems
 
 
-def _rename_aside(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
+def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
+    """Return a path beside `directory` that begins with `prefix`, has a number from `number` on, and is not taken."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1
+    return aside
+
+
+def _rename_aside(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
+    aside = free_name(disk, directory, prefix, number)
     disk.rename(directory, aside)
-    disk.sync_dir(parent)
+    disk.sync_dir(directory.rpartition("/")[0])
     return aside

@@ -16,7 +16,7 @@ from collections import OrderedDict
 
 from pyjs.base.disk import Disk
 
-TOGETHER_MIN = 8  # more files and directories than these are synced together
+TOGETHER_MIN = 4  # more files and directories than these are synced together
 OPEN_MAX = 32  # descriptors at a time
 NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or the file system has no syncfs
 

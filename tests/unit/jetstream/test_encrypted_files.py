@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk
+from tests.unit.jetstream.changes import make_consumer
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
@@ -53,7 +54,8 @@ class Files:
         self.root = root
         self.log = ListLog()
         vault = Vault(key, algorithm, os.urandom, prev_key) if key else None
-        self.files = AccountFiles(disk or OsDisk(), str(root), "A", self.log, lambda: 5, vault=vault)
+        self.disk = disk or OsDisk()
+        self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5, vault=vault)
 
     @property
     def stream(self) -> Path:
@@ -64,9 +66,7 @@ class Files:
         for number in range(60):
             store.store(b"subject.%d" % (number % 3), b"", b"payload %d " % number * 20, 1000 + number)
         store.close()
-        file = self.files.create_consumer("S", "c", CONSUMER, 88)
-        assert file is not None
-        file.snapshot(b"the state")
+        file = make_consumer(self.files, self.disk, self.root, CONSUMER, b"the state")
         file.append(b"a delta")
         file.append(b"a delta more")
         positions = self.files.open_positions("S")

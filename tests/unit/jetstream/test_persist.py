@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk, damaged
+from tests.unit.jetstream.changes import commit, make_consumer
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 from tests.unit.jetstream.test_consumer_recovery import Restarting
 
@@ -34,7 +35,8 @@ class Files:
     def __init__(self, root: Path, disk: OsDisk | None = None) -> None:
         self.root = root
         self.log = ListLog()
-        self.files = AccountFiles(disk or OsDisk(), str(root), "A", self.log, lambda: 5_000_000)
+        self.disk = disk or OsDisk()
+        self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5_000_000)
 
     @property
     def streams(self) -> Path:
@@ -46,9 +48,7 @@ class Files:
         for payload in (b"one", b"two", b"three"):
             store.store(b"s.a", b"", payload, 1000)
         store.close()
-        file = self.files.create_consumer(name, "c", CONSUMER, 88)
-        assert file is not None
-        file.snapshot(b"state")
+        file = make_consumer(self.files, self.disk, self.root, CONSUMER, stream=name)
         for delta in DELTAS:
             file.append(delta)
 
@@ -282,7 +282,7 @@ def test_a_newer_version_is_named_and_stays(
         _ = (
             files.files.create(CONFIG, 99)
             if name == "meta.a"
-            else files.files.create_consumer("S", "c", CONSUMER, 99)
+            else files.files.new_consumer("S", "c", CONSUMER, 99, b"state")
         )
     assert tree(root) == before
 
@@ -367,9 +367,7 @@ def test_a_crash_while_a_stream_is_removed_leaves_all_or_nothing(tmp_path: Path)
 def test_a_crash_while_a_consumer_is_made_leaves_all_or_nothing(tmp_path: Path) -> None:
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).files.create(CONFIG, 77).close()
-        file = Files(root, disk).files.create_consumer("S", "c", CONSUMER, 88)
-        assert file is not None
-        file.snapshot(b"begun")
+        make_consumer(Files(root, disk).files, disk, root, CONSUMER, b"begun")
 
     for root in each_call(work, tmp_path):
         files = Files(root)
@@ -384,7 +382,7 @@ def test_a_crash_while_a_consumer_is_made_leaves_all_or_nothing(tmp_path: Path) 
 def test_a_crash_while_a_consumer_is_removed_leaves_all_or_nothing(tmp_path: Path) -> None:
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).fill()
-        Files(root, disk).files.remove_consumer("S", "c")
+        commit(disk, root, Files(root, disk).files.removed_consumer("S", "c"))
 
     for root in each_call(work, tmp_path):
         files = Files(root)
@@ -411,11 +409,11 @@ def test_every_failed_call_is_an_error_that_names_the_directory(tmp_path: Path) 
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
         broken.files.hide("S")
     with pytest.raises(StoreFailed, match=f"{directory}/consumers/d: EROFS"):
-        broken.files.create_consumer("S", "d", CONSUMER, 1)
+        make_consumer(broken.files, broken.disk, broken.root, replace(CONSUMER, durable_name="d"))
     with pytest.raises(StoreFailed, match=f"{directory}/consumers/c: EROFS"):
-        broken.files.save_consumer("S", "c", CONSUMER, 1)
-    broken.files.remove_consumer("S", "c")
-    assert "is deleted and may come back" in broken.says("ERR")[0]
+        commit(broken.disk, broken.root, broken.files.changed_consumer("S", "c", CONSUMER, 1))
+    with pytest.raises(StoreFailed, match=f"{directory}/consumers/c: EROFS"):
+        commit(broken.disk, broken.root, broken.files.removed_consumer("S", "c"))
     broken.files.remove("")
     assert len(Files(tmp_path / "store").recover()["S"][1]) == 3
 
@@ -510,7 +508,8 @@ def test_a_disk_that_fails_is_answered_and_changes_nothing(tmp_path: Path) -> No
     js.fill(1)
     js.consumer()
     files = js.engine.files
-    works, files._disk = files._disk, FaultyDisk(0, errno.ENOSPC, forever=True)
+    works, writer = files._disk, js.engine.shared.metadata
+    files._disk = writer._disk = FaultyDisk(0, errno.ENOSPC, forever=True)
     # then
     config = {"name": "T", "subjects": ["t"]}
     assert js.error("STREAM.CREATE.T", config)[:2] == (500, 10049)
@@ -520,8 +519,9 @@ def test_a_disk_that_fails_is_answered_and_changes_nothing(tmp_path: Path) -> No
     assert js.error("CONSUMER.CREATE.S.d", body)[:2] == (500, 10012)
     body["config"] = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 3}
     assert js.error("CONSUMER.CREATE.S.c", body)[:2] == (500, 10012)
+    assert js.error("CONSUMER.DELETE.S.c")[:2] == (500, 10051)
     # when
-    files._disk = works
+    files._disk = writer._disk = works
     # then
     assert js.payloads("S") == [b"m1"]
     assert js.api("STREAM.INFO.S")["config"]["max_msgs"] == -1

@@ -24,6 +24,7 @@ from pyjs.jetstream.consumer_models import (
     read_create,
 )
 from pyjs.jetstream.consumer_rules import search_filters
+from pyjs.jetstream.engine import consumer_gate
 from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
 from pyjs.jetstream.stream_info import know_subjects
 
@@ -41,7 +42,7 @@ def create(call: ApiCall) -> Steps:
     if len(call.args) == 1:
         if config.durable_name:
             raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.error()
-        return (yield from _answer(call, request))
+        return (yield from _alone(call, request))
     if config.durable_name and config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
     subject_filter = ".".join(call.args[2:])
@@ -49,7 +50,7 @@ def create(call: ApiCall) -> Steps:
         raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
     if subject_filter and config.filter_subject != subject_filter:
         raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
-    return (yield from _answer(call, replace(request, config=replace(config, name=name))))
+    return (yield from _alone(call, replace(request, config=replace(config, name=name))))
 
 
 def create_durable(call: ApiCall) -> Steps:
@@ -61,7 +62,7 @@ def create_durable(call: ApiCall) -> Steps:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET.error()
     if request.config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
-    return (yield from _answer(call, replace(request, config=replace(request.config, name=name))))
+    return (yield from _alone(call, replace(request, config=replace(request.config, name=name))))
 
 
 def info(call: ApiCall) -> JsonDict:
@@ -88,24 +89,24 @@ def list_consumers(call: ApiCall) -> Steps:
         if isinstance(consumer, Consumer):  # else it was deleted between two steps
             page.append(consumer_info(consumer, now_ns, listed=True))
         if len(page) % LIST_STEP == 0:
-            yield
+            yield None
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "consumers": page}
 
 
-def delete(call: ApiCall) -> JsonDict:
+def delete(call: ApiCall) -> Steps:
     """Remove a consumer."""
     call.require_empty()
     stream = call.stream()
-    consumers.delete(call.js, stream, _consumer(call))
+    yield from consumers.delete(call.js, stream, _consumer(call))
     return {"success": True}
 
 
-def pause(call: ApiCall) -> JsonDict:
+def pause(call: ApiCall) -> Steps:
     """Hold back deliveries until a time, or go on."""
     text = _read(call, PAUSE_REQUEST).get("pause_until", ZERO_TIME)
     until_ns = None if text == ZERO_TIME else parse_time_ns(text)
     consumer = _consumer(call)
-    consumers.pause(call.js, call.stream(), consumer, until_ns)
+    yield from consumers.pause(call.js, call.stream(), consumer, until_ns)
     now_ns = call.js.shared.clock.now_ns()
     if until_ns is None:
         return dict(_NOT_PAUSED)
@@ -154,6 +155,15 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
         raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
 
 
+def _alone(call: ApiCall, request: CreateRequest) -> Steps:
+    """Make or change a consumer while nobody else works with one of its name; one without is made, and unknown."""
+    name = request.config.durable_name or request.config.name
+    if not name:
+        return (yield from _answer(call, request))
+    gate = consumer_gate(call.args[0], name)
+    return (yield from call.js.gates.within(gate, True, lambda: _answer(call, request)))
+
+
 def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     stream = call.js.streams.get(call.args[0])
     if stream is not None:
@@ -162,7 +172,7 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     if request.config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
     covered = yield from search_filters(request.config)
-    consumer = consumers.create_or_update(call.js, call.stream(), request, covered)
+    consumer = yield from consumers.create_or_update(call.js, call.stream(), request, covered)
     return consumer_info(consumer, call.js.shared.clock.now_ns())
 
 
@@ -192,14 +202,25 @@ _EMPTY_PAGE: JsonDict = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 _NOT_PAUSED: JsonDict = {"paused": False, "pause_until": ZERO_TIME}
 
 ENDPOINTS = (
-    Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS),
-    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 2, 2),
-    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2, changes=False),
+    Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS, beside=True),
+    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 2, 2, beside=True),
+    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2, changes=False, of_consumer=True),
     Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE, changes=False),
     Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE, changes=False),
-    Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2),
-    Endpoint("CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED),
-    Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", unpin, 2, 2),
-    Endpoint("CONSUMER.RESET", "consumer_reset_response", reset, 2, 2, {"reset_seq": 0}, counted=False),
+    Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2, of_consumer=True),
+    Endpoint(
+        "CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED, of_consumer=True
+    ),
+    Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", unpin, 2, 2, of_consumer=True),
+    Endpoint(
+        "CONSUMER.RESET",
+        "consumer_reset_response",
+        reset,
+        2,
+        2,
+        {"reset_seq": 0},
+        counted=False,
+        of_consumer=True,
+    ),
     Endpoint("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown_response", needs_cluster, 2, 2),
 )

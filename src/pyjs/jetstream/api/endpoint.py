@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Any, TypeAlias
 
+    from pyjs.core.chore import Step
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 JsonDict: TypeAlias = "dict[str, Any]"
-Steps: TypeAlias = "Generator[None, None, JsonDict]"
+Steps: TypeAlias = "Generator[Step, None, JsonDict]"
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -87,7 +88,13 @@ class Endpoint:
     unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
     counted: bool = True  # whether an answer without error counts in `api.total` and is audited
-    changes: bool = True  # whether others may not look at the stream, or change it, between two steps
+    changes: bool = True  # whether others may not look at what it is about, or change it, between two steps
+    beside: bool = (
+        False  # others may change other consumers of the stream meanwhile; the handler sees to its own
+    )
+    of_consumer: bool = (
+        False  # it is about the consumer that the second argument names: beside, and alone with it
+    )
     in_steps: bool = field(init=False)  # whether the handler may take more than one
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.api.table import ENDPOINTS
-from pyjs.jetstream.engine import JetStream, Shared
+from pyjs.jetstream.engine import JetStream, Shared, consumer_gate
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.level import needs_higher_level
 
@@ -82,11 +82,17 @@ class Router:
         """Do what a request asks for when earlier work with its stream is done."""
         if self._js is None or not args or not (endpoint.in_steps or self._js.gates.is_busy(args[0])):
             return (yield from self._steps(endpoint, args, request))
-        yield from self._js.gates.enter(args[0], endpoint.changes)
-        try:
-            return (yield from self._steps(endpoint, args, request))
-        finally:
-            self._js.gates.leave(args[0])
+        gates, gate = self._js.gates, consumer_gate(*args[:2])
+
+        def steps() -> Generator[Step, None, JsonDict | None]:
+            return self._steps(endpoint, args, request)
+
+        def of_consumer() -> Generator[Step, None, JsonDict | None]:
+            return gates.within(gate, endpoint.changes, steps)
+
+        inside = of_consumer if endpoint.of_consumer and len(args) > 1 else steps
+        alone = endpoint.changes and not (endpoint.of_consumer or endpoint.beside)
+        return (yield from gates.within(args[0], alone, inside))
 
     def _steps(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request

@@ -90,7 +90,7 @@ def list_streams(call: ApiCall) -> Steps:
     for stream in page:
         infos.append(stream_info(call.js, stream, listed=True))
         if len(infos) % LIST_STEP == 0:
-            yield
+            yield None
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
 
 

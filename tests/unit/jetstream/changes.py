@@ -1,0 +1,34 @@
+"""Consumers made, changed and removed on a disk without a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import Disk
+from pyjs.core.sink import Turn
+from pyjs.jetstream.consumer_config import ConsumerConfig
+from pyjs.jetstream.metadata import Change, MetadataWriter
+from pyjs.jetstream.persist import AccountFiles
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.consumer_record import StateFile
+
+
+def commit(disk: Disk, root: Path, change: Change) -> None:
+    """Make a change durable."""
+    MetadataWriter(Turn(), disk, str(root)).commit_now(change)
+
+
+def make_consumer(
+    files: AccountFiles,
+    disk: Disk,
+    root: Path,
+    config: ConsumerConfig,
+    state: bytes = b"state",
+    stream: str = "S",
+) -> StateFile:
+    """Make a consumer with a state, and return where the state goes on."""
+    change = files.new_consumer(stream, config.durable_name, config, 88, state)
+    commit(disk, root, change)
+    return files.open_consumer(change)
