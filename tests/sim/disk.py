@@ -231,6 +231,8 @@ def _files_below(top: Directory) -> Iterator[File]:
 class SimDisk(Disk):
     """The file system of a machine in memory; `rng` decides what a power cut and a failed sync leave."""
 
+    open_files_max = 3  # so that files are closed while they are unsynced
+
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._root = Directory()
@@ -449,9 +451,14 @@ class SimDisk(Disk):
         for file in _files_below(self._root):
             file.sync()
 
-    def shares_filesystem(self, fd: int, path: str) -> bool:
+    def check_file(self, fd: int) -> None:
+        """Report nothing: what fails here does in `sync_filesystem`."""
+        self._file(fd)
+        self._call("check_file", self._path(fd))
+
+    def shares_filesystem(self, fd: int, path: str | int) -> bool:
         """Return True: there is one file system."""
-        return self._node(path) is not None
+        return isinstance(path, int) or self._node(path) is not None
 
     def map_file(self, fd: int, size: int) -> Any:
         """Return a view of the page cache that later writes are seen through."""

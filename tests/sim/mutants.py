@@ -7,6 +7,7 @@ at message ids is one whose clients' ids are taken off on the way in, and so on.
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
@@ -29,6 +30,7 @@ class EarlySwitch(SimSwitch):
     """Syncs in an EarlyThread."""
 
     thread_class = EarlyThread
+    group_min = 1_000
 
 
 class AckBeforeSyncProcess(Process):
@@ -175,6 +177,10 @@ class LyingDisk(SimDisk):
             return
         file.sync()
 
+    def sync_filesystem(self, fd: int) -> None:
+        self._call("syncfs", self._path(fd))
+        raise OSError(errno.ENOSYS, "no syncfs")
+
 
 class SegmentsNotSynced(World):
     """Never syncs a segment."""
@@ -190,6 +196,10 @@ class NamelessDisk(SimDisk):
             super().sync_dir(path)
         else:
             self._call("sync_dir", path)
+
+    def sync_filesystem(self, fd: int) -> None:
+        self._call("syncfs", self._path(fd))
+        raise OSError(errno.ENOSYS, "no syncfs")
 
 
 class NamesNotSynced(World):

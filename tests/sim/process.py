@@ -149,6 +149,7 @@ class SimSwitch(JetStreamSwitch):
     """The switch, with threads of the simulation."""
 
     thread_class: type[SimThread] = SimThread
+    group_min = 2  # streams that are synced together: there are few
 
     def start_on(self, loop: SimLoop, clock: VirtualClock) -> list[SimThread]:
         """Recover the streams; returns the threads."""
@@ -159,6 +160,7 @@ class SimSwitch(JetStreamSwitch):
         assert node.jetstream is not None
         files = node.jetstream.open_files
         syncer = self._syncer = Syncer(self._driver, threads[0], options, files)  # type: ignore[arg-type]
+        syncer.group_min = self.group_min
         upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
         return threads

@@ -13,7 +13,6 @@ import ctypes
 import errno
 import fcntl
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,8 +94,15 @@ class Disk:
         """
         raise NotImplementedError("a Disk subclass has the files")
 
-    def shares_filesystem(self, fd: int, path: str) -> bool:
-        """Return whether `path` is on the file system that `sync_filesystem(fd)` syncs."""
+    def check_file(self, fd: int) -> None:
+        """Return when an open file has no write under way, and none that failed unless that was told before.
+
+        After `sync_filesystem` the file's bytes are on the medium then, as after `sync_file`.
+        """
+        raise NotImplementedError("a Disk subclass has the files")
+
+    def shares_filesystem(self, fd: int, path: str | int) -> bool:
+        """Return whether a path or open file is on the file system that `sync_filesystem(fd)` syncs."""
         raise NotImplementedError("a Disk subclass has the files")
 
     def map_file(self, fd: int, size: int) -> FileMap:
@@ -173,19 +179,6 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
-def write_out(disk: Disk, directory: str) -> None:
-    """Write out the file system of a directory, so that syncing many of its files one by one is cheap.
-
-    What could not be written is told by the syncs that follow.
-    """
-    with suppress(OSError):
-        fd = disk.open_directory(directory)
-        try:
-            disk.sync_filesystem(fd)
-        finally:
-            disk.close_file(fd)
-
-
 def read_around(disk: Disk, path: str) -> bytes:
     """Return the bytes of a file, zeros for pages that cannot be read.
 
@@ -217,6 +210,11 @@ def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
 
 _libc = ctypes.CDLL(None, use_errno=True)  # its calls release the GIL
 _syncfs = getattr(_libc, "syncfs", None)  # None: the platform has none
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+_WHOLE = ctypes.c_int64(0)
+WRITE_AND_WAIT = (
+    1 | 2 | 4
+)  # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does
 
 
 def _type_of_filesystem(fd: int) -> int:
@@ -299,8 +297,13 @@ class OsDisk(Disk):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    def shares_filesystem(self, fd: int, path: str) -> bool:
-        """Return whether `path` is on the file system that `sync_filesystem(fd)` syncs."""
+    def check_file(self, fd: int) -> None:
+        """Return when an open file has no write under way, and none that failed unless that was told before."""
+        if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
+            self.sync_file(fd)
+
+    def shares_filesystem(self, fd: int, path: str | int) -> bool:
+        """Return whether a path or open file is on the file system that `sync_filesystem(fd)` syncs."""
         return os.fstat(fd).st_dev == os.stat(path).st_dev
 
     def map_file(self, fd: int, size: int) -> FileMap:

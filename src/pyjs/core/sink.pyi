@@ -2,6 +2,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
+from pyjs.base.together import Together
 from pyjs.core.chore import Chore, Step
 from pyjs.core.job import Job
 
@@ -24,8 +25,13 @@ class Pumping(Protocol):
     def pump(self) -> object: ...
 
 @type_check_only
+class SyncWork(Protocol):
+    together: Together | None
+    def __call__(self) -> Exception | None: ...
+
+@type_check_only
 class Syncing(Protocol):
-    def begin_sync(self) -> Callable[[], Exception | None] | None: ...
+    def begin_sync(self) -> SyncWork | None: ...
     def finish_sync(self, error: Exception | None) -> None: ...
 
 @type_check_only

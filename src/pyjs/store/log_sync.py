@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import Disk, write_out
+from pyjs.base.disk import Disk
+from pyjs.base.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
 Done: TypeAlias = "Callable[[Exception | None], None]"
-GROUP_MIN = 32  # logs that are cheaper to sync when their whole file system was
 JOB_LOGS_MAX = 64  # where publishers wait for the one thread, which syncs for streams as well
 
 
@@ -30,13 +30,12 @@ class LogSyncJob:
         self._disk = disk
         self._paths = paths
         self._new = new  # the names of these are not on the medium either
+        self.together: Together | None = None  # None: syncs its logs alone
         self.failed: list[str] = []
 
     def __call__(self) -> Exception | None:
         """Sync every log; return the first error, None: all are safe."""
         first: Exception | None = None
-        if len(self._paths) >= GROUP_MIN:
-            write_out(self._disk, self._paths[0].rpartition("/")[0])
         for path in self._paths:
             try:
                 self._sync(path)
@@ -48,13 +47,14 @@ class LogSyncJob:
         return first
 
     def _sync(self, path: str) -> None:
+        syncing = self.together or self._disk
         fd = self._disk.open_file(path)
         try:
-            self._disk.sync_file(fd)
+            syncing.sync_file(fd)
         finally:
             self._disk.close_file(fd)
         if path in self._new:
-            self._disk.sync_dir(path.rpartition("/")[0])
+            syncing.sync_dir(path.rpartition("/")[0])
 
 
 class LogSync:

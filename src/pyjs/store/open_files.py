@@ -14,6 +14,7 @@ A descriptor that `open` returns is valid until the next call of `open`. Knows n
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 
 from pyjs.base.disk import NO_DESCRIPTOR, Disk
 
@@ -100,7 +101,8 @@ class OpenFiles:
         file.dirty = False
         if file.syncing:
             file.forgotten = True
-        else:
+            return
+        with suppress(OSError):  # some file systems report here what could not be written
             self._disk.close_file(file.fd)
 
     def close_below(self, directory: str) -> None:

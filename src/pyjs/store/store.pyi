@@ -2,6 +2,7 @@ from builtins import bytes as Bytes
 from collections.abc import Callable, Iterable
 
 from pyjs.base.disk import Disk
+from pyjs.base.together import Together
 from pyjs.store.catalogue import Catalogue
 from pyjs.store.filter import StoreFilter
 from pyjs.store.open_files import OpenFile
@@ -17,12 +18,13 @@ class StoredMessage:
     payload: Bytes
     def __init__(self, seq: int, ts: int, subject: Bytes, headers: Bytes, payload: Bytes) -> None: ...
 
-def sync_path(disk: Disk, path: str) -> None: ...
+def sync_path(disk: Disk, path: str, syncing: Disk | Together | None = ...) -> None: ...
 
 class SyncJob:
     files: list[OpenFile]
     found: list[str]
     failure: OSError | None
+    together: Together | None
     mark: int
     above: tuple[str, ...]
     def __call__(self) -> Exception | None: ...

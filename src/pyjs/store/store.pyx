@@ -65,11 +65,11 @@ cdef class StoredMessage:
         return f"StoredMessage({self.seq}, {self.ts}, {self.subject!r}, {self.headers!r}, {self.payload!r})"
 
 
-def sync_path(disk, str path) -> None:
-    """Sync a file that is not open. Raises OSError."""
+def sync_path(disk, str path, syncing=None) -> None:
+    """Sync a file that is not open, by the disk or by what is `syncing` many. Raises OSError."""
     fd = disk.open_file(path)
     try:
-        disk.sync_file(fd)
+        (syncing or disk).sync_file(fd)
     finally:
         disk.close_file(fd)
 
@@ -82,6 +82,7 @@ class SyncJob:
         self.files = files              # open_files.OpenFiles.take gave them
         self.found = []                 # paths of more files; an earlier process may have written them
         self.failure = None             # a sync that failed before
+        self.together = None            # together.Together; None: syncs what is its own alone
         self.directory = directory      # None: no names changed
         self.mark = mark
         self.above = ()                 # further directories
@@ -91,14 +92,15 @@ class SyncJob:
         if self.failure is not None:
             return self.failure
         try:
+            syncing = self.disk if self.together is None else self.together
             for file in self.files:
-                self.disk.sync_file(file.fd)
+                syncing.sync_file(file.fd)
             for path in self.found:
-                sync_path(self.disk, path)
+                sync_path(self.disk, path, syncing)
             if self.directory is not None:
-                self.disk.sync_dir(self.directory)
+                syncing.sync_dir(self.directory)
             for directory in self.above:
-                self.disk.sync_dir(directory)
+                syncing.sync_dir(directory)
         except OSError as error:
             return error
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pyjs.base.disk
-from pyjs.base.disk import Disk, OsDisk, write_out
+from pyjs.base.disk import Disk, OsDisk
 
 
 @pytest.fixture
@@ -58,21 +58,24 @@ def test_a_read_goes_on_until_the_file_ends(
     disk.close_file(fd)
 
 
-class NoSyncfs(OsDisk):
-    """A system that has no syncfs; counts the attempts."""
+def test_a_file_is_checked_after_its_file_system_was_synced(disk: OsDisk, tmp_path: Path) -> None:
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    disk.write_at(fd, b"x", 0)
+    disk.check_file(fd)
+    assert disk.shares_filesystem(fd, fd)
+    disk.close_file(fd)
+    with pytest.raises(OSError, match="descriptor"):
+        disk.check_file(fd)
 
-    tried = 0
 
-    def sync_filesystem(self, fd: int) -> None:
-        self.tried += 1
-        raise OSError(errno.ENOSYS, "no syncfs")
-
-
-def test_a_file_system_is_written_out_where_that_can_be_had(tmp_path: Path) -> None:
-    disk = NoSyncfs()
-    write_out(disk, str(tmp_path))
-    write_out(disk, f"{tmp_path}/absent")
-    assert disk.tried == 1
+def test_a_file_that_cannot_be_checked_is_synced(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("pyjs.base.disk._sync_file_range", None)
+    monkeypatch.setattr(OsDisk, "sync_file", lambda self, fd: synced.append(fd))
+    disk.check_file(7)
+    assert synced == [7]
 
 
 def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +210,7 @@ def test_a_disk_without_files_says_so() -> None:
         "sync_dir": ("x",),
         "open_directory": ("x",),
         "sync_filesystem": (0,),
+        "check_file": (0,),
         "shares_filesystem": (0, "x"),
         "map_file": (0, 1),
         "rename": ("x", "y"),

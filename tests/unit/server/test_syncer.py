@@ -2,6 +2,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.node import NodeFixture
@@ -228,3 +229,116 @@ async def test_a_refusal_does_not_wait_for_a_sync_that_is_not_needed(
     await site.settle()
 
     assert b'"error"' in site.acks()[0]
+
+
+class OneSyncDisk(GatedDisk):
+    """Counts syncs of the whole file system; checks of files fail when told to."""
+
+    wholes = 0
+
+    def sync_filesystem(self, fd: int) -> None:
+        assert self.gate.wait(10)
+        self.wholes += 1
+
+    def check_file(self, fd: int) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def grouped(site: Site, monkeypatch: pytest.MonkeyPatch) -> OneSyncDisk:
+    """Have the streams of a site synced together, however few they are."""
+    disk = OneSyncDisk()
+    site.driver.node.disk = disk
+    monkeypatch.setattr(site.syncer, "group_min", 1)
+    return disk
+
+
+async def test_many_streams_are_synced_together(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    disk = grouped(site, monkeypatch)
+    before = site.disk.syncs
+    site.publish()
+
+    site.syncer.sync()
+    await site.settle()
+
+    assert site.store.synced_mark == site.store.written_mark
+    assert (disk.wholes, site.disk.syncs - before) == (1, 0)
+
+
+async def test_a_stream_whose_bytes_were_not_written_fails_alone(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    disk = grouped(site, monkeypatch)
+    disk.failure = OSError(5, "i/o")
+    site.publish()
+
+    site.syncer.sync()
+    await site.settle()
+
+    assert site.store.failed
+    assert site.store.sync_lost
+
+
+async def test_a_drain_ends_after_streams_were_synced_together(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    disk = grouped(site, monkeypatch)
+    disk.gate.clear()
+    site.publish()
+    ended: list[int] = []
+
+    site.syncer.drain(lambda: ended.append(1))
+    assert ended == []
+    disk.gate.set()
+    await site.settle()
+
+    assert ended == [1]
+    assert site.acks() == [b'{"stream":"S","seq":1}']
+
+
+async def test_many_unsynced_files_cut_the_interval_short(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    monkeypatch.setattr(site.files, "_count_max", 1)
+
+    site.publish()
+    await site.settle()
+
+    assert site.store.synced_mark == site.store.written_mark
+
+
+class Other:
+    """A job that fails, and a stream that may fail to take its result."""
+
+    together = None
+
+    def __init__(self, taken: list[object], fails: bool) -> None:
+        self._taken = taken
+        self._fails = fails
+
+    def __call__(self) -> Exception | None:
+        raise ValueError("job")
+
+    def finish_sync(self, error: Exception | None) -> None:
+        self._taken.append(error)
+        if self._fails:
+            raise RuntimeError("?")
+
+
+async def test_a_result_that_a_stream_cannot_take_keeps_none_from_the_others() -> None:
+    taken: list[object] = []
+    works: list[Any] = [(other, other) for other in (Other(taken, True), Other(taken, False))]
+    errors = [syncer._result_of(job) for _, job in works]
+    with pytest.raises(RuntimeError):
+        syncer._finish(works, errors)
+    assert [str(error) for error in taken] == ["job", "job"]
