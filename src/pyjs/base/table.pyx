@@ -26,7 +26,7 @@ cdef uint64_t table_hash(const char* key, size_t n) noexcept nogil:
 
 
 cdef int table_init(Table* t, size_t capacity) except -1 nogil:
-    cdef size_t size = 8
+    cdef size_t size = 2
     while size * 3 < capacity * 4:
         size *= 2
     t.slots = <Slot*> calloc(size, sizeof(Slot))
@@ -68,7 +68,7 @@ cdef void* table_get_hashed(Table* t, uint64_t h, const char* key, size_t n) noe
 cdef int table_grow(Table* t) except -1 nogil:
     cdef Table bigger
     cdef size_t i, at
-    table_init(&bigger, t.used * 2 + 8)
+    table_init(&bigger, t.used * 2 + (8 if t.used > 2 else 2))
     for i in range(t.mask + 1):
         if t.slots[i].hash and t.slots[i].key != NULL:
             at = (t.slots[i].hash >> 7) & bigger.mask

@@ -31,6 +31,7 @@ from pyjs.store.window_file import PART_IDS
 from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
+SUBSCRIBE_STEP = 256  # subjects that a new stream subscribes to in one turn: a millisecond
 RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None,
     subjects = stream_rules.valid_subjects(config)
     within = yield from first_overlap(subjects)
     taken, version = False, js.subjects.version
-    for subject in subjects:
+    for at, subject in enumerate(subjects):
+        if at % SUBSCRIBE_STEP == SUBSCRIBE_STEP - 1:
+            yield
         if (yield from js.subjects.overlapping(subject, config.name)):
             taken = True
             break
@@ -92,8 +95,8 @@ def create(
     pedantic: bool = False,
     unsupported: tuple[str, ...] = (),
     verdict: SubjectVerdict | None = None,
-) -> Stream:
-    """Return a new stream, or the one that is there with the same configuration.
+) -> Generator[None, None, Stream]:
+    """Return a new stream, or the one that is there with the same configuration; in steps if it has many subjects.
 
     Raises:
         ApiError: says why not.
@@ -101,10 +104,12 @@ def create(
     """
     config = config.with_required_level()
     stream_rules.check_create(config, unsupported)
-    if config.name not in js.streams and 0 < js.limits.max_streams <= len(js.streams):
-        raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
+    _check_count(js, config)
     config = check(js, config, pedantic, unsupported, verdict)
     stream_rules.check_single_server(config)
+    if len(config.subjects) > SUBSCRIBE_STEP:
+        yield
+        _check_count(js, config)
     existing = js.streams.get(config.name)
     if existing is not None:
         if existing.config.same_as(config):
@@ -118,11 +123,17 @@ def create(
         source_rules.check_filters(config)
     created_ns = js.shared.clock.wall_ns()
     stream = _open(js, config, _new_store(js, config, created_ns), created_ns)
+    yield from _subscribe_steps(js, stream)
     _join(js, stream)
     if js.observer is not None:
         js.observer.stream_opened(stream, recovered=False)
     tell(js, stream.name, "create")
     return stream
+
+
+def _check_count(js: JetStream, config: StreamConfig) -> None:
+    if config.name not in js.streams and 0 < js.limits.max_streams <= len(js.streams):
+        raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
 
 
 def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None) -> Stream:
@@ -253,6 +264,7 @@ def _recover_stream(
     try:
         _check_kept(js, config)
         stream = _open(js, config, store, created_ns)
+        _subscribe(js, stream, config.subjects)
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
         yield from _relearn(js, stream)
         if (yield from consumers.recover_steps(js, stream)):
@@ -330,7 +342,6 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     _set_subjects(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)
-    _subscribe(js, stream, config.subjects)
     return stream
 
 
@@ -385,6 +396,22 @@ def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
         js.inflows[name].attach_all()
     for stream in whole:
         stream.sweep()
+
+
+def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Subscribe a new stream to its subjects; they are its own from the first step on."""
+    subjects = stream.config.subjects
+    for subject in subjects:
+        js.subjects.add(subject, stream.name)
+    current = js.subscriptions.setdefault(stream.name, {}) if subjects else {}
+    for at, subject in enumerate(subjects):
+        if at and at % SUBSCRIBE_STEP == 0:
+            yield
+            if js.streams.get(stream.name) is not stream:
+                for rest in subjects[at:]:
+                    js.subjects.remove(rest, stream.name)
+                raise errcodes.STREAM_CREATE.error(err="it was closed meanwhile")
+        current[subject] = js.account.subscribe(subject.encode(), stream)
 
 
 def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:

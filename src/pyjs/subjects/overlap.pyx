@@ -13,19 +13,48 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
 
 cdef int STEP_SIZE = STEP
+cdef int ADD_WORK = 8           # visits that take as long as adding a subject does
 
 
 cdef class _Branch:
-    """What follows the same first tokens."""
+    """What follows the same first tokens. Most branches have one child, for which no dict is made."""
 
-    cdef dict children          # None: nothing does
+    cdef str token              # that leads to the only child; None: there is none, or `children` has them
+    cdef _Branch only
+    cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
 
     def __cinit__(self):
         self.owners = ()
 
     cdef _Branch below(self, str token):
-        return None if self.children is None else self.children.get(token)
+        if self.children is not None:
+            return self.children.get(token)
+        return self.only if self.token is not None and self.token == token else None
+
+    cdef _Branch grow(self, str token):
+        """Return a new child."""
+        cdef _Branch child = _Branch()
+        if self.children is not None:
+            self.children[token] = child
+        elif self.token is None:
+            self.token, self.only = token, child
+        else:
+            self.children = {self.token: self.only, token: child}
+            self.token = self.only = None
+        return child
+
+    cdef int drop(self, str token) except -1:
+        """Remove a child."""
+        if self.children is not None:
+            del self.children[token]
+        else:
+            self.token = self.only = None
+        return 0
+
+    cdef bint is_bare(self) noexcept:
+        """Whether nothing follows."""
+        return self.token is None and not self.children
 
     cdef bint is_taken(self, object owner) except -1:
         """Whether a subject of somebody but `owner` ends here."""
@@ -67,7 +96,7 @@ cdef class _Search:
             if at > last + 1:
                 self.add_all(branch, at, False)
             return 0
-        if branch.children is None:
+        if branch.is_bare():
             return 0
         token = self.tokens[at]
         if token == ">" and not self.covering:
@@ -91,6 +120,8 @@ cdef class _Search:
         return 0
 
     cdef int add_all(self, _Branch branch, Py_ssize_t at, bint one_token) except -1:
+        if branch.token is not None and not (one_token and branch.token == ">"):
+            self.add(branch.only, at)
         if branch.children is not None:
             for token, below in branch.children.items():
                 if not (one_token and token == ">"):
@@ -111,7 +142,7 @@ cdef class SubjectTree:
     @property
     def is_empty(self) -> bool:
         """Whether there is no subject."""
-        return not self.root.children
+        return self.root.is_bare()
 
     def add(self, str subject, object owner) -> None:
         """Add a valid subject."""
@@ -119,11 +150,7 @@ cdef class SubjectTree:
         cdef _Branch below
         for token in subject.split("."):
             below = branch.below(token)
-            if below is None:
-                if branch.children is None:
-                    branch.children = {}
-                below = branch.children[token] = _Branch()
-            branch = below
+            branch = branch.grow(token) if below is None else below
         branch.owners += (owner,)
         self.version += 1
 
@@ -133,12 +160,12 @@ cdef class SubjectTree:
         cdef list path = [], tokens = subject.split(".")
         for token in tokens:
             path.append(branch)
-            branch = branch.children[token]
+            branch = branch.below(token)
         at = branch.owners.index(owner)
         branch.owners = branch.owners[:at] + branch.owners[at + 1:]
-        while path and not branch.owners and not branch.children:
+        while path and not branch.owners and branch.is_bare():
             branch = path.pop()
-            del branch.children[tokens[len(path)]]
+            branch.drop(tokens[len(path)])
         self.version += 1
 
     def overlapping(self, str subject, object owner=None):
@@ -167,7 +194,7 @@ def first_found(subjects, bint covering):
     cdef int left = STEP_SIZE, rest
     for at, subject in enumerate(known):
         tree.add(subject, at)
-        left -= 1
+        left -= ADD_WORK
         if left <= 0:
             left = STEP_SIZE
             yield

@@ -63,7 +63,7 @@ cdef TrieNode* branch(TrieNode* node, const char* token, size_t n, bint last) ex
     below = child(node, token, n)
     if below == NULL:
         if node.children.slots == NULL:
-            table_init(&node.children, 4)
+            table_init(&node.children, 1)
         below = new_node(node, token, n)
         try:
             table_put(&node.children, token, n, below)

@@ -9,6 +9,8 @@ import pytest
 from tests.support.node import Client
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.jetstream import streams
+
 API = "$JS.API."
 
 
@@ -120,6 +122,42 @@ def test_a_stream_made_between_the_steps_of_another_has_its_subjects(js: LongFix
     answers = {frame.subject: json.loads(frame.payload) for frame in asker.frames()}
     assert answers[b"_I.b"]["did_create"]
     assert answers[b"_I.a"]["error"]["err_code"] == 10065
+
+
+def test_the_subjects_of_a_stream_that_still_subscribes_are_taken(js: LongFixture) -> None:
+    asker, other = js.asker(), js.client()
+    until_half_subscribed(js, asker)
+
+    js.ask_later(
+        other, API + "STREAM.CREATE.T", {"name": "T", "subjects": ["s.59999"], "storage": "memory"}, b"_I.b"
+    )
+    js.turns_until_idle()
+
+    answers = {frame.subject: json.loads(frame.payload) for frame in asker.frames()}
+    assert answers[b"_I.a"]["did_create"]
+    assert answers[b"_I.b"]["error"]["err_code"] == 10065
+    assert js.publish("s.59999")["stream"] == "S"
+
+
+def test_a_stream_that_is_closed_while_it_subscribes_leaves_nothing(js: LongFixture) -> None:
+    asker = js.asker()
+    until_half_subscribed(js, asker)
+
+    streams.abandon(js.engine, js.stream("S"), RuntimeError("closed by the test"))
+    js.turns_until_idle()
+
+    assert json.loads(asker.frames()[0].payload)["error"]["err_code"] == 10049
+    assert js.engine.subjects.is_empty
+    assert not js.engine.subscriptions
+
+
+def until_half_subscribed(js: LongFixture, asker: Client) -> None:
+    """Ask for a stream of many subjects, and stop when it has subscribed to some of them."""
+    subjects = [f"s.{number}" for number in range(60_000)]
+    js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": subjects, "storage": "memory"})
+    while not js.engine.subscriptions.get("S"):
+        js.one_turn()
+    assert len(js.engine.subscriptions["S"]) < len(subjects)
 
 
 def test_many_filters_are_compared_in_steps(js: LongFixture) -> None:

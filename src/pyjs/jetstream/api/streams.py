@@ -38,7 +38,9 @@ def create(call: ApiCall) -> Steps:
         raise errcodes.STREAM_MISMATCH.error()
     verdict = yield from streams.judge_subjects(call.js, request.config)
     try:
-        stream = streams.create(call.js, request.config, request.pedantic, request.unsupported, verdict)
+        stream = yield from streams.create(
+            call.js, request.config, request.pedantic, request.unsupported, verdict
+        )
     except StoreFailed as error:
         raise errcodes.STREAM_CREATE.error(err=error) from error
     return stream_info(call.js, stream, domain=False) | {"did_create": True}
