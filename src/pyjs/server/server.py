@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
@@ -78,6 +79,7 @@ class Server:
         raise_limit()
         keep_buffers()
         keep_survivors()
+        sys.unraisablehook = self.count_unraisable
         loop = new_event_loop()
         # The loop stays open: closing it would give signals their default action before the process is gone.
         return loop.run_until_complete(self._serve())
@@ -362,6 +364,15 @@ class Server:
             for port in ports:
                 for connection in port:
                     connection.abort()
+
+    def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:
+        """Count and log an exception in compiled code that cannot pass one on, or in a destructor."""
+        error = failed.exc_value or failed.exc_type()
+        what = f"{failed.err_msg or 'code that cannot raise'}: {failed.object}"
+        if hasattr(self, "node") and isinstance(error, Exception):
+            self.node.faults.report("compiled", what, error, self.clock.now_ns())
+        else:
+            log_exception(self.log, what, error)
 
     def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Log an exception that nothing else caught: the one edge where every exception is."""
