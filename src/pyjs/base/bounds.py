@@ -37,6 +37,7 @@ UINT64 = Range(0, (1 << 64) - 1)
 # What the number kinds of a request take, by their names in error texts.
 NUMBERS = {"int": INT64, "int64": INT64, "int32": INT32, "uint64": UINT64, "time.Duration": INT64}
 
+DURATION_SIZE_MAX = 1000  # of one in a header or an ack, in bytes: each of its parts costs a microsecond
 JSON_DEPTH_MAX = 10_000  # objects and lists around each other
 TIME_NS = Range(-62_167_219_200 * NS_PER_S, 253_402_300_800 * NS_PER_S - 1)  # the years 0 to 9999
 SEQ_MAX = UINT64.high - 1  # of a message: the sequence behind the last one is a number too

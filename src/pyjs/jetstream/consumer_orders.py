@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from pyjs.base.bounds import taken
+from pyjs.base.bounds import DURATION_SIZE_MAX, taken
 from pyjs.base.units import parse_duration_ns
 
 
@@ -18,6 +18,8 @@ def read_delay_ns(argument: bytes) -> int:
     if not text:
         return -1
     if text[:1] != b"{":
+        if len(text) > DURATION_SIZE_MAX:
+            raise ValueError(f"the delay is longer than {DURATION_SIZE_MAX} bytes")
         return _taken(parse_duration_ns(text.decode("utf-8", "replace")))
     fields = orjson.loads(text)
     delay = fields.get("delay", 0)

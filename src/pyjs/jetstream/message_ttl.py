@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 
-from pyjs.base.bounds import INT64, taken, wrapped_ns
+from pyjs.base.bounds import DURATION_SIZE_MAX, INT64, taken, wrapped_ns
 from pyjs.base.gotext import duration_text
 from pyjs.base.units import parse_duration_ns
 
@@ -28,6 +28,8 @@ def parse_ttl_ns(text: bytes) -> int | None:
     leave 0 of it, or less, which is an error (tests/unit/jetstream/test_message_ttl.py). What overflows once it is
     nanoseconds expires at once there; here it is the longest time there is.
     """
+    if len(text) > DURATION_SIZE_MAX:
+        return _seconds_ns(text)
     shown = text.decode("utf-8", "replace")
     if shown.lower() == "never":
         return NEVER

@@ -12,7 +12,7 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
 from pyjs.server.config_file import CONFIG_SIZE_MAX, read_file
 
-FAST_S = 1.0
+FAST_S = 10.0  # a text that takes for ever is meant, not a slow machine
 
 
 def refusal(path: str | Path, environ: dict[str, str] | None = None) -> str:

@@ -24,3 +24,9 @@ def test_what_is_no_delay_is_refused(argument: bytes) -> None:
 @pytest.mark.parametrize(("text", "percent"), [("", 0), ("30", 30), ("100%", 100), ("500", 100), ("0", 0)])
 def test_percentages(text: str, percent: int) -> None:
     assert read_percent(text) == percent
+
+
+def test_a_delay_of_half_a_million_parts_is_none() -> None:
+    assert read_delay_ns(b"1s" * 500) == 500_000_000_000
+    with pytest.raises(ValueError, match="longer than 1000 bytes"):
+        read_delay_ns(b"1s" * 500_000)

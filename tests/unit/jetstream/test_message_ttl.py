@@ -113,3 +113,9 @@ def test_messages_that_cannot_be_read_expire_when_the_others_do(error: int) -> N
     disk.error = error
     js.advance(milliseconds=550)
     assert (js.stream("S").store.first_seq, js.stream("S").store.msgs) == (5, 4)
+
+
+def test_a_ttl_of_half_a_million_parts_is_none() -> None:
+    assert parse_ttl_ns(b"1s" * 500) == 500 * S
+    assert parse_ttl_ns(b"1s" * 500_000) is None
+    assert parse_ttl_ns(b"0" * 500_000 + b"5") == 5 * S
