@@ -305,7 +305,7 @@ class StreamConfig:
         Raises:
             ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
         """
-        unknown = sorted(set(meta) - {each.name for each in fields(cls)})
+        unknown = sorted(set(meta).difference(name for name, _, _ in _kinds(cls)))
         if unknown:
             raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
         values = dict(meta)
@@ -335,11 +335,24 @@ def _checked(made: T, numbers: Range = STORED) -> T:
     Raises:
         ValueError: a value is not of the kind that its field is for.
     """
-    for name, kind in type(made).__annotations__.items():
+    for name, kind, default in _kinds(type(made)):
         value = getattr(made, name)
+        if value == default and type(value) is type(default):
+            continue  # most are: a start reads thousands of configurations
         if not _fits(value, kind, numbers):
             raise ValueError(f"{name} of the stream configuration is {value!r}")
     return made
+
+
+def _kinds(of: type[Any]) -> tuple[tuple[str, str, object], ...]:
+    """Return name, kind and default of each field."""
+    known = _KINDS.get(of)
+    if known is None:
+        known = _KINDS[of] = tuple((each.name, str(each.type), each.default) for each in fields(of))
+    return known
+
+
+_KINDS: dict[type[object], tuple[tuple[str, str, object], ...]] = {}
 
 
 def _fits(value: object, kind: str, numbers: Range) -> bool:

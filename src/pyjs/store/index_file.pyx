@@ -323,7 +323,6 @@ def store_index(disk, str path, data) -> None:
     fd = disk.open_file(path, create=True)
     try:
         disk.write_at(fd, data, 0)
-        disk.truncate(fd, len(data))
     finally:
         disk.close_file(fd)
 

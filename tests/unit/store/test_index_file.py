@@ -221,7 +221,7 @@ def test_an_index_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> N
         store.close()
         assert started(directory) == without_index(directory)
         unwritten += any("gets no index file" in text for _, text in log.lines)
-    assert unwritten == 4  # removing, opening, writing and cutting that of the one sealed segment
+    assert unwritten == 3  # removing, opening and writing that of the one sealed segment
 
 
 def test_a_start_on_a_disk_that_takes_no_index_file_goes_on(directory: Path) -> None:
