@@ -27,11 +27,15 @@ from pyjs.subjects.trie cimport (
     found_free, trie_free, trie_insert, trie_new, trie_remove, trie_walk, trie_walk_prefix,
 )
 
+from sys import getsizeof
+
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SCRATCHES_MAX = 64          # deliveries inside each other; the last one's messages find nobody
     SCRATCH_KEEP = 65536        # bytes of a scratch route that are kept for the next miss
+    FIT_EVERY = 1024            # subscriptions between two looks at the size of their dict
+    ENTRY_SIZE_MAX = 200        # bytes of an entry of a dict that only grew: half of it
 
 cdef Route NOTHING              # what a failed miss answers: nobody is interested
 memset(&NOTHING, 0, sizeof(Route))
@@ -95,6 +99,11 @@ cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exac
             found.subs[kept] = found.subs[i]
             kept += 1
     found.n = kept
+
+
+cdef dict fitted(dict entries):
+    """Return `entries`, in a new dict if few are left of many: a dict does not shrink."""
+    return dict(entries) if getsizeof(entries) > ENTRY_SIZE_MAX * (len(entries) + FIT_EVERY) else entries
 
 
 @cython.no_gc_clear             # `cache` is needed until the list is gone
@@ -259,6 +268,9 @@ cdef class Sublist:
         if entry[1] == 0:
             del self.queues[sub.queue]
             self.free_queue_ids.append(entry[0])
+        if not self.queues:
+            self.queues, self.free_queue_ids = {}, []
+            grouping_free(&self.grouping)
 
     def remove(self, Subscription sub) -> bool:
         """Take `sub` out; False when it was not in. Not from inside a delivery."""
@@ -267,6 +279,8 @@ cdef class Sublist:
         sub.state.closed = True
         trie_remove(&sub.state)
         self.leave_queue(sub)
+        if len(self.owned) % FIT_EVERY == 0:
+            self.owned = fitted(self.owned)
         self.removes += 1
         self.outdate(sub.subject)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import tracemalloc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -353,3 +354,36 @@ def test_interest_watchers_hear_of_matching_subscriptions() -> None:
     listener.account.unwatch_interest(b"push.here", changed)
     listener.unsubscribe(0)
     assert len(heard) == 3
+
+
+def test_subscriptions_that_left_leave_no_memory_behind() -> None:
+    # given
+    listener = Listener()
+    listener.subscribe(b"stays")
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    # when
+    for number in range(30_000):
+        listener.subscribe(b"s.%d" % number, b"q%d" % number)
+    while len(listener.subs) > 1:
+        listener.unsubscribe(-1)
+    # then
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 300_000
+    assert listener.receivers(b"stays") == 1
+
+
+def test_queue_groups_are_told_apart_after_all_others_left() -> None:
+    # given
+    listener = Listener()
+    for number in range(100):
+        listener.subscribe(b"s", b"q%d" % number)
+    assert listener.receivers(b"s") == 100
+    # when
+    while listener.subs:
+        listener.unsubscribe(0)
+    for queue in (b"a", b"a", b"b", b""):
+        listener.subscribe(b"s", queue)
+    # then
+    assert listener.receivers(b"s") == listener.expected(b"s") == 3
