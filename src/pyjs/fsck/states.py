@@ -18,6 +18,7 @@ from pyjs.jetstream.consumer_log import decode
 from pyjs.jetstream.consumer_record import VERSION
 from pyjs.store.layout import DAMAGED, DELETING, file_name
 from pyjs.store.meta import KIND_CONSUMER, NewerFormat, Opener
+from pyjs.store.purge_file import read_purge
 from pyjs.store.vault import Locked
 from pyjs.store.window_file import read_parts
 
@@ -54,6 +55,8 @@ class StatesCheck:
                 self._positions(path)
             elif name == "window":
                 self._window(path)
+            elif name == "purge":
+                self._purge(path)
             elif name.startswith(DAMAGED):
                 self._find(NOTE, path, SET_ASIDE)
             elif name not in ("msgs", "window.tmp") and not META_FILE.fullmatch(name):
@@ -196,6 +199,21 @@ class StatesCheck:
         if at > self._report.last_seq:
             what = f"positions as of message {at}, the stream ends at {self._report.last_seq}"
             self._find(NOTE, directory, what)
+
+    def _purge(self, path: str) -> None:
+        """Name a purge in steps that a kill interrupted; one that cannot be read had not begun."""
+        try:
+            purge = read_purge(self._disk, path, self._files.key)
+            what = f"{purge.subject or 'every subject'} below {purge.before_seq}"
+            self._find(NOTE, path, f"a purge of {what} was begun; a start finishes it")
+        except Locked as error:
+            self._find(LOCKED, path, locked_text(error))
+        except NewerFormat as error:
+            self._find(UNCHECKED, path, str(error))
+        except CorruptRecord as error:
+            self._find(NOTE, path, f"a purge that had not begun: {error.reason}")
+        except OSError as error:
+            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
 
     def _window(self, path: str) -> None:
         try:

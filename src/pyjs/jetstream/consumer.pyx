@@ -464,6 +464,10 @@ cdef class Consumer(ConsumerCore):
             self.settle_turn()
         if self.interest_changed:
             self.check_interest()
+        if self.store.changing:                 # a purge is under way: what it removes is neither shown nor missed
+            self.dirty = True
+            self.turn.held.append(self)
+            return
         orders, self.orders = self.orders, []
         for reply, body in orders:
             self.request_next(reply, body)

@@ -155,7 +155,7 @@ cdef class Cursor(StreamConsumer):
         if self.origin is None and not self.owner.find_origin(self):
             return
         self.active_ns = self.target.turn.now
-        if self.target.turn.copies_left <= 0:
+        if self.target.turn.copies_left <= 0 or self.origin.store.changing:
             self.queued = True
             self.target.turn.held.append(self)
             return

@@ -102,6 +102,7 @@ class JetStream:
         self.subjects = SubjectTree()  # of all streams, by the stream that owns them
         self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
+        self.coming_streams: set[str] = set()  # names of streams that are being made
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject

@@ -17,6 +17,12 @@ from pyjs.base.log import Log
 from pyjs.jetstream.config import LIMITS, S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
 from pyjs.jetstream.consumer_files import ChangedConsumer, NewConsumer, RemovedConsumer
+from pyjs.jetstream.stored_purge import PurgeFile
+from pyjs.jetstream.stream_changes import (
+    NamesChange,
+    StreamCreation,
+    StreamUpdate,
+)
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import CODEC_ZSTD, HEADER, clear_meta, is_encrypted, read_image
@@ -34,7 +40,6 @@ from pyjs.store.meta import (
     KIND_STREAM,
     NewerFormat,
     Opener,
-    create_meta,
     decode,
     encode,
     load_meta,
@@ -47,10 +52,12 @@ from pyjs.store.vault import Locked, StreamKey, Vault
 from pyjs.store.window_file import is_plain, read_parts, write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
+    from pyjs.core.chore import Step
     from pyjs.jetstream.consumer_record import StateFile
+    from pyjs.jetstream.metadata import MetadataWriter
     from pyjs.jetstream.removals import Removals
 
 SEGMENT_SIZE_MAX = 8 << 20
@@ -134,28 +141,60 @@ class AccountFiles:
 
     # -- streams -------------------------------------------------------------------------------------------
 
-    def create(self, config: StreamConfig, created_ns: int) -> StreamStore:
-        """Make the directory of a new stream and return its empty store.
+    def create(
+        self, config: StreamConfig, created_ns: int, metadata: MetadataWriter
+    ) -> Generator[Step, None, StreamStore]:
+        """Make the directory of a new stream, and return its empty store when that is durable.
 
         Raises:
             StoreFailed: it cannot be made, or another one is in its place.
         """
         directory = self._stream_dir(config.name)
+        if directory in self._unread:
+            raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
+        self._forget(directory)
+        if self._vault is not None:
+            self._keys[directory] = self._vault.new_key()
+        meta = self._encoded(directory, KIND_STREAM, _stream_values(config, created_ns))
+        change = StreamCreation(directory, meta, self._anchored)
         try:
-            self._make_room(directory)
-            self._make_streams_directory()
-            self._disk.make_dirs(f"{directory}/msgs")
-            if self._vault is not None:
-                self._keys[directory] = self._vault.new_key()
-            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns), create_meta)
-            self._disk.sync_dir(self._streams)
+            yield from metadata.commit(change)
+        except StoreFailed:
+            self._forget(directory)
+            raise
+        finally:
+            if change.aside:
+                self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
+        self._anchored = True
+        try:
             store = self._new_store(directory, config, created_ns)
             for _ in store.recover_steps():
                 pass
             self._complete(store, config, meta)
             return store
         except OSError as error:
+            self._discard(directory)
             raise _failed(directory, error) from error
+
+    def release(self, store: StreamStore) -> None:
+        """Close the files of a store that nobody is to use."""
+        assert isinstance(store, FileStore)
+        store.release()
+
+    def change(
+        self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
+    ) -> Generator[Step, None, None]:
+        """Keep a changed configuration, also in the store's segments to come; it is durable when this ends.
+
+        Raises:
+            StoreFailed: the one before may still be kept.
+        """
+        directory = self._stream_dir(config.name)
+        change = StreamUpdate(
+            directory, self._encoded(directory, KIND_STREAM, _stream_values(config, created_ns))
+        )
+        yield from metadata.commit(change)
+        self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
         """Keep a changed configuration, also in the store's segments to come.
@@ -166,23 +205,43 @@ class AccountFiles:
         directory = self._stream_dir(config.name)
         assert isinstance(store, FileStore)
         try:
-            store.set_meta(self._save(directory, KIND_STREAM, _stream_values(config, created_ns)))
+            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
         except OSError as error:
             raise _failed(directory, error) from error
+        self._configure(store, config, meta)
+
+    def _configure(self, store: StreamStore, config: StreamConfig, meta: bytes) -> None:
+        """Tell the store of an open stream what its configuration asks of it from now on."""
+        assert isinstance(store, FileStore)
+        store.set_meta(meta)
         store.segment_size, store.seal_age_ns = segment_size(config), _seal_age_ns(config)
         store.set_codec(_codec(config))
 
+    def open_purge(self, stream: str) -> PurgeFile:
+        """Return where a purge in steps of a stream is written down."""
+        directory = self._stream_dir(stream)
+        return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
+
     def hide(self, name: str) -> str:
-        """Take a stream's directory out of sight of the next start; returns its new path, for `remove`.
+        """Take a stream's directory out of sight of the next start; returns its new path, for `remove_hidden`.
 
         Raises:
             StoreFailed: the stream may come back.
         """
         directory = self._stream_dir(name)
         try:
-            return self._hide(directory)
+            return self._hide(directory, sync=False)
         except OSError as error:
             raise _failed(directory, error) from error
+
+    def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
+        """Make durable that a stream is hidden, then have its files removed.
+
+        Raises:
+            StoreFailed: the stream may come back.
+        """
+        yield from metadata.commit(NamesChange(self._streams))
+        self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
         """Remove the files of what was hidden, some time; what stays, the next start removes."""
@@ -620,7 +679,7 @@ class AccountFiles:
         return not names and not inside
 
     def _discard(self, directory: str) -> None:
-        """Remove what a crash left of a creation that was never confirmed."""
+        """Remove what is left of a creation that was never confirmed."""
         self._log.warn(f"  {directory} was never begun and is removed")
         try:
             self.remove(self._hide(directory))
@@ -668,11 +727,11 @@ class AccountFiles:
         aside = set_aside(self._disk, directory)
         self._log.warn(f"  {directory} belonged to nothing and is set aside as {aside}")
 
-    def _hide(self, directory: str) -> str:
+    def _hide(self, directory: str, sync: bool = True) -> str:
         """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
         hidden = ""
         if self._disk.exists(directory):
-            hidden = hide_directory(self._disk, directory, self._hidden)
+            hidden = hide_directory(self._disk, directory, self._hidden, sync)
             self._hidden += 1
         self._forget(directory)
         return hidden

@@ -76,21 +76,17 @@ cdef class Stream(Sink):
         self.name_len = len(self.name_bytes)
         self.store = store
         self.created_ns = created_ns
-        self.account_usage = account_usage
-        self.server_usage = server_usage
-        self.answers = Answers(ack_head)
-        self.held = Answers(ack_head)
+        self.account_usage, self.server_usage = account_usage, server_usage
+        self.answers, self.held = Answers(ack_head), Answers(ack_head)
         self.expiry = expiry
         self.ttls = MessageTtls()
         self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
         self.interest = Interest(store, account.subs.cache)
-        self.consumers = {}
-        self.listing = []
+        self.consumers, self.listing = {}, []
         self.claims = Claims()
         self.n_followers = 0
-        self.calls = []
-        self.held_calls = []
+        self.calls, self.held_calls = [], []
         self.kept_seq = store.last_seq
         self.purges = []
         self.probe = probe
@@ -747,9 +743,13 @@ cdef class Stream(Sink):
         """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
         self.commit_now()                   # a store that refuses messages must not forget, or overwrite, any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
+        self.end_purge(subject_filter)
+        return purged
+
+    def end_purge(self, bytes subject_filter) -> None:
+        """Let consumers count again after messages were removed. In the file when it returns."""
         self.purges.append(subject_filter)
         self.commit_now()
-        return purged
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
         """Remove one message; False: there was none. In the file when it returns."""

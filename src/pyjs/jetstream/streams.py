@@ -18,10 +18,13 @@ from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.expiry import Expiry
+from pyjs.jetstream.purging import drop_steps, lower_limits
 from pyjs.jetstream.relearn import relearn_steps, window_parts
 from pyjs.jetstream.removals import MemoryRelease
 from pyjs.jetstream.republish import Republisher
+from pyjs.jetstream.reservations import Reservation
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
@@ -32,11 +35,13 @@ from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
 SUBSCRIBE_STEP = 256  # subjects that a new stream subscribes to in one turn: a millisecond
+SETTLED_STEP = 4000  # sequences looked at in one step
 RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from pyjs.core.chore import Step
     from pyjs.jetstream.engine import JetStream
 
 
@@ -95,8 +100,8 @@ def create(
     pedantic: bool = False,
     unsupported: tuple[str, ...] = (),
     verdict: SubjectVerdict | None = None,
-) -> Generator[None, None, Stream]:
-    """Return a new stream, or the one that is there with the same configuration; in steps if it has many subjects.
+) -> Generator[Step, None, Stream]:
+    """Return a new stream when it is durable, or the one that is there with the same configuration.
 
     Raises:
         ApiError: says why not.
@@ -108,7 +113,7 @@ def create(
     config = check(js, config, pedantic, unsupported, verdict)
     stream_rules.check_single_server(config)
     if len(config.subjects) > SUBSCRIBE_STEP:
-        yield
+        yield None
         _check_count(js, config)
     existing = js.streams.get(config.name)
     if existing is not None:
@@ -122,7 +127,9 @@ def create(
 
         source_rules.check_filters(config)
     created_ns = js.shared.clock.wall_ns()
-    stream = _open(js, config, _new_store(js, config, created_ns), created_ns)
+    with Reservation(js, config):
+        store = yield from _new_store(js, config, created_ns)
+    stream = _open(js, config, store, created_ns)
     yield from _subscribe_steps(js, stream)
     _join(js, stream)
     if js.observer is not None:
@@ -132,12 +139,15 @@ def create(
 
 
 def _check_count(js: JetStream, config: StreamConfig) -> None:
-    if config.name not in js.streams and 0 < js.limits.max_streams <= len(js.streams):
+    count = len(js.streams) + len(js.coming_streams)
+    if config.name not in js.streams and 0 < js.limits.max_streams <= count:
         raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
 
 
-def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None) -> Stream:
-    """Change a stream; `config` has passed `check`.
+def update(
+    js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None
+) -> Generator[Step, None, Stream]:
+    """Change a stream; `config` has passed `check`. The change is durable when this ends.
 
     Raises:
         ApiError: says why not.
@@ -148,14 +158,19 @@ def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None =
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
     _check_overlap(js, config, verdict)
-    if config.storage == FILE:
-        js.files.save(config, stream.created_ns, stream.store)
+    with Reservation(js, config, old):
+        if config.storage == FILE:
+            yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
+            _check_running(js)
+        yield from lower_limits(stream, config)
     _reserve(js, old, -1)
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
     _set_subjects(js, stream)
-    _drop_excess(stream, old)
+    stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    if config.retention == INTEREST and old.retention != INTEREST:
+        yield from _drop_settled(stream)
     if js.inflows or config.mirror or config.sources:
         from pyjs.jetstream import sourcing
 
@@ -167,45 +182,35 @@ def update(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None =
     return stream
 
 
-def _drop_excess(stream: Stream, old: StreamConfig) -> None:
-    """Drop what a changed configuration has no place for; the limits of the whole stream are the commit's."""
-    store, config = stream.store, stream.config
-    keep = config.max_msgs_per_subject
-    if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
-        counts = store.subject_counts(store.make_filter(())).items()
-        for subject, count in ((each, n) for each, n in counts if n > keep):
-            wanted, seq = store.make_filter((subject,)), 0
-            for _ in range(count - keep):
-                seq = store.next_match(
-                    seq + 1, wanted
-                )  # on from there: each search from the start walks the gap
-                store.drop_seq(seq)
-    if config.retention == INTEREST and old.retention != INTEREST:
-        _drop_settled(stream)
-
-
-def _drop_settled(stream: Stream) -> None:
+def _drop_settled(stream: Stream) -> Generator[Step, None, None]:
     """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
     store = stream.store
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
-        stream.release(0, max(delivered_to, 1) - 1, store.make_filter(consumer.filters))
+        wanted = store.make_filter(consumer.filters)
+        seq = store.next_match(0, wanted)
+        while 0 < seq < delivered_to:
+            stream.release(seq, min(seq + SETTLED_STEP, delivered_to) - 1, wanted)
+            seq = store.next_match(seq + SETTLED_STEP, wanted)
+            if seq:
+                yield None
 
 
-def delete(js: JetStream, name: str) -> None:
-    """Remove a stream with its consumers and everything stored.
+def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
+    """Remove a stream with its consumers and everything stored; it is gone for good when this ends.
 
     Raises:
         ApiError: 10059.
-        StoreFailed: its directory cannot be renamed; nothing has changed.
+        StoreFailed: its directory cannot be renamed, and nothing has changed; or the stream may come back.
     """
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
     _close(js, stream, deleted=True)
-    tell(js, name, "delete")
     stream.store.destroy()
     js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.take_remains())
-    js.files.remove(hidden)
+    if hidden:
+        yield from js.files.remove_hidden(hidden, js.shared.metadata)
+    tell(js, name, "delete")
 
 
 def recover_steps(js: JetStream) -> Iterator[None]:
@@ -266,6 +271,7 @@ def _recover_stream(
         stream = _open(js, config, store, created_ns)
         _subscribe(js, stream, config.subjects)
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
+        yield from _end_purge(js, stream)
         yield from _relearn(js, stream)
         if (yield from consumers.recover_steps(js, stream)):
             whole.append(stream)
@@ -276,6 +282,18 @@ def _recover_stream(
         if config.name in js.streams:
             _close(js, js.streams[config.name], deleted=False)
         js.files.leave_stream(config.name, store, error)
+
+
+def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Do the rest of a purge that a kill interrupted."""
+    note = js.files.open_purge(stream.name)
+    purge = note.begun() if stream.config.storage == FILE else None
+    if purge is None:
+        return
+    subjects = (purge.subject.encode(),) if purge.subject else ()
+    for _ in drop_steps(stream, stream.store.make_filter(subjects), purge.before_seq):
+        yield
+    note.end(js.shared.metadata)
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
@@ -325,8 +343,18 @@ def tell(js: JetStream, name: str, action: str) -> None:
     advisories.tell_of_stream(js.account, shared.rng, name, action, now_ns, shared.options.domain)
 
 
-def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> StreamStore:
-    store = MemStore() if config.storage == MEMORY else js.files.create(config, created_ns)
+def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, StreamStore]:
+    """Return the store of a new stream, when its directory is durable."""
+    store: StreamStore
+    if config.storage == MEMORY:
+        store = MemStore()
+    else:
+        store = yield from js.files.create(config, created_ns, js.shared.metadata)
+        try:
+            _check_running(js)
+        except ApiError:
+            js.files.release(store)
+            raise
     if config.first_seq:
         store.set_first_seq(config.first_seq)
     return store
@@ -427,6 +455,12 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
             js.subjects.add(subject, stream.name)
     if not current:
         del js.subscriptions[stream.name]
+
+
+def _check_running(js: JetStream) -> None:
+    """Refuse to go on after the account lost JetStream while something was written."""
+    if js.account.jetstream is not js:
+        raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
 
 
 def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:

@@ -126,12 +126,13 @@ def _sync_above(disk: Disk, directory: str) -> None:
             return
 
 
-def hide_directory(disk: Disk, directory: str, number: int = 0) -> str:
+def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
     """Give a directory that is to be removed a name that no start looks at; returns its new path.
 
-    The name has the first free number from `number` on: others may wait to be removed.
+    The name has the first free number from `number` on: others may wait to be removed. Without `sync` it is the
+    caller's to sync the directory above.
     """
-    return _rename_aside(disk, directory, DELETING, number)
+    return _rename_aside(disk, directory, DELETING, number, sync)
 
 
 def set_aside(disk: Disk, directory: str) -> str:
@@ -159,8 +160,9 @@ def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
     return aside
 
 
-def _rename_aside(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
+def _rename_aside(disk: Disk, directory: str, prefix: str, number: int = 0, sync: bool = True) -> str:
     aside = free_name(disk, directory, prefix, number)
     disk.rename(directory, aside)
-    disk.sync_dir(directory.rpartition("/")[0])
+    if sync:
+        disk.sync_dir(directory.rpartition("/")[0])
     return aside

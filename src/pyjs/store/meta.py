@@ -48,6 +48,7 @@ KIND_STREAM: Final = 1
 KIND_CONSUMER: Final = 2
 KIND_STATE: Final = 3  # of a consumer
 KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop (store/window_file)
+KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/purge_file)
 
 
 class NewerFormat(PyjsError):

@@ -28,6 +28,7 @@ cdef class StreamStore(Catalogue):
     cdef readonly bint failed           # a write or sync failed: appends are refused (StoreFailed in `error`)
     cdef readonly object error
     cdef public bint track_drops        # someone drains `take_drops`
+    cdef public bint changing           # between two steps of a removal: a reader would see half of it
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # its sequence; 0: refused (failed store)

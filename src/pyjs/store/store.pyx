@@ -472,6 +472,51 @@ cdef class StreamStore(Catalogue):
             seq = self.next_seq(seq + 1, f) if left else 0
         return total - keep - left
 
+    def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
+        """Do a part of a purge: remove up to `limit` matches from `from_seq` on that are below `before_seq`.
+
+        Return how many were removed, and the sequence to go on with; 0: that was all.
+        """
+        cdef bint tracked = self.track_drops
+        cdef uint32_t left = limit
+        cdef uint64_t seq = self.next_seq(from_seq, f)
+        self.track_drops = False
+        while left and seq and seq < before_seq:
+            self.drop(seq, 0)
+            left -= 1
+            seq = self.next_seq(seq + 1, f)
+        self.track_drops = tracked
+        return limit - left, seq if seq < before_seq else 0
+
+    def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
+        """Remove of the next `limit` messages below `before_seq` those whose subject has too many, oldest first.
+
+        Return the sequence to go on with; 0: that was all.
+        """
+        cdef uint64_t seq = index_next_live(&self.index, from_seq)
+        cdef Segment* s
+        cdef uint32_t left = limit
+        while left and seq and seq < before_seq:
+            s = index_find(&self.index, seq)
+            if subject_by_id(&self.subject_table, subject_of(s, <uint32_t> (seq - s.base))).count \
+                    > <uint64_t> max_per_subject:
+                self.drop(seq, 0)
+            left -= 1
+            seq = index_next_live(&self.index, seq + 1)
+        return seq if seq < before_seq else 0
+
+    def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
+        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether there are more."""
+        cdef uint32_t left = limit
+        while self.msgs and ((max_msgs > 0 and self.msgs > <uint64_t> max_msgs)
+                             or (max_bytes > 0 and self.bytes > <uint64_t> max_bytes)):
+            if left == 0:
+                return True
+            if self.drop(self.first_seq, 0) != 0:
+                return False
+            left -= 1
+        return False
+
     def take_drops(self) -> list:
         """Return (sequence, subject) of every message dropped since the last call, purges excepted. For tests."""
         cdef size_t at = 0

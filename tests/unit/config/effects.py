@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.node import Client
+from tests.support.stored_streams import WriterAtOnce, create_stream
 from tests.unit.monitor.conftest import Site
 
 from pyjs.base.disk import OsDisk
@@ -193,7 +194,7 @@ def kept_with_another_key(site: Site) -> object:
     """Look at whether a stream comes back that was encrypted with the key `before`."""
     vault = Vault("before", CHACHA, os.urandom)
     files = AccountFiles(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, vault=vault)
-    files.create(StreamConfig("S"), 1).close()
+    create_stream(files, WriterAtOnce(store_of(site)), StreamConfig("S"), 1).close()
     assert site.node.jetstream is not None
     site.node.jetstream.accounts["$G"].recover()
     return ask(site.client(), "STREAM.NAMES", {}).get("total")

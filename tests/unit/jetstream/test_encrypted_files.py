@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk
+from tests.support.stored_streams import WriterAtOnce, change_stream, create_stream
 from tests.unit.jetstream.changes import make_consumer
 
 from pyjs.base.disk import OsDisk
@@ -56,13 +57,14 @@ class Files:
         vault = Vault(key, algorithm, os.urandom, prev_key) if key else None
         self.disk = disk or OsDisk()
         self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5, vault=vault)
+        self.writer = WriterAtOnce(root, disk)
 
     @property
     def stream(self) -> Path:
         return self.root / "A/streams/S"
 
     def fill(self, config: StreamConfig = CONFIG) -> None:
-        store = self.files.create(config, 77)
+        store = create_stream(self.files, self.writer, config, 77)
         for number in range(60):
             store.store(b"subject.%d" % (number % 3), b"", b"payload %d " % number * 20, 1000 + number)
         store.close()
@@ -151,7 +153,7 @@ def test_a_wrong_key_changes_nothing_and_is_told(
     wrong = Files(tmp_path, key, prev_key)
     assert wrong.recover() == {}
     with pytest.raises(StoreFailed, match="holds what could not be recovered"):
-        wrong.files.create(CONFIG, 99)
+        create_stream(wrong.files, wrong.writer, CONFIG, 99)
     assert contents(tmp_path) == before
     [told] = wrong.says("ERR")
     assert f"{wrong.stream}/meta.a {reason}" in told
@@ -275,7 +277,9 @@ def test_a_stream_that_cannot_be_removed_keeps_its_key(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed):
         files.files.hide("S")
     [(config, created_ns, store)] = Files(tmp_path, "one").files.recover()
-    files.files.save(replace(config, description="a description of now"), created_ns, store)
+    change_stream(
+        files.files, files.writer, replace(config, description="a description of now"), created_ns, store
+    )
     store.close()
     assert words_in(tmp_path) == set()
     assert Files(tmp_path, "one").recover() != {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk, damaged
+from tests.support.stored_streams import WriterAtOnce, change_stream, create_stream, finish
 from tests.unit.jetstream.changes import commit, make_consumer
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 from tests.unit.jetstream.test_consumer_recovery import Restarting
@@ -22,6 +23,7 @@ from pyjs.jetstream.config import WORKQUEUE, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.persist import AccountFiles, StoredConsumer, segment_size
 from pyjs.store import meta
+from pyjs.store.store import StreamStore
 
 CONFIG = StreamConfig(name="S", subjects=("s.>",), max_msgs=1000)
 CONSUMER = ConsumerConfig(durable_name="c", ack_policy="explicit")
@@ -37,6 +39,15 @@ class Files:
         self.log = ListLog()
         self.disk = disk or OsDisk()
         self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5_000_000)
+        self.writer = WriterAtOnce(root, disk)
+
+    def create(self, config: StreamConfig, created_ns: int) -> StreamStore:
+        """Return the store of a new stream."""
+        return create_stream(self.files, self.writer, config, created_ns)
+
+    def change(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Keep a changed configuration."""
+        change_stream(self.files, self.writer, config, created_ns, store)
 
     @property
     def streams(self) -> Path:
@@ -44,7 +55,7 @@ class Files:
 
     def fill(self, name: str = "S") -> None:
         """Make a stream with three messages and a consumer with a state."""
-        store = self.files.create(replace(CONFIG, name=name), 77)
+        store = self.create(replace(CONFIG, name=name), 77)
         for payload in (b"one", b"two", b"three"):
             store.store(b"s.a", b"", payload, 1000)
         store.close()
@@ -176,7 +187,7 @@ def test_a_changed_configuration_is_in_the_segment_that_is_written_next(copied: 
     files = Files(root)
     new = replace(CONFIG, max_msgs=5)
     for _, _, store in files.files.recover():
-        files.files.save(new, 77, store)
+        files.change(new, 77, store)
         store.flush()
         store.close()
     for copy in "ab":
@@ -280,7 +291,7 @@ def test_a_newer_version_is_named_and_stays(
     assert f"{path} was written by a newer version: it needs pyjs-server >= 3.0.0" in files.says("ERR")[0]
     with pytest.raises(StoreFailed, match="holds what could not be recovered"):
         _ = (
-            files.files.create(CONFIG, 99)
+            files.create(CONFIG, 99)
             if name == "meta.a"
             else files.files.new_consumer("S", "c", CONSUMER, 99, b"state")
         )
@@ -314,7 +325,7 @@ def each_call(work: Callable[[Path, OsDisk], None], tmp_path: Path) -> list[Path
 
 def test_a_crash_while_a_stream_is_made_leaves_all_or_nothing(tmp_path: Path) -> None:
     def work(root: Path, disk: OsDisk) -> None:
-        Files(root, disk).files.create(CONFIG, 77).close()
+        Files(root, disk).create(CONFIG, 77).close()
 
     for root in each_call(work, tmp_path):
         files = Files(root)
@@ -334,7 +345,7 @@ def test_a_crash_while_a_configuration_is_changed_leaves_the_old_or_the_new(tmp_
         Files(root).fill()
         files = Files(root, disk)
         for _, _, store in files.files.recover():
-            files.files.save(new, 77, store)
+            files.change(new, 77, store)
 
     seen = set()
     for root in each_call(work, tmp_path):
@@ -352,7 +363,7 @@ def test_a_crash_while_a_stream_is_removed_leaves_all_or_nothing(tmp_path: Path)
         for _, _, store in files.files.recover():
             hidden = files.files.hide("S")
             store.destroy()
-            files.files.remove(hidden)
+            finish(files.files.remove_hidden(hidden, files.writer))
 
     for root in each_call(work, tmp_path):
         files = Files(root)
@@ -366,7 +377,7 @@ def test_a_crash_while_a_stream_is_removed_leaves_all_or_nothing(tmp_path: Path)
 
 def test_a_crash_while_a_consumer_is_made_leaves_all_or_nothing(tmp_path: Path) -> None:
     def work(root: Path, disk: OsDisk) -> None:
-        Files(root).files.create(CONFIG, 77).close()
+        Files(root).create(CONFIG, 77).close()
         make_consumer(Files(root, disk).files, disk, root, CONSUMER, b"begun")
 
     for root in each_call(work, tmp_path):
@@ -400,12 +411,12 @@ def test_every_failed_call_is_an_error_that_names_the_directory(tmp_path: Path) 
     directory = f"{tmp_path}/store/A/streams/S"
     files = Files(tmp_path / "store")
     files.fill()
-    store = files.files.create(replace(CONFIG, name="T"), 77)
+    store = files.create(replace(CONFIG, name="T"), 77)
     broken = Files(tmp_path / "store", FaultyDisk(0, errno.EROFS, forever=True))
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
-        broken.files.create(CONFIG, 1)
+        broken.create(CONFIG, 1)
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
-        broken.files.save(CONFIG, 1, store)
+        broken.change(CONFIG, 1, store)
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
         broken.files.hide("S")
     with pytest.raises(StoreFailed, match=f"{directory}/consumers/d: EROFS"):

@@ -6,6 +6,7 @@ import gc
 from dataclasses import replace
 
 import pytest
+from tests.support.stored_streams import finish
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream import streams
@@ -136,7 +137,7 @@ def test_nothing_more_is_swept_from_a_stream_that_keeps_everything_now(js: JetSt
     # when
     js.stream("I").remove_consumer("a")
     js.node.turn(js.clock.now_ns())
-    streams.update(js.engine, replace(js.stream("I").config, retention="limits"))
+    finish(streams.update(js.engine, replace(js.stream("I").config, retention="limits")))
     kept = js.stream("I").store.msgs
     for _ in range(5):
         js.turn()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
-from pyjs.jetstream import errcodes, models, streams
+from pyjs.jetstream import errcodes, models, purging, streams
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.errcodes import ApiError
@@ -54,7 +54,7 @@ def update(call: ApiCall) -> Steps:
     if config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     try:
-        stream = streams.update(call.js, config, verdict)
+        stream = yield from streams.update(call.js, config, verdict)
     except StoreFailed as error:
         raise errcodes.STREAM_UPDATE.error(err=error) from error
     return stream_info(call.js, stream)
@@ -96,11 +96,11 @@ def list_streams(call: ApiCall) -> Steps:
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
 
 
-def delete(call: ApiCall) -> JsonDict:
+def delete(call: ApiCall) -> Steps:
     """Remove a stream with everything in it."""
     call.require_empty()
     try:
-        streams.delete(call.js, call.args[0])
+        yield from streams.delete(call.js, call.args[0])
     except StoreFailed as error:
         raise errcodes.STREAM_DELETE.error(err=error) from error
     return {"success": True}
@@ -122,7 +122,7 @@ def purge(call: ApiCall) -> Steps:
         yield from know_subjects(stream.store, stream.store.make_filter((subjects,)))
         stream = call.stream()  # it may have been deleted between the steps
     try:
-        purged = stream.purge(subjects, before_seq, keep)
+        purged = yield from purging.purge(call.js, stream, subjects, before_seq, keep)
     except StoreFailed as error:
         raise errcodes.STREAM_PURGE_FAILED.error(err=error) from error
     return {"success": True, "purged": purged}

@@ -1,0 +1,61 @@
+"""Stored streams made and changed in this thread, by an AccountFiles without a server around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pyjs.base.disk import OsDisk
+from pyjs.core.sink import Turn
+from pyjs.jetstream.config import StreamConfig
+from pyjs.jetstream.metadata import Change, MetadataWriter
+from pyjs.jetstream.persist import AccountFiles
+from pyjs.store.store import StreamStore
+
+if TYPE_CHECKING:
+    from pyjs.core.chore import Step
+
+T = TypeVar("T")
+
+
+class WriterAtOnce(MetadataWriter):
+    """Makes each change when it is queued."""
+
+    def __init__(self, root: Path | str, disk: OsDisk | None = None) -> None:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        super().__init__(Turn(), disk or OsDisk(), str(root))
+
+    def commit(self, change: Change) -> Iterator[None]:  # type: ignore[override]
+        """Make it."""
+        self.commit_now(change)
+        yield from ()
+
+    def submit(self, change: Change, done: Callable[[Exception | None], None]) -> None:
+        """Make it."""
+        self.commit_now(change)
+        done(None)
+
+
+def finish(steps: Generator[Step, None, T]) -> T:
+    """Return what work in steps returns, done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+
+
+def create_stream(
+    files: AccountFiles, writer: MetadataWriter, config: StreamConfig, created_ns: int
+) -> StreamStore:
+    """Return the store of a new stream."""
+    return finish(files.create(config, created_ns, writer))
+
+
+def change_stream(
+    files: AccountFiles, writer: MetadataWriter, config: StreamConfig, created_ns: int, store: StreamStore
+) -> None:
+    """Keep a changed configuration."""
+    finish(files.change(config, created_ns, store, writer))
