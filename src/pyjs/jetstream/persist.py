@@ -112,7 +112,8 @@ class AccountFiles:
         self._log = log
         self._now_ns = now_ns
         self._streams = streams_directory(root, account)
-        self._generations: dict[str, int] = {}  # directory -> generation of its metadata
+        # Directory of a stream -> its own and those of its consumers -> generation of the metadata there
+        self._generations: dict[str, dict[str, int]] = {}
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._open_files = open_files or OpenFiles(disk)  # those of all accounts
         self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
@@ -309,7 +310,9 @@ class AccountFiles:
                 subject.encode()  # it is one: what is opened halfway is hard to take back
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
-            meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
+            meta = encode(
+                KIND_STREAM, self._generations[directory][directory], values, self._keys.get(directory)
+            )
             store = self._new_store(directory, config, created_ns)
             for _ in store.recover_steps():
                 yield None
@@ -438,7 +441,7 @@ class AccountFiles:
 
     def _forget_consumer(self, directory: str) -> None:
         self._logs.close_below(directory)
-        self._generations.pop(directory, None)
+        self._generations_of(directory).pop(directory, None)
 
     def num_consumers(self, stream: str) -> int:
         """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
@@ -549,8 +552,9 @@ class AccountFiles:
 
     def _encoded(self, directory: str, kind: int, values: dict[str, Any]) -> bytes:
         """Return the envelope of new metadata."""
-        generation = self._generations.get(directory, 0) + 1
-        self._generations[directory] = generation  # used up, also by an attempt that fails
+        generations = self._generations_of(directory)
+        generation = generations.get(directory, 0) + 1
+        generations[directory] = generation  # used up, also by an attempt that fails
         return encode(kind, generation, values, self._key_of(directory))
 
     def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
@@ -577,7 +581,7 @@ class AccountFiles:
                 raise
             self._leave(directory, what, error)
             return None
-        self._generations[directory] = generation
+        self._generations_of(directory)[directory] = generation
         if kind == KIND_STREAM:
             self._take_key(directory, opener)
         key = self._key_of(directory)
@@ -612,8 +616,15 @@ class AccountFiles:
 
     def _key_of(self, directory: str) -> StreamKey | None:
         """Return the data key of the stream that a directory belongs to, None: it is not encrypted."""
-        stream = directory.removeprefix(f"{self._streams}/").partition("/")[0]
-        return self._keys.get(f"{self._streams}/{stream}")
+        return self._keys.get(self._stream_of(directory))
+
+    def _stream_of(self, directory: str) -> str:
+        """Return the directory of the stream that a directory belongs to."""
+        return f"{self._streams}/{directory.removeprefix(f'{self._streams}/').partition('/')[0]}"
+
+    def _generations_of(self, directory: str) -> dict[str, int]:
+        """Return the generations of the stream that a directory belongs to."""
+        return self._generations.setdefault(self._stream_of(directory), {})
 
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
@@ -739,8 +750,10 @@ class AccountFiles:
     def _forget(self, directory: str) -> None:
         self._logs.close_below(directory)
         self._keys.pop(directory, None)
-        for known in [each for each in self._generations if f"{each}/".startswith(f"{directory}/")]:
-            del self._generations[known]
+        if directory == self._stream_of(directory):
+            self._generations.pop(directory, None)
+        else:
+            self._generations_of(directory).pop(directory, None)
 
     def _finish_removals(self, parent: str) -> None:
         for problem in finish_removals(self._disk, parent):
