@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from pyjs.core.chore import Chore, Gates
@@ -113,3 +113,45 @@ def test_a_chore_that_parks_goes_on_when_it_is_put_back() -> None:
     assert parked == [chore]
     assert chore.go_on()
     assert not chore.go_on()
+
+
+def test_work_within_a_gate_leaves_it_when_it_fails() -> None:
+    fixture = GatesFixture()
+    caught: list[str] = []
+
+    def failing() -> Generator[Step, None, None]:
+        yield None
+        raise ZeroDivisionError
+
+    def work() -> Iterator[Step]:
+        try:
+            yield from fixture.gates.within("S", True, failing)
+        except ZeroDivisionError:
+            caught.append("failed")
+
+    fixture.state.go_on(work())
+    fixture.start("later", "S", alone=False)
+    for _ in range(3):
+        fixture.turn()
+
+    assert caught == ["failed"]
+    assert fixture.done == ["later0"]
+
+
+def test_work_within_a_gate_returns_what_it_found() -> None:
+    fixture = GatesFixture()
+    found: list[int] = []
+
+    def seven() -> Generator[Step, None, int]:
+        yield None
+        return 7
+
+    def work() -> Iterator[Step]:
+        found.append((yield from fixture.gates.within("S", False, seven)))
+
+    fixture.state.go_on(work())
+    for _ in range(2):
+        fixture.turn()
+
+    assert found == [7]
+    assert not fixture.gates.is_busy("S")
