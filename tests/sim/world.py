@@ -24,6 +24,7 @@ from tests.support.disk import Crash
 from tests.support.node import Frame
 
 import pyjs.jetstream.persist as persist
+import pyjs.jetstream.purging as purging
 
 NEVER_NS = 1 << 62
 NS_PER_MS = 1_000_000
@@ -98,7 +99,9 @@ class World:
             Violation: the server broke a promise.
         """
         sizes = persist.SEGMENT_SIZE_MAX, persist.SEGMENT_SIZE_QUEUE, persist.SEGMENT_SIZE_MIN
-        hooks = sys.unraisablehook, sys.excepthook
+        hooks, steps = (sys.unraisablehook, sys.excepthook), (purging.AT_ONCE, purging.STEP)
+        if self.seed % 2:  # purges and lower limits in many steps, with kills and publishes between them
+            purging.AT_ONCE, purging.STEP = 3, 2
         persist.SEGMENT_SIZE_MAX = persist.SEGMENT_SIZE_QUEUE = self.segment_size
         persist.SEGMENT_SIZE_MIN = min(self.segment_size, sizes[2])
         # Compiled code that must not raise reports the end of its process; nobody needs to read that.
@@ -118,6 +121,7 @@ class World:
         finally:
             persist.SEGMENT_SIZE_MAX, persist.SEGMENT_SIZE_QUEUE, persist.SEGMENT_SIZE_MIN = sizes
             sys.unraisablehook, sys.excepthook = hooks
+            purging.AT_ONCE, purging.STEP = steps
             self.digest = zlib.crc32(b"%d" % self.disk.digest, self.digest)
 
     def _live(self) -> None:

@@ -44,15 +44,16 @@ def purge(
     if _is_short(stream, wanted, before_seq, keep):
         return stream.purge(subject, before_seq, keep)
     stream.commit_now()  # as in Stream.purge
+    end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
+    if keep:
+        end_seq = yield from _end_of(stream, wanted, keep)
     note: PurgeFile | None = None
-    store.changing = True
+    if stream.config.storage == FILE:
+        note = js.files.open_purge(stream.name)
+        yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
+        _check_open(stream)
+    store.changing = True  # not before: deliveries that are held look again each turn
     try:
-        end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
-        if keep:
-            end_seq = yield from _end_of(stream, wanted, keep)
-        if stream.config.storage == FILE:
-            note = js.files.open_purge(stream.name)
-            yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
         purged = yield from drop_steps(stream, wanted, end_seq)
         stream.end_purge(subject)
     finally:
