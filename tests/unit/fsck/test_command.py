@@ -15,6 +15,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.cli import main
 from pyjs.fsck.command import run
 from pyjs.store.layout import StoreLock, lock_store
+from pyjs.store.purge_file import Purge, encode_purge
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +206,17 @@ def test_what_a_crash_left_is_noted_and_finished_by_a_repair(
     assert "  note $G/streams/.deleting-0-OLD: its removal was begun; a start finishes it" in told
     assert sorted(path.name for path in (root / "jetstream/$G/streams").iterdir()) == ["ORIGIN", "S"]
     assert not (root / STREAM / "consumers/new").exists()
+
+
+def test_a_purge_that_a_kill_interrupted_is_a_note(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / STREAM / "purge").write_bytes(encode_purge(Purge("a.*", 9), None))
+    whole = main(["fsck", str(root)]), capsys.readouterr().out
+    (root / STREAM / "purge").write_bytes(b"")
+    torn = main(["fsck", str(root)]), capsys.readouterr().out
+
+    assert (whole[0], torn[0]) == (0, 0)
+    assert "purge: a purge of a.* below 9 was begun; a start finishes it" in whole[1]
+    assert "purge: a purge that had not begun" in torn[1]
 
 
 def test_a_file_that_cannot_be_written_leaves_the_damage_and_says_so(
