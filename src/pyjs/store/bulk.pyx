@@ -361,7 +361,8 @@ cdef class BulkReader:
         h.segment, h.lost = self.segment, self.lost
         h.incarnation = self.incarnation
         memcpy(out, &h, HEADER_SIZE)
-        memcpy(out + HEADER_SIZE, self.entries, self.n * sizeof(Entry))
+        if self.n:
+            memcpy(out + HEADER_SIZE, self.entries, self.n * sizeof(Entry))
         out += HEADER_SIZE + self.n * sizeof(Entry)
         out += self.put_runs(out) if self.files is not None else self.put_records(out)
         assert out == PyBytes_AS_STRING(chunk) + size
