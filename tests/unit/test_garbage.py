@@ -29,6 +29,8 @@ def use_everything(js: JetStreamFixture) -> None:
     for i in range(5):
         js.api(f"CONSUMER.DELETE.B.c{i}")
     js.advance(seconds=20)
+    make_consumer(js, "stays")
+    make_consumer(js, "pushes", deliver_subject="y")
     js.api("STREAM.DELETE.B")
 
 

@@ -212,6 +212,7 @@ _libc = ctypes.CDLL(None, use_errno=True)  # its calls release the GIL
 _syncfs = getattr(_libc, "syncfs", None)  # None: the platform has none
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _WHOLE = ctypes.c_int64(0)
+_Statfs = ctypes.c_char * STATFS_SIZE  # made once: a type is a cycle
 WRITE_AND_WAIT = (
     1 | 2 | 4
 )  # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does
@@ -219,7 +220,7 @@ WRITE_AND_WAIT = (
 
 def _type_of_filesystem(fd: int) -> int:
     """Return the type of the file system of a descriptor, 0: it is not known."""
-    found = ctypes.create_string_buffer(STATFS_SIZE)
+    found = _Statfs()
     if _libc.fstatfs(fd, found) != 0:
         return 0
     return ctypes.c_ulong.from_buffer(found).value

@@ -391,8 +391,15 @@ def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
         consumer.stop("deleted" if deleted else "shutdown")
     _subscribe(js, stream, ())
     stream.close()
+    _untie(stream)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
+
+
+def _untie(stream: Stream) -> None:
+    """Let the consumers of a stream that has ended know nothing of it: each would keep it in a cycle."""
+    for consumer in stream.consumers.values():
+        consumer.settle = consumer.wait = None
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
@@ -407,6 +414,7 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
         consumer.stop("fault")
     _subscribe(js, stream, ())
     stream.abandon(error)
+    _untie(stream)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
     if isinstance(stream.store, FileStore):
