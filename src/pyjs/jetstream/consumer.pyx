@@ -304,7 +304,7 @@ cdef class Consumer(ConsumerCore):
         if self.waiting.count >= self.waiting.max:
             self.sweep_waiting()
         if request.no_wait:
-            ready = self.num_pending() + <uint64_t> len(self.pending.queued())
+            ready = self.num_pending() + self.pending.n_queued
             if self.paused_until > self.turn.now:
                 ready = 0
             if ready == 0 and not request.expires_ns:

@@ -5,7 +5,7 @@ cdef enum:
     IN_NONE = 0                 # in no list: being handled
     IN_REDELIVER = 1            # due: goes out again, in this order
     IN_SPENT = 2                # due, and delivered as often as allowed
-    IN_DELAYED = 3              # due at a time of its own (nak with delay), ordered by due_at
+    IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
     IN_WAIT = 4                 # first of the lists of those waiting for an ack, one per backoff step
 
 cdef struct Entry:
@@ -15,7 +15,7 @@ cdef struct Entry:
     int64_t due_at              # ns: redelivery, when in a waiting list
     uint32_t count              # deliveries so far, >= 1
     uint32_t older, newer       # neighbours by seq; 0: none
-    uint32_t before, after      # neighbours in its list; 0: none
+    uint32_t before, after      # neighbours in its list; 0: none. In the heap, `before` is its place there
     uint16_t where              # IN_...
 
 cdef struct Ends:
@@ -32,6 +32,10 @@ cdef class PendingAcks:
     cdef readonly uint32_t count            # entries in use
     cdef readonly uint32_t redelivered      # of them delivered more than once
     cdef uint32_t oldest, newest            # by seq
+    cdef readonly uint32_t n_queued         # of them queued for redelivery
+    cdef readonly uint64_t heap_steps       # places of the heap written so far, for tests
+    cdef uint32_t* heap         # entries IN_DELAYED; none is due before its parent; room for `capacity`
+    cdef uint32_t n_heap
     cdef Ends* lists
     cdef int64_t* waits         # ns per backoff step
     cdef uint32_t n_waits
@@ -43,7 +47,6 @@ cdef class PendingAcks:
     cdef void remove(self, uint32_t i) noexcept nogil
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
-    cdef void put_delayed(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
     cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
@@ -53,6 +56,11 @@ cdef class PendingAcks:
     cdef int reorder(self) except -1
     cdef void link(self, uint32_t i, uint32_t where) noexcept nogil
     cdef void unlink(self, uint32_t i) noexcept nogil
+    cdef void place(self, uint32_t i, uint32_t at) noexcept nogil
+    cdef void rise(self, uint32_t i, uint32_t at) noexcept nogil
+    cdef void sink(self, uint32_t i, uint32_t at) noexcept nogil
+    cdef void leave_heap(self, uint32_t i) noexcept nogil
+    cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil
     cdef void await_ack(self, uint32_t i) noexcept nogil
     cdef uint32_t allocate(self) noexcept nogil
     cdef int grow(self) noexcept nogil

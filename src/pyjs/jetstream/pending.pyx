@@ -6,7 +6,8 @@ One entry per stream_seq, in a slab; a hash table finds it. Every entry is in tw
 order of their sequences (first deliveries come in that order, so a new entry is the newest), and one list that
 says what it waits for. Waiting for an ack there is one list per backoff step: all its entries wait equally long
 and time never goes back, so each list is ordered by deadline without a heap, an ack costs O(1), and the next
-deadline is the least of the heads. Deadlines of their own (nak with delay) are in one list kept ordered.
+deadline is the least of the heads. Entries with a deadline of their own (nak with delay) are in no list but in a
+binary heap, so that the order in which their delays come costs nothing.
 
 Compiled: every delivery and every ack comes here (benchmarks/: pull with explicit acks).
 
@@ -22,6 +23,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     FIRST_CAPACITY = 64
     FIRST_BUCKETS_LOG = 7
+    EXPIRED_MAX = 16384         # entries that one call finds due: more would hold up the turn
 
 cdef struct SortKey:
     int64_t key
@@ -43,13 +45,15 @@ cdef class PendingAcks:
         self.bucket_shift = 64 - FIRST_BUCKETS_LOG
         self.bucket_mask = (1 << FIRST_BUCKETS_LOG) - 1
         self.buckets = <uint32_t*> calloc(1 << FIRST_BUCKETS_LOG, sizeof(uint32_t))
-        if self.entries == NULL or self.buckets == NULL:
+        self.heap = <uint32_t*> malloc(FIRST_CAPACITY * sizeof(uint32_t))
+        if self.entries == NULL or self.buckets == NULL or self.heap == NULL:
             raise MemoryError
         self.set_waits(waits_ns)
 
     def __dealloc__(self):
         free(self.entries)
         free(self.buckets)
+        free(self.heap)
         free(self.lists)
         free(self.waits)
 
@@ -121,9 +125,14 @@ cdef class PendingAcks:
 
     cdef int grow(self) noexcept nogil:
         cdef Entry* entries = <Entry*> realloc(self.entries, self.capacity * 2 * sizeof(Entry))
+        cdef uint32_t* heap
         if entries == NULL:
             return -1
         self.entries = entries
+        heap = <uint32_t*> realloc(self.heap, self.capacity * 2 * sizeof(uint32_t))
+        if heap == NULL:
+            return -1
+        self.heap = heap
         self.capacity *= 2
         return 0
 
@@ -151,6 +160,7 @@ cdef class PendingAcks:
         cdef Ends* ends = &self.lists[where]
         cdef Entry* e = &self.entries[i]
         e.where = where
+        self.n_queued += where == IN_REDELIVER
         e.before = ends.tail
         e.after = 0
         if ends.tail:
@@ -164,6 +174,10 @@ cdef class PendingAcks:
         cdef Ends* ends = &self.lists[e.where]
         if e.where == IN_NONE:
             return
+        if e.where == IN_DELAYED:
+            self.leave_heap(i)
+            e.where = IN_NONE
+            return
         if e.before:
             self.entries[e.before].after = e.after
         else:
@@ -172,7 +186,51 @@ cdef class PendingAcks:
             self.entries[e.after].before = e.before
         else:
             ends.tail = e.before
+        self.n_queued -= e.where == IN_REDELIVER
         e.where = IN_NONE
+
+    cdef void place(self, uint32_t i, uint32_t at) noexcept nogil:
+        """Put entry `i` at place `at` of the heap."""
+        self.heap[at] = i
+        self.entries[i].before = at
+        self.heap_steps += 1
+
+    cdef void rise(self, uint32_t i, uint32_t at) noexcept nogil:
+        """Move entry `i` from the free place `at` towards the root as far as it is due before its parents."""
+        cdef uint32_t parent
+        while at:
+            parent = self.heap[(at - 1) // 2]
+            if self.entries[parent].due_at <= self.entries[i].due_at:
+                break
+            self.place(parent, at)
+            at = (at - 1) // 2
+        self.place(i, at)
+
+    cdef void sink(self, uint32_t i, uint32_t at) noexcept nogil:
+        """Move entry `i` from the free place `at` towards the leaves as far as others are due before it."""
+        cdef uint32_t child = 2 * at + 1
+        while child < self.n_heap:
+            if child + 1 < self.n_heap and (
+                    self.entries[self.heap[child + 1]].due_at < self.entries[self.heap[child]].due_at):
+                child += 1
+            if self.entries[self.heap[child]].due_at >= self.entries[i].due_at:
+                break
+            self.place(self.heap[child], at)
+            at = child
+            child = 2 * at + 1
+        self.place(i, at)
+
+    cdef void leave_heap(self, uint32_t i) noexcept nogil:
+        """Remove entry `i`; the last one fills its place."""
+        cdef uint32_t at = self.entries[i].before, last
+        self.n_heap -= 1
+        last = self.heap[self.n_heap]
+        if last == i:
+            return
+        if self.entries[last].due_at < self.entries[i].due_at:
+            self.rise(last, at)
+        else:
+            self.sink(last, at)
 
     cdef void await_ack(self, uint32_t i) noexcept nogil:
         cdef Entry* e = &self.entries[i]
@@ -271,26 +329,12 @@ cdef class PendingAcks:
         self.link(i, IN_REDELIVER)
 
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil:
-        """Have it go out again at `due_at`, whatever its wait is."""
-        cdef Entry* e = &self.entries[i]
-        cdef Ends* ends = &self.lists[<uint32_t> IN_DELAYED]
-        cdef uint32_t behind
+        """Deliver it again at `due_at`, whatever its wait is."""
         self.unlink(i)
-        e.due_at = due_at
-        behind = ends.tail
-        while behind and self.entries[behind].due_at > due_at:
-            behind = self.entries[behind].before
-        e.where = IN_DELAYED
-        e.before = behind
-        e.after = self.entries[behind].after if behind else ends.head
-        if e.after:
-            self.entries[e.after].before = i
-        else:
-            ends.tail = i
-        if behind:
-            self.entries[behind].after = i
-        else:
-            ends.head = i
+        self.entries[i].due_at = due_at
+        self.entries[i].where = IN_DELAYED
+        self.n_heap += 1
+        self.rise(i, self.n_heap - 1)
 
     # -- deadlines -------------------------------------------------------------------------------------------------
 
@@ -299,39 +343,54 @@ cdef class PendingAcks:
         return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
     cdef int64_t next_due(self) noexcept nogil:
-        cdef int64_t best = 0
+        cdef int64_t best = self.entries[self.heap[0]].due_at if self.n_heap else 0
         cdef uint32_t k, head
-        for k in range(<uint32_t> IN_DELAYED, IN_WAIT + self.n_waits):
+        for k in range(<uint32_t> IN_WAIT, IN_WAIT + self.n_waits):
             head = self.lists[k].head
             if head and (best == 0 or self.entries[head].due_at < best):
                 best = self.entries[head].due_at
         return best
 
-    cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
-        """Queue everything due at `now` for redelivery, in sequence order; returns how many were due.
+    cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil:
+        """Return an entry that is due at `now`, 0: there is none; lists before `where` are known to have none."""
+        cdef uint32_t i
+        if self.n_heap and self.entries[self.heap[0]].due_at <= now:
+            return self.heap[0]
+        while where[0] < IN_WAIT + self.n_waits:
+            i = self.lists[where[0]].head
+            if i and self.entries[i].due_at <= now:
+                return i
+            where[0] += 1
+        return 0
 
-        What was delivered `max_deliver` times (0: no limit) goes to the list of the spent instead.
+    cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
+        """Queue what is due at `now` for redelivery, in sequence order; returns how many were due.
+
+        At most EXPIRED_MAX at once: what else is due stays due, and the next call takes it. What was delivered
+        `max_deliver` times (0: no limit) goes to the list of the spent instead.
         """
-        cdef uint32_t k, i, n = 0, room = 0
+        cdef uint32_t k, i, n = 0, room = 0, where = IN_WAIT
         cdef SortKey* keys = NULL
         cdef SortKey* more
-        for k in range(<uint32_t> IN_DELAYED, IN_WAIT + self.n_waits):
-            while self.lists[k].head and self.entries[self.lists[k].head].due_at <= now:
-                if n == room:
-                    room = 64 if room == 0 else room * 2
-                    more = <SortKey*> realloc(keys, room * sizeof(SortKey))
-                    if more == NULL:
-                        free(keys)
-                        return 0
-                    keys = more
-                i = self.lists[k].head
-                self.unlink(i)
-                keys[n].key = <int64_t> self.entries[i].seq
-                keys[n].index = i
-                n += 1
-        if n == 0:
-            return 0
-        qsort(keys, n, sizeof(SortKey), by_key)
+        cdef bint ascending = True
+        while n < EXPIRED_MAX:
+            i = self.first_due(now, &where)
+            if i == 0:
+                break
+            if n == room:
+                room = 64 if room == 0 else room * 2
+                more = <SortKey*> realloc(keys, room * sizeof(SortKey))
+                if more == NULL:
+                    free(keys)
+                    return 0
+                keys = more
+            self.unlink(i)
+            keys[n].key = <int64_t> self.entries[i].seq
+            keys[n].index = i
+            ascending = ascending and (n == 0 or keys[n - 1].key < keys[n].key)
+            n += 1
+        if not ascending:
+            qsort(keys, n, sizeof(SortKey), by_key)
         for k in range(n):
             i = keys[k].index
             self.link(i, IN_SPENT if max_deliver and self.entries[i].count >= max_deliver else IN_REDELIVER)
@@ -359,41 +418,10 @@ cdef class PendingAcks:
             if count > 1:
                 self.redelivered += 1
             if where == IN_DELAYED:
-                self.put_delayed(i, due_at)
+                self.delay(i, due_at)
             elif where != IN_WAIT:
                 self.requeue(i)
-        self.order_delayed()
         self.reorder_all()
-
-    cdef void put_delayed(self, uint32_t i, int64_t due_at) noexcept nogil:
-        """Have it go out again at `due_at`; `order_delayed` follows when all are put."""
-        self.unlink(i)
-        self.entries[i].due_at = due_at
-        self.link(i, IN_DELAYED)
-
-    def delay_later(self, uint64_t seq, int64_t due_at) -> bool:
-        """Do as `nak`, for the replay of a log: `order_delayed` follows at its end."""
-        cdef uint32_t i = self.find(seq)
-        if i:
-            self.put_delayed(i, due_at)
-        return i != 0
-
-    def order_delayed(self) -> None:
-        """Order the deliveries that have a time of their own, after some were put behind the others."""
-        cdef Ends* ends = &self.lists[<uint32_t> IN_DELAYED]
-        cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
-        cdef uint32_t n = 0, i = ends.head, k
-        if keys == NULL:
-            raise MemoryError
-        while i:
-            keys[n].key, keys[n].index = self.entries[i].due_at, i
-            n += 1
-            i = self.entries[i].after
-        qsort(keys, n, sizeof(SortKey), by_key)
-        ends.head = ends.tail = 0
-        for k in range(n):
-            self.link(keys[k].index, IN_DELAYED)
-        free(keys)
 
     def reorder_all(self) -> None:
         """Order the waiting lists anew, after entries were taken over."""
@@ -412,11 +440,10 @@ cdef class PendingAcks:
             if ahead > 0:
                 self.entries[i].sent_at = now
                 if self.entries[i].where == IN_DELAYED:
-                    self.put_delayed(i, self.entries[i].due_at - ahead)
+                    self.delay(i, self.entries[i].due_at - ahead)
                 changed = True
             i = self.entries[i].newer
         if changed:
-            self.order_delayed()
             self.reorder_all()
 
     def dump(self) -> list:

@@ -40,7 +40,6 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
         replay = Replay(consumer)
         for delta in deltas:
             replay.take(delta)
-        replay.end()
         return consumer.clamp()
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
@@ -74,16 +73,10 @@ cdef class Replay:
                 self.redelivered(*numbers)
             elif kind == PROGRESS:
                 self.consumer.pending.in_progress(*numbers)
-            elif kind == NAKED:
+            elif kind == NAKED or kind == DELAYED:
                 self.consumer.pending.nak(*numbers)
-            elif kind == DELAYED:
-                self.consumer.pending.delay_later(*numbers)
             else:
                 self.spent(*numbers)
-
-    def end(self) -> None:
-        """Put in order what the changes left in the order of their taking."""
-        self.consumer.pending.order_delayed()
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
         """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""

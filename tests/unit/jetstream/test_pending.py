@@ -134,6 +134,7 @@ class PendingMachine(RuleBasedStateMachine):
         assert len(self.real) == len(self.model)
         assert self.real.redelivered == sum(e.count > 1 for e in self.model.values())
         assert self.real.queued() == self.queue
+        assert self.real.n_queued == len(self.queue)
         waiting = [e.due_at for e in self.model.values() if e.where in (3, 4)]
         assert self.real.due_at_ns() == min(waiting, default=0)
         shown = [(s, c, t, n, w) for s, c, t, n, w, _due in self.real.dump()]
@@ -171,6 +172,40 @@ def test_backoff_uses_its_last_step_for_all_further_deliveries() -> None:
         dues.append(pending.due_at_ns())
     # then
     assert dues == [10, 30, 50, 70]
+
+
+def test_delays_that_fall_are_put_in_order_without_a_walk_past_all_others() -> None:
+    # given
+    count = 10_000
+    pending = PendingAcks([1])
+    for seq in range(1, count + 1):
+        pending.deliver_first(seq, seq, 0)
+    # when
+    for seq in range(1, count + 1):
+        pending.nak(seq, 1_000_000 - seq)
+    # then each took at most as many steps as the heap is deep
+    assert pending.heap_steps <= count * count.bit_length()
+    # and they are due in the order of their times
+    assert pending.due_at_ns() == 1_000_000 - count
+    pending.expire_due(1_000_000 - count + 1)
+    assert pending.queued() == [count - 1, count]
+
+
+def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
+    # given
+    count = 40_000
+    pending = PendingAcks([10])
+    for seq in range(1, count + 1):
+        pending.deliver_first(seq, seq, 0)
+    # when
+    queued = []
+    for _ in range(3):
+        pending.expire_due(10)
+        queued.append(pending.n_queued)
+    # then
+    assert queued == [16_384, 32_768, 40_000]
+    assert pending.queued() == list(range(1, count + 1))
+    assert pending.due_at_ns() == 0
 
 
 @given(st.lists(st.integers(1, 2**63), unique=True, max_size=300), st.randoms(use_true_random=False))
