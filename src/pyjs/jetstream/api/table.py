@@ -1,4 +1,4 @@
-"""Every endpoint of the API. Loaded after readiness or by the first request, whichever is first.
+"""Every endpoint of the API. Loaded for the first request.
 
 Everything that reads JSON requests hangs on this module, and nothing of it is needed to recover streams and to
 take publishes: a start need not wait for it.
