@@ -707,13 +707,13 @@ cdef class Consumer(ConsumerCore):
         self.refresh_unread()
         return self.unread if self.next_seq <= self.store.last_seq or self.skips != NULL else 0
 
-    def dump_state(self) -> dict:
-        """Return everything that `load_state` needs to go on from here."""
+    def dump_state(self, pending=None) -> dict:
+        """Return everything that `load_state` needs to go on from here; `pending` stands for the deliveries."""
         return {
             "next_seq": self.next_seq,
             "delivered": [self.delivered_cseq, self.delivered_seq],
             "floor": [self.floor_cseq, self.floor_seq],
-            "pending": self.pending.dump(),
+            "pending": self.pending.dump() if pending is None else pending,
             "spent": list(self.spent.items()),
             "skips": [self.skips[i] for i in range(self.skips_at, self.n_skips)] if self.skips != NULL else [],
             "skips_end": self.skips_end,

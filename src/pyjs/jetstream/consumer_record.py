@@ -90,5 +90,6 @@ def rewrite(consumer: Consumer) -> None:
     consumer.changes.take()
     consumer.changes.lost = True
     assert consumer.file is not None
-    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state()}))
+    pending = orjson.Fragment(consumer.pending.dump_json())  # there may be many
+    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state(pending)}))
     consumer.changes.lost = False

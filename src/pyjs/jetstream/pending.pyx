@@ -16,18 +16,29 @@ Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FIRST_CAPACITY = 64
     FIRST_BUCKETS_LOG = 7
+    ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and what is around them
     EXPIRED_MAX = 16384         # entries that one call finds due: more would hold up the turn
 
 cdef struct SortKey:
     int64_t key
     uint32_t index
+
+cdef char* put_unsigned(char* out, char before, uint64_t value) noexcept nogil:
+    out[0] = before
+    return out + 1 + write_digits(out + 1, value)
+
+cdef char* put_signed(char* out, char before, int64_t value) noexcept nogil:
+    if value >= 0:
+        return put_unsigned(out, before, <uint64_t> value)
+    out[0] = before
+    return put_unsigned(out + 1, c'-', 0 - <uint64_t> value)
 
 cdef int by_key(const void* a, const void* b) noexcept nogil:
     cdef int64_t x = (<const SortKey*> a).key
@@ -459,6 +470,36 @@ cdef class PendingAcks:
             out.append((e.seq, e.cseq, e.sent_at, e.count, min(e.where, IN_WAIT), e.due_at))
             i = e.newer
         return out
+
+    def dump_json(self) -> bytes:
+        """Return the JSON text of `dump`, without an object for each entry."""
+        cdef char* text = <char*> malloc((<size_t> self.count + 1) * ENTRY_TEXT_MAX)
+        cdef char* out = text
+        cdef uint32_t i = self.oldest
+        cdef Entry* e
+        if text == NULL:
+            raise MemoryError
+        out[0] = c'['
+        out += 1
+        while i:
+            e = &self.entries[i]
+            if e.older:
+                out[0] = c','
+                out += 1
+            out = put_unsigned(out, c'[', e.seq)
+            out = put_unsigned(out, c',', e.cseq)
+            out = put_signed(out, c',', e.sent_at)
+            out = put_unsigned(out, c',', e.count)
+            out = put_unsigned(out, c',', e.where if e.where < IN_WAIT else IN_WAIT)
+            out = put_signed(out, c',', e.due_at)
+            out[0] = c']'
+            out += 1
+            i = e.newer
+        out[0] = c']'
+        try:
+            return <bytes> text[:out + 1 - text]
+        finally:
+            free(text)
 
     def queued(self) -> list:
         """Return the sequences queued for redelivery, next first."""

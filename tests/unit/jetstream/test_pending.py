@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -139,6 +140,7 @@ class PendingMachine(RuleBasedStateMachine):
         assert self.real.due_at_ns() == min(waiting, default=0)
         shown = [(s, c, t, n, w) for s, c, t, n, w, _due in self.real.dump()]
         expected = sorted(self.model.values(), key=lambda e: e.seq)
+        assert self.real.dump_json() == orjson.dumps(self.real.dump())
         assert shown == [(e.seq, e.cseq, e.sent_at, e.count, e.where) for e in expected]
 
 
@@ -189,6 +191,15 @@ def test_delays_that_fall_are_put_in_order_without_a_walk_past_all_others() -> N
     assert pending.due_at_ns() == 1_000_000 - count
     pending.expire_due(1_000_000 - count + 1)
     assert pending.queued() == [count - 1, count]
+
+
+def test_the_text_of_the_largest_numbers_is_that_of_json() -> None:
+    pending = PendingAcks([2**62])
+    pending.restore(
+        [(2**64 - 2, 2**64 - 1, -(2**63), 2**32 - 1, 3, -(2**63)), (2**64 - 1, 0, 2**62 - 1, 1, 4, 0)]
+    )
+    assert pending.dump_json() == orjson.dumps(pending.dump())
+    assert PendingAcks().dump_json() == b"[]"
 
 
 def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
