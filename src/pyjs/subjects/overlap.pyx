@@ -192,6 +192,8 @@ def first_found(subjects, bint covering):
     cdef _Search search
     cdef list known = list(subjects)
     cdef int left = STEP_SIZE, rest
+    if len(known) < 2:                  # most streams and consumers have one, which may be long
+        return None
     for at, subject in enumerate(known):
         tree.add(subject, at)
         left -= ADD_WORK

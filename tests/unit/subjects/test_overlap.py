@@ -95,3 +95,10 @@ def test_ten_thousand_subjects_take_a_few_dozen_steps() -> None:
     steps = list(first_overlap(f"s{number}.a" for number in range(10_000)))
 
     assert 5 < len(steps) < 40
+
+
+def test_a_subject_of_its_own_overlaps_with_none_and_is_not_walked_however_long() -> None:
+    subject = ".".join(["a"] * 100_000)
+
+    assert list(first_overlap([subject])) == []
+    assert list(first_covered([subject])) == []
