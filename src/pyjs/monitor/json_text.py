@@ -21,6 +21,24 @@ def pretty_piece(value: object, depth: int) -> object:
     return orjson.Fragment(text.replace(b"\n", b"\n" + b"  " * depth))
 
 
+def pretty_items(values: list[JsonDict], depth: int) -> bytes:
+    """Return the text of neighbours in a list, `depth` levels deep, without the indentation of the first."""
+    import orjson
+
+    text = _escaped(orjson.dumps(values, option=orjson.OPT_INDENT_2))
+    return text[len(b"[\n  ") : -len(b"\n]")].replace(b"\n", b"\n" + b"  " * (depth - 1))
+
+
+def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
+    """Return `value` indented, in pieces, with a last member `name`: a list of `items`, texts two levels deep."""
+    begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
+    pieces = [begin]
+    for item in items:
+        pieces += (item, b",\n    ")
+    pieces[-1] = b"\n  ]\n}"
+    return pieces
+
+
 def compact_json(value: object) -> bytes:
     """Return `value` in one line without spaces."""
     import orjson

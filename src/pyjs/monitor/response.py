@@ -16,6 +16,12 @@ class Response:
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = JSON_HEADERS
+    rest: tuple[bytes, ...] = ()  # what follows `body`, where joining a long answer would take too long
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes of `body` and `rest`."""
+        return len(self.body) + sum(map(len, self.rest))
 
 
 def text_response(status: int, text: str) -> Response:

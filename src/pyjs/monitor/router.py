@@ -14,7 +14,7 @@ from pyjs.monitor.accountz import accountz, accstatz
 from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
-from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json
+from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
 from pyjs.monitor.jsz import jsz, jsz_options
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
@@ -95,7 +95,11 @@ class Router:
         return _json((yield from connz(self._monitored, connz_options(arguments), self._clock.now_ns())))
 
     def _subsz(self, arguments: Arguments) -> Generator[None, None, Response]:
-        return _json((yield from subsz(self._monitored, arguments, self._clock.now_ns())))
+        answer, page = yield from subsz(self._monitored, arguments, self._clock.now_ns())
+        if not page:
+            return _json(answer)
+        body, *rest = pretty_pieces(answer, "subscriptions_list", page)
+        return Response(200, body, rest=tuple(rest))
 
     def _jsz(self, arguments: Arguments) -> Generator[None, None, Response]:
         return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))

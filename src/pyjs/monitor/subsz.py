@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.connz import subscription_detail
-from pyjs.monitor.json_text import JsonDict, number, pretty_piece
+from pyjs.monitor.json_text import JsonDict, number, pretty_items
 from pyjs.subjects.tokens import is_valid_literal, subject_matches
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ STEP = 1000  # subscriptions looked at between two yields: about a millisecond
 DEPTH = 2  # levels above one: the answer, subscriptions_list
 
 
-def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the numbers, and the list when `subs` is set; yield now and then on the way.
+def subsz(
+    monitored: Monitored, arguments: Arguments, now_ns: int
+) -> Generator[None, None, tuple[JsonDict, list[bytes]]]:
+    """Return the numbers, and texts of subscriptions when `subs` is set; yield now and then on the way.
 
     Raises:
         BadArgument: in the words of nats-server.
@@ -42,13 +44,11 @@ def subsz(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator[
     answer: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     answer |= sublist_stats(accounts)
     total = 0
-    page: list[object] = []
+    page: list[bytes] = []
     if subs:
         total, page = yield from _page(accounts, test.encode(), offset, limit)
     answer |= {"total": total, "offset": offset, "limit": limit}
-    if page:
-        answer["subscriptions_list"] = page  # type: ignore[assignment]  # pieces of the answer's text
-    return answer
+    return answer, page
 
 
 def sublist_stats(accounts: list[Account]) -> JsonDict:
@@ -71,18 +71,27 @@ def sublist_stats(accounts: list[Account]) -> JsonDict:
 
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int
-) -> Generator[None, None, tuple[int, list[object]]]:
-    """Return how many subscriptions match `test` ("": all do), and those of the page."""
+) -> Generator[None, None, tuple[int, list[bytes]]]:
+    """Return how many subscriptions match `test` ("": all do), and the texts of those of the page, many in each."""
     total = 0
-    page: list[object] = []
+    page: list[bytes] = []
+    details: list[JsonDict] = []  # of the next text
     for account in accounts:
         for index, sub in enumerate(account.subs.subscriptions()):
             if index % STEP == STEP - 1:
+                _close(details, page)
                 yield
             if test and not subject_matches(test, sub.subject):
                 continue
             if offset <= total < offset + limit:
-                detail = subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name)
-                page.append(pretty_piece(detail, DEPTH))
+                details.append(subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name))
             total += 1
+    _close(details, page)
     return total, page
+
+
+def _close(details: list[JsonDict], page: list[bytes]) -> None:
+    """Add the text of `details` to the page, and empty the list."""
+    if details:
+        page.append(pretty_items(details, DEPTH))
+        details.clear()

@@ -208,13 +208,15 @@ class HttpConnection(asyncio.Protocol):
         lines = [f"HTTP/{version} {response.status} {REASONS[response.status]}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
         lines.append(time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()))
-        lines.append(f"Content-Length: {len(response.body)}")
+        lines.append(f"Content-Length: {response.size}")
         if not keep_alive:
             lines.append("Connection: close")
         elif version == "1.0":
             lines.append("Connection: keep-alive")
         head = "\r\n".join(lines) + "\r\n\r\n"
         self.transport.write(head.encode("latin-1") + (b"" if head_only else response.body))
+        if response.rest and not head_only:
+            self.transport.writelines(response.rest)
         if not keep_alive:
             self.close()
 

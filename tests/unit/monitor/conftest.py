@@ -53,7 +53,8 @@ class Site:
     def json(self, target: str, status: int = 200) -> Any:
         answer = self.ask(target)
         assert answer.status == status, answer.body
-        return json.loads(answer.body)
+        assert answer.size == len(answer.body + b"".join(answer.rest))
+        return json.loads(answer.body + b"".join(answer.rest))
 
     def refused(self, target: str) -> str:
         """Return the text of a 400 answer."""

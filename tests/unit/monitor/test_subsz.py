@@ -1,5 +1,9 @@
+import json
+
 import pytest
 from tests.unit.monitor.conftest import Site
+
+from pyjs.monitor.json_text import pretty_json
 
 FIELDS = [
     "server_id", "now", "num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches",
@@ -61,3 +65,16 @@ def test_a_long_list_is_walked_in_steps(site: Site, query: str) -> None:
 
     assert site.steps_of(f"/subsz?{query}") > 5
     assert site.steps_of("/subsz") == 1
+
+
+def test_a_long_list_is_never_made_in_one_piece(site: Site) -> None:
+    site.client().send(b"".join(b"SUB s.%d %d\r\n" % (number, number + 2) for number in range(5_000)))
+
+    answer = site.ask("/subsz?subs=1&limit=5000")
+    text = answer.body + b"".join(answer.rest)
+
+    assert max(map(len, answer.rest)) < len(text) / 4
+    assert text == pretty_json(json.loads(text))  # the pieces fit together as if it had been
+    assert [each["subject"] for each in json.loads(text)["subscriptions_list"]] == [
+        f"s.{n}" for n in range(5_000)
+    ]

@@ -42,6 +42,8 @@ class Site:
             raise ZeroDivisionError("broken view")
         if target == "/big":
             return text_response(200, "x" * BUFFER_HIGH)
+        if target == "/pieces":
+            return Response(200, b"one ", rest=(b"two ", b"three"))
         return text_response(404 if target == "/missing" else 200, target)
 
     async def ask(self, request: bytes) -> bytes:
@@ -64,6 +66,14 @@ async def site() -> AsyncIterator[Site]:
 
 def body(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_an_answer_in_pieces_is_one_to_its_reader(site: Site) -> None:
+    answer = await site.ask(b"GET /pieces HTTP/1.1\r\nConnection: close\r\n\r\n")
+
+    assert body(answer) == b"one two three"
+    assert b"Content-Length: 13\r\n" in answer
+    assert body(await site.ask(b"HEAD /pieces HTTP/1.1\r\nConnection: close\r\n\r\n")) == b""
 
 
 async def test_a_get_is_answered_with_its_length_and_date(site: Site) -> None:
