@@ -70,28 +70,3 @@ def test_a_node_loads_no_event_loop_and_no_library_that_its_options_do_not_ask_f
     assert "pyjs.jetstream.stream" in until_pong
     assert until_pong & NOT_ASKED_FOR == set()
     assert until_stop - until_pong == set()
-
-
-FIRST_REQUESTS = r"""
-import json, sys, tempfile
-from tests.unit.jetstream.jsfixture import JetStreamFixture
-from pyjs.jetstream.api.load import load_steps
-
-js = JetStreamFixture()
-for _ in load_steps():
-    pass
-before = set(sys.modules)
-js.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], "allow_direct": True})
-js.publish("a.b", b"x")
-js.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": {"durable_name": "c", "ack_policy": "explicit"}})
-js.ask("$JS.API.DIRECT.GET.A.a.b")
-js.api("STREAM.INFO.A", {"subjects_filter": ">"})
-js.api("STREAM.PURGE.A", {"filter": "a.b"})
-print(*sorted(name for name in set(sys.modules) - before if name.startswith("pyjs")))
-"""
-
-
-def test_after_the_steps_of_loading_the_first_requests_load_nothing() -> None:
-    run = subprocess.run([sys.executable, "-c", FIRST_REQUESTS], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.split() == []

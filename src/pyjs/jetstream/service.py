@@ -133,6 +133,8 @@ class JetStreamServer:
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
+        for seat in self._seats.values():
+            seat.load()
 
     def _begin_scrubbing(self) -> None:
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)

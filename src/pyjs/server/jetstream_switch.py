@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
-from pyjs.jetstream.api.load import load_steps
 from pyjs.server import files
 from pyjs.server.announce import announce_jetstream
 from pyjs.server.failures import attempt, fail, reason
@@ -64,7 +63,6 @@ class JetStreamSwitch:
             announce_jetstream(self._log, options, node.options)
             yield from node.start_jetstream_steps()
             self._start_syncing()
-            node.turn_state.go_on(load_steps())
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir
             fail(f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason(error)}")

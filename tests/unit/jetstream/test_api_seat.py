@@ -1,4 +1,4 @@
-"""The API is loaded for its first request, by a thread."""
+"""The API is loaded by a thread, and requests that come before wait."""
 
 from __future__ import annotations
 
@@ -71,3 +71,11 @@ def test_a_request_after_the_api_is_loaded_is_answered_at_once(monkeypatch: pyte
     js.hold_jobs = True
     js.user.send(b"PUB $JS.API.INFO a 0\r\n\r\n")
     assert kinds(js) == ["account_info_response"]
+
+
+def test_the_api_is_loaded_after_the_start_without_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, ROUTER, sys.modules[__name__])
+    monkeypatch.delitem(sys.modules, ROUTER)
+    js = JetStreamFixture()
+    js.turn()
+    assert is_loaded()

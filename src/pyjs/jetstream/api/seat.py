@@ -2,7 +2,7 @@
 
 It takes everything below the prefix but pull requests and direct gets, whose subjects have subscriptions of their
 own: nobody there means 503. What answers (router.py), with everything that reads requests and serves streams, is
-imported for the first request, by a thread, since that takes a tenth of a second; requests that come meanwhile wait.
+imported by a thread once the server is ready, since that takes a tenth of a second; requests that come before wait.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -130,14 +130,17 @@ class ApiSeat:
             yield from steps
 
     def _park(self, chore: Chore) -> None:
-        turn = self._account.turn
         if self._router is not None or (is_loaded() and not self._loading):
-            turn.chores.append(chore)
+            self._account.turn.chores.append(chore)
             return
-        if not self._loading:
-            self._loading = True
-            turn.jobs.append(Loading(self))
+        self.load()
         self._parked.append(chore)
+
+    def load(self) -> None:
+        """Have a thread import the router, if none does and it is not imported."""
+        if not (self._loading or is_loaded()):
+            self._loading = True
+            self._account.turn.jobs.append(Loading(self))
 
     def loaded(self) -> None:
         """Go on with the requests that waited for the router."""
