@@ -326,3 +326,19 @@ def test_counters_survive_the_connection(node: NodeFixture) -> None:
     publisher.session.connection_lost()
     receiver.session.connection_lost()
     assert node.node.counters() == (2, 20, 2, 20)
+
+
+@pytest.mark.parametrize("count", [3, 7, 20])
+def test_much_output_leaves_as_it_was_written_and_so_does_what_follows(count: int) -> None:
+    node = NodeFixture()
+    sender, receiver = node.client(), node.client()
+    receiver.send(b"SUB a 1\r\n")
+    receiver.session.output_paused()
+    payloads = [bytes([number]) * 1_000_000 for number in range(count)]
+    for payload in payloads:
+        sender.send(b"PUB a %d\r\n%b\r\n" % (len(payload), payload))
+    receiver.session.output_resumed()
+    node.turn()
+    assert receiver.payloads() == payloads
+    sender.send(b"PUB a 1\r\nx\r\n")
+    assert receiver.payloads() == [b"x"]
