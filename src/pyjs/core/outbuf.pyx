@@ -66,7 +66,7 @@ cdef class OutBuf:
         return self.data + self.len
 
     cdef int enlarge(self, size_t capacity) noexcept:
-        """Let the buffer be an object with room for `capacity` bytes; without memory for it what is queued is lost."""
+        """Let the buffer be an object with room for `capacity` bytes; -1: no memory, and what is queued is lost."""
         if self.large == NULL:
             self.large = new_bytes(NULL, <Py_ssize_t> capacity)
             if self.large == NULL:

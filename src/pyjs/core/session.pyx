@@ -72,6 +72,7 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.retire_later(t.sub)
     if queued(session.out) > FLUSH_AT:
         session.turn.pressure = True
+        session.turn.crowded = session.turn.crowded or queued(session.out) + session.unsent > session.stall_at // 4
         if queued(session.out) + session.unsent > session.stall_at and m.origin != NULL:
             (<ClientSession> m.origin).slow_down()
     if session.replies is not None and m.reply_len:
@@ -657,8 +658,7 @@ cdef class ClientSession(Sink):
                 out[m.reply_len] = c' '
                 out += m.reply_len + 1
             out += write_digits(out, body)
-            out[0] = c'\r'
-            out[1] = c'\n'
+            out[0], out[1] = c'\r', c'\n'
             out += 2
         else:
             memcpy(out, m.tail, m.tail_len)

@@ -12,6 +12,7 @@ cdef class Turn:
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
     cdef public bint pressure           # a forced turn is due: buffers are full, acks pile up
+    cdef public bint crowded            # set when a receiver has much queued already; whoever looks at it clears it
     cdef public int copies_left         # how often streams may copy from others in this turn; set by the node
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
     cdef readonly object inputs         # deque of ClientSessions with input left, who waits longest first

@@ -43,6 +43,7 @@ class Turn:
     now: int
     skew: int
     pressure: bool
+    crowded: bool
     copies_left: int
     input_left: int
     inputs: deque[Resuming]

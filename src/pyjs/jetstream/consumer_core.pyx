@@ -52,6 +52,7 @@ cdef enum:
     PIN_SIZE = 22                   # of a nuid
     HOLD_MIN_NS = 1000000           # and one that waits for its rate waits for others as well
     LATE_NS = 50000000              # later than this, the next distance counts from when it came
+    CROWDED_NS = 10000000           # for which redeliveries wait when their receiver has much queued already
     RETRY_NS = 100000000            # after which a message is read again that could not be for want of descriptors
 
 
@@ -345,8 +346,11 @@ cdef class ConsumerCore(StreamConsumer):
             with gil:
                 self.lose(i, "Unacknowledged message was deleted")
             return
+        self.turn.crowded = False
         if self.send(&r, e.count + 1, self.unread, budget) == 0:
             return
+        if self.turn.crowded:
+            self.hold_until = self.turn.now + CROWDED_NS
         self.delivered_cseq += 1
         self.pending.sent_again(i, self.turn.now)
         self.changes.put(REDELIVERED, r.seq, <uint64_t> self.turn.now)

@@ -210,3 +210,22 @@ def test_a_message_to_a_queue_group_reaches_one_member(js: ConsumerFixture) -> N
     assert mine + theirs == 20
     assert mine
     assert theirs
+
+
+def test_redeliveries_wait_for_a_receiver_that_has_much_queued(js: ConsumerFixture) -> None:
+    # given a receiver that has not read what it got before, and ten messages more
+    for _ in range(10):
+        js.user.send(b"PUB s.a 100000\r\n%b\r\n" % (b"x" * 100_000))
+    js.consumer(deliver_subject="push.a", ack_wait=NS)
+    js.inbox.link.unsent = 16 * MIB
+    js.inbox.session.output_paused()
+    listen(js)
+    # when their time is over, few go out again
+    js.advance(milliseconds=1020)
+    assert js.info()["num_ack_pending"] == 10
+    assert 1 <= js.info()["num_redelivered"] <= 3
+    # and when it has read, all do
+    js.inbox.link.unsent = 0
+    js.inbox.session.output_resumed()
+    js.advance(milliseconds=20)
+    assert js.info()["num_redelivered"] == 10
