@@ -2,7 +2,8 @@
 
 Two subjects overlap when some literal subject matches both. A search visits the branches that can still meet its
 subject, so that its cost is the depth of the subject unless wildcards meet many branches; it yields now and then, and
-whoever must not take long does the rest later.
+whoever must not take long does the rest later. The tokens at the end of a subject that are its own make no branches
+until a search, or another subject, comes that way: subjects can have a hundred thousand tokens.
 
 Knows nothing of streams: a subject has an owner, which is any value. Compiled because a request may have a hundred
 thousand subjects (benchmarks/hostile.py: subjects, filters).
@@ -23,11 +24,42 @@ cdef class _Branch:
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
+    cdef list tail              # tokens of the only subject that goes on here, not yet branches; None: there are none
+    cdef Py_ssize_t tail_at     # where in `tail` those that follow begin; there is at least one
+    cdef tuple tail_owners      # of that subject
 
     def __cinit__(self):
         self.owners = ()
 
+    cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
+        """Let the subject that goes on with the `tokens` from `at` be all that follows this branch."""
+        if at == len(tokens):
+            self.owners = owners
+        else:
+            self.tail, self.tail_at, self.tail_owners = tokens, at, owners
+        return 0
+
+    cdef int unfold(self) except -1:
+        """Make a branch of the first token of `tail`, if there is one."""
+        cdef list tail = self.tail
+        cdef _Branch child
+        if tail is None:
+            return 0
+        child = _Branch()
+        child.hang(tail, self.tail_at + 1, self.tail_owners)
+        if self.children is not None:
+            self.children[tail[self.tail_at]] = child
+        else:
+            self.token, self.only = tail[self.tail_at], child
+        self.tail = self.tail_owners = None
+        return 0
+
+    cdef bint ends_with(self, list tokens, Py_ssize_t at) except -1:
+        """Whether `tail` is the `tokens` from `at`."""
+        return self.tail is not None and self.tail[self.tail_at:] == tokens[at:]
+
     cdef _Branch below(self, str token):
+        self.unfold()
         if self.children is not None:
             return self.children.get(token)
         return self.only if self.token is not None and self.token == token else None
@@ -35,6 +67,7 @@ cdef class _Branch:
     cdef _Branch grow(self, str token):
         """Return a new child."""
         cdef _Branch child = _Branch()
+        self.unfold()
         if self.children is not None:
             self.children[token] = child
         elif self.token is None:
@@ -54,7 +87,7 @@ cdef class _Branch:
 
     cdef bint is_bare(self) noexcept:
         """Whether nothing follows."""
-        return self.token is None and not self.children
+        return self.token is None and not self.children and self.tail is None
 
     cdef bint is_taken(self, object owner) except -1:
         """Whether a subject of somebody but `owner` ends here."""
@@ -120,6 +153,7 @@ cdef class _Search:
         return 0
 
     cdef int add_all(self, _Branch branch, Py_ssize_t at, bint one_token) except -1:
+        branch.unfold()
         if branch.token is not None and not (one_token and branch.token == ">"):
             self.add(branch.only, at)
         if branch.children is not None:
@@ -147,22 +181,34 @@ cdef class SubjectTree:
     def add(self, str subject, object owner) -> None:
         """Add a valid subject."""
         cdef _Branch branch = self.root
-        cdef _Branch below
-        for token in subject.split("."):
-            below = branch.below(token)
-            branch = branch.grow(token) if below is None else below
-        branch.owners += (owner,)
+        cdef _Branch below = branch
+        cdef list tokens = subject.split(".")
+        cdef Py_ssize_t at = 0, end = len(tokens)
+        while at < end and not branch.is_bare():
+            below = branch.below(tokens[at])
+            branch = branch.grow(tokens[at]) if below is None else below
+            at += 1
+        if at < end:
+            branch.hang(tokens, at, (owner,))
+        else:
+            branch.owners += (owner,)
         self.version += 1
 
     def remove(self, str subject, object owner) -> None:
         """Undo `add`."""
         cdef _Branch branch = self.root
         cdef list path = [], tokens = subject.split(".")
-        for token in tokens:
+        cdef Py_ssize_t at = 0, end = len(tokens)
+        while at < end and not branch.ends_with(tokens, at):
             path.append(branch)
-            branch = branch.below(token)
-        at = branch.owners.index(owner)
-        branch.owners = branch.owners[:at] + branch.owners[at + 1:]
+            branch = branch.below(tokens[at])
+            at += 1
+        if at < end:
+            assert branch.tail_owners == (owner,)
+            branch.tail = branch.tail_owners = None
+        else:
+            index = branch.owners.index(owner)
+            branch.owners = branch.owners[:index] + branch.owners[index + 1:]
         while path and not branch.owners and branch.is_bare():
             branch = path.pop()
             branch.drop(tokens[len(path)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 from pyjs.subjects.overlap import STEP, SubjectTree, at_once, first_covered, first_overlap
@@ -102,3 +103,35 @@ def test_a_subject_of_its_own_overlaps_with_none_and_is_not_walked_however_long(
 
     assert list(first_overlap([subject])) == []
     assert list(first_covered([subject])) == []
+
+
+def branches() -> int:
+    """Return how many branches all trees have."""
+    return sum(type(each).__name__ == "_Branch" for each in gc.get_objects())
+
+
+def test_the_tokens_that_only_one_subject_has_make_no_branches() -> None:
+    deep = ".".join(["a"] * 100_000)
+    tree = SubjectTree()
+    before = branches()
+    tree.add(deep, "X")
+    tree.add("b.c.d.e", "Y")
+
+    assert branches() - before <= 2
+    assert at_once(tree.overlapping("b.c.*.e"))
+    assert not at_once(tree.overlapping("b.c.e"))
+    tree.remove(deep, "X")
+    tree.remove("b.c.d.e", "Y")
+    assert tree.is_empty
+
+
+def test_a_subject_that_two_owners_have_stays_until_both_are_gone() -> None:
+    tree = SubjectTree()
+    tree.add("a.b.c.d", "X")
+    tree.add("a.b.c.d", "Y")
+    tree.remove("a.b.c.d", "X")
+
+    assert at_once(tree.overlapping("a.b.c.d", "X"))
+    assert not at_once(tree.overlapping("a.b.c.d", "Y"))
+    tree.remove("a.b.c.d", "Y")
+    assert tree.is_empty
