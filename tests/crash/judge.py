@@ -160,9 +160,9 @@ def _judge_consumer(
     verdict: Verdict,
 ) -> None:
     found = _consumer(speaker)
-    copies = {damage.path[-6:] for damage in damages if "/consumers/" in damage.path}
-    if not found and copies >= {"meta.a", "meta.b"}:
-        verdict.notes["consumer set aside, both copies of its metadata damaged"] += 1
+    copies = {damage.path[-1] for damage in damages if "/consumers." in damage.path}
+    if not found and copies >= {"a", "b"}:
+        verdict.notes["consumer missing, both copies of the list damaged"] += 1
         return
     if not found:
         verdict.add("consumer gone", "CONSUMER.INFO has none")
@@ -172,7 +172,7 @@ def _judge_consumer(
         verdict.add("floor ahead", f"floor {found['ack_floor']}, owed {sorted(owed)[:3]}")
     if found["num_ack_pending"] + found["num_pending"] < len(owed):
         verdict.add("floor ahead", f"{found} promises less than the {len(owed)} that are owed")
-    own_files = any("/consumers/" in damage.path or "/obs/" in damage.path for damage in damages)
+    own_files = any("/consumers" in damage.path or "/obs/" in damage.path for damage in damages)
     if not own_files and not lost and found != baseline.consumer:
         verdict.add("consumer changed", f"{found}, was {baseline.consumer}")
 

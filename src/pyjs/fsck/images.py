@@ -180,6 +180,8 @@ def metadata_paths(directory: str) -> list[str]:
     return [f"{directory}/meta.{copy}" for copy in COPIES]
 
 
-def state_file(files: Files, directory: str, logs: OpenLogs | None = None) -> ConsumerStateFile:
+def state_file(
+    files: Files, directory: str, logs: OpenLogs | None = None, first: bytes | None = None
+) -> ConsumerStateFile:
     """Return what reads and writes the state of a consumer, or the positions of sources."""
-    return ConsumerStateFile(files.disk, directory, logs, files.key)
+    return ConsumerStateFile(files.disk, directory, logs, files.key, first)

@@ -24,10 +24,13 @@ from pyjs.fsck.images import (
     segment_file,
     state_file,
 )
+from pyjs.jetstream.consumer_files import ListFile
 from pyjs.store.census import removals_of
+from pyjs.store.consumer_list import load_list
 from pyjs.store.consumer_state import OpenLogs
 from pyjs.store.index_file import encode_index, index_path
 from pyjs.store.layout import make_directory
+from pyjs.store.meta import Opener
 from pyjs.store.recovery import contents_of
 
 if TYPE_CHECKING:
@@ -159,6 +162,17 @@ def write_metadata(
     def mend() -> str:
         put_metadata(disk, directory, kind, generation + 1, values, key)
         return f"{directory}/meta.a and meta.b are written anew"
+
+    return mend
+
+
+def rewrite_list(files: Files, directory: str) -> Mend:
+    """Write both copies of the list of a stream's consumers with everything that one of them has."""
+
+    def mend() -> str:
+        file = ListFile(directory, files.key)
+        file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
+        return f"{directory}/consumers.a and consumers.b are written anew with {len(file.live)} consumers"
 
     return mend
 

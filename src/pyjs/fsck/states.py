@@ -11,13 +11,30 @@ import orjson
 from pyjs.base.errors import NONSENSE, CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
 from pyjs.fsck.images import Files, state_file
-from pyjs.fsck.mending import move_file_aside, remove_directory, rewrite_state, set_state_aside
-from pyjs.fsck.metadata import Copies, locked_text
+from pyjs.fsck.mending import (
+    move_file_aside,
+    remove_directory,
+    rewrite_list,
+    rewrite_state,
+    set_state_aside,
+)
+from pyjs.fsck.metadata import locked_text
 from pyjs.jetstream.consumer_config import from_json
 from pyjs.jetstream.consumer_log import decode
 from pyjs.jetstream.consumer_record import VERSION
-from pyjs.store.layout import DAMAGED, DELETING, file_name
-from pyjs.store.meta import KIND_CONSUMER, NewerFormat, Opener
+from pyjs.store.consumer_list import (
+    NAME,
+    REMOVED,
+    UNKNOWN,
+    ConsumerList,
+    Listed,
+    Owners,
+    list_paths,
+    load_list,
+    state_name,
+)
+from pyjs.store.layout import DAMAGED
+from pyjs.store.meta import NewerFormat, Opener
 from pyjs.store.purge_file import read_purge
 from pyjs.store.vault import Locked
 from pyjs.store.window_file import read_parts
@@ -34,6 +51,7 @@ REPLAY_MIN = 4096  # steps that the log of any consumer may take
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
 STRANGER = "no file of this server"
+NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consumers.tmp")
 
 
 class StatesCheck:
@@ -49,9 +67,7 @@ class StatesCheck:
         directory = self._report.directory
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
-            if name == "consumers":
-                self._consumers(path)
-            elif name == "sources":
+            if name == "sources":
                 self._positions(path)
             elif name == "window":
                 self._window(path)
@@ -59,8 +75,9 @@ class StatesCheck:
                 self._purge(path)
             elif name.startswith(DAMAGED):
                 self._find(NOTE, path, SET_ASIDE)
-            elif name not in ("msgs", "window.tmp") and not META_FILE.fullmatch(name):
+            elif name not in NAMES and not META_FILE.fullmatch(name):
                 self._find(NOTE, path, STRANGER)
+        self._consumers()
 
     def _find(self, level: str, path: str, what: str, offset: int = -1) -> Finding:
         finding = Finding(level, path, what, offset)
@@ -69,51 +86,69 @@ class StatesCheck:
 
     # -- consumers -----------------------------------------------------------------------------------------
 
-    def _consumers(self, parent: str) -> None:
+    def _consumers(self) -> None:
+        """Check the list of consumers, and what each remembers."""
+        directory = self._report.directory
+        try:
+            found = load_list(self._disk, directory, Opener(self._files.key))
+        except Locked as error:
+            self._find(LOCKED, list_paths(directory)[0], locked_text(error))
+            return
+        except NewerFormat as error:
+            self._find(UNCHECKED, list_paths(directory)[0], str(error))
+            return
+        except OSError as error:
+            what = f"it cannot be read: {error.strerror or error}"
+            self._find(UNCHECKED, list_paths(directory)[0], what)
+            return
+        self._list(found)
+        self._directories(found)
+        for listed in found.live.values():
+            self._consumer(listed)
+
+    def _list(self, found: ConsumerList) -> None:
+        findings = [
+            self._find(
+                NOTE if each.torn else DAMAGE, each.path, f"{each.what}; the other copy has it", each.at
+            )
+            for each in found.problems
+        ]
+        for first, last in found.gaps:
+            what = f"entries {first} to {last} of both copies are damaged: consumers may be missing"
+            findings.append(self._find(DAMAGE, list_paths(self._report.directory)[0], what))
+        if not found.clean and not findings:
+            what = "a change was being written; a start cuts it"
+            findings.append(self._find(NOTE, list_paths(self._report.directory)[0], what))
+        if findings:
+            findings[0].mend = rewrite_list(self._files, self._report.directory)
+
+    def _directories(self, found: ConsumerList) -> None:
+        """Name what is in the directory of states and belongs to no consumer."""
+        parent, owners = f"{self._report.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
-            path = f"{parent}/{name}"
-            if name.startswith(DELETING):
-                self._find(NOTE, path, "its removal was begun; a start finishes it").mend = remove_directory(
-                    self._disk, path
-                )
-            elif name.startswith(DAMAGED):
+            path, owner = f"{parent}/{name}", owners.owner_of(name)
+            if name.startswith(DAMAGED):
                 self._find(NOTE, path, SET_ASIDE)
             elif not self._disk.is_directory(path):
                 self._find(NOTE, path, STRANGER)
-            else:
-                self._consumer(path)
+            elif owner == REMOVED:
+                what = "its consumer was removed; a start removes it"
+                self._find(NOTE, path, what).mend = remove_directory(self._disk, path)
+            elif owner == UNKNOWN:
+                what = "it belongs to no consumer of the list; a start leaves it"
+                self._find(DAMAGE if found.gaps else NOTE, path, what)
 
-    def _consumer(self, directory: str) -> None:
-        names = self._disk.list_dir(directory)
-        if not set(names) - {"meta.tmp"}:
-            self._find(
-                NOTE, directory, "a consumer that was never begun; a start removes it"
-            ).mend = remove_directory(self._disk, directory)
-            return
-        copies = Copies(self._disk, directory, KIND_CONSUMER, Opener(self._files.key))
-        self._report.findings += copies.findings
-        self._strangers(directory, names)
-        if copies.newer:
-            return
-        if copies.values is None:
-            finding = self._find(
-                DAMAGE, directory, "the consumer has no readable configuration: it is not served"
-            )
-            finding.mend = move_file_aside(self._disk, directory)
-            return
+    def _consumer(self, listed: Listed) -> None:
+        directory = f"{self._report.directory}/{NAME}/{state_name(listed.name, listed.ident)}"
         try:
-            name = copies.values["name"]
-            config = from_json(copies.values["config"])
-            is_elsewhere = directory.rpartition("/")[2] != file_name(name)
+            config = from_json(listed.config)
         except (*NONSENSE, RecursionError) as error:
             self._find(
                 UNCHECKED, directory, f"its configuration says what this version does not know: {error}"
             )
             return
-        if is_elsewhere:
-            self._find(UNCHECKED, directory, f"it is of {name!r}, which belongs elsewhere: was it copied?")
-            return
-        self._state(directory, ConsumerReport(name), config.ack_policy == "none")
+        self._strangers(directory, self._disk.list_dir(directory))
+        self._state(directory, ConsumerReport(listed.name), config.ack_policy == "none", listed.state)
 
     def _strangers(self, directory: str, names: list[str]) -> None:
         for name in names:
@@ -123,10 +158,10 @@ class StatesCheck:
             elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name != "snap.tmp":
                 self._find(NOTE, path, STRANGER)
 
-    def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool) -> None:
-        """Check what a consumer remembers."""
+    def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:
+        """Check what a consumer remembers; `first` is the snapshot that the list has."""
         self._report.consumers.append(consumer)
-        loaded = self._load(directory, "the consumer begins again at the first message")
+        loaded = self._load(directory, "the consumer begins again at the first message", first)
         if loaded is None:
             return
         snapshot, changes = loaded
@@ -148,17 +183,20 @@ class StatesCheck:
             what = f"it was sent message {consumer.delivered_seq}, the stream ends at {last_seq}; a start goes back"
             self._find(NOTE, directory, what)
 
-    def _load(self, directory: str, otherwise: str) -> tuple[bytes, list[bytes]] | None:
+    def _load(
+        self, directory: str, otherwise: str, first: bytes | None = None
+    ) -> tuple[bytes, list[bytes]] | None:
         """Return snapshot and changes of a state, None: it cannot be read, which is told."""
         try:
-            snapshot, changes, problems = state_file(self._files, directory).load(seal=False)
+            snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except NewerFormat as error:
             self._find(UNCHECKED, directory, str(error))
         except Locked as error:
             self._find(LOCKED, directory, locked_text(error))
         except FileNotFoundError:
             what = f"its state is missing: neither snap nor log is there; {otherwise}"
-            self._find(DAMAGE, directory, what).mend = move_file_aside(self._disk, directory)
+            finding = self._find(DAMAGE, directory, what)
+            finding.mend = move_file_aside(self._disk, directory) if self._disk.exists(directory) else None
         except CorruptRecord as error:
             if any(STATE_FILE.fullmatch(name) for name in self._disk.list_dir(directory)):
                 self._find(

@@ -319,7 +319,7 @@ def _new_file(
         yield from js.shared.metadata.commit(change)
         if not _is_open(js, stream):
             raise StoreFailed(change.path, "the stream was closed")
-        return js.files.open_consumer(change)
+        return js.files.open_consumer(stream.name, change)
     except StoreFailed as error:
         stream.claims.remove(name)
         js.shared.log.warn(

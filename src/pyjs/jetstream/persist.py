@@ -16,13 +16,20 @@ from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config import LIMITS, S2, StreamConfig
 from pyjs.jetstream.consumer_config import ConsumerConfig, from_json
-from pyjs.jetstream.consumer_files import ChangedConsumer, NewConsumer, RemovedConsumer
+from pyjs.jetstream.consumer_files import (
+    ChangedConsumer,
+    ListFile,
+    NewConsumer,
+    RemovedConsumer,
+    state_directory,
+)
 from pyjs.jetstream.stored_purge import PurgeFile
 from pyjs.jetstream.stream_changes import (
     NamesChange,
     StreamCreation,
     StreamUpdate,
 )
+from pyjs.store.consumer_list import NAME, REMOVED, UNKNOWN, ConsumerList, Listed, Owners, load_list
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import CODEC_ZSTD, HEADER, clear_meta, is_encrypted, read_image
@@ -36,7 +43,6 @@ from pyjs.store.layout import (
     streams_directory,
 )
 from pyjs.store.meta import (
-    KIND_CONSUMER,
     KIND_STREAM,
     NewerFormat,
     Opener,
@@ -112,8 +118,7 @@ class AccountFiles:
         self._log = log
         self._now_ns = now_ns
         self._streams = streams_directory(root, account)
-        # Directory of a stream -> its own and those of its consumers -> generation of the metadata there
-        self._generations: dict[str, dict[str, int]] = {}
+        self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._open_files = open_files or OpenFiles(disk)  # those of all accounts
         self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
@@ -126,14 +131,18 @@ class AccountFiles:
         self._vault = vault  # None: what is new is not encrypted
         self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
+        self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
+        self._states: dict[
+            tuple[str, str], str
+        ] = {}  # directory of a stream and consumer -> where its state is
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
         self._logs.close_below(self._streams)
 
-    def directory_of(self, stream: str, consumer: str = "") -> str:
-        """Return where a stream, or a consumer of it, is kept."""
-        return self._consumer_dir(stream, consumer) if consumer else self._stream_dir(stream)
+    def directory_of(self, stream: str) -> str:
+        """Return where a stream is kept."""
+        return self._stream_dir(stream)
 
     def damaged(self) -> list[str]:
         """Return the paths of everything that is set aside, as far as nobody has removed it since."""
@@ -156,7 +165,7 @@ class AccountFiles:
         self._forget(directory)
         if self._vault is not None:
             self._keys[directory] = self._vault.new_key()
-        meta = self._encoded(directory, KIND_STREAM, _stream_values(config, created_ns))
+        meta = self._encoded(directory, _stream_values(config, created_ns))
         change = StreamCreation(directory, meta, self._anchored)
         try:
             yield from metadata.commit(change)
@@ -191,9 +200,7 @@ class AccountFiles:
             StoreFailed: the one before may still be kept.
         """
         directory = self._stream_dir(config.name)
-        change = StreamUpdate(
-            directory, self._encoded(directory, KIND_STREAM, _stream_values(config, created_ns))
-        )
+        change = StreamUpdate(directory, self._encoded(directory, _stream_values(config, created_ns)))
         yield from metadata.commit(change)
         self._configure(store, config, change.data)
 
@@ -206,7 +213,7 @@ class AccountFiles:
         directory = self._stream_dir(config.name)
         assert isinstance(store, FileStore)
         try:
-            meta = self._save(directory, KIND_STREAM, _stream_values(config, created_ns))
+            meta = self._save(directory, _stream_values(config, created_ns))
         except OSError as error:
             raise _failed(directory, error) from error
         self._configure(store, config, meta)
@@ -266,7 +273,7 @@ class AccountFiles:
                 self._note_damaged(self._streams, name)
                 continue
             directory = f"{self._streams}/{name}"
-            values = self._load(directory, KIND_STREAM)
+            values = self._load(directory)
             if values is None:
                 yield None
             else:
@@ -293,7 +300,7 @@ class AccountFiles:
             yield from self._recover_directory(directory)
 
     def _recover_directory(self, directory: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        values = self._load(directory, KIND_STREAM)
+        values = self._load(directory)
         if values is not None:
             yield from self._open_stream(directory, values)
 
@@ -310,9 +317,7 @@ class AccountFiles:
                 subject.encode()  # it is one: what is opened halfway is hard to take back
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
-            meta = encode(
-                KIND_STREAM, self._generations[directory][directory], values, self._keys.get(directory)
-            )
+            meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
             store = self._new_store(directory, config, created_ns)
             for _ in store.recover_steps():
                 yield None
@@ -405,89 +410,129 @@ class AccountFiles:
     def new_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int, state: bytes
     ) -> NewConsumer:
-        """Return the change that makes the files of a consumer whose state is `state`; then `open_consumer`.
+        """Return the change that makes a consumer whose state is `state`; then `open_consumer`.
 
         Raises:
-            StoreFailed: others are in their place.
+            StoreFailed: others are in its place.
         """
-        directory = self._consumer_dir(stream, name)
-        self._check_room(directory)
-        self._forget_consumer(directory)
-        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
-        meta = self._encoded(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
-        return NewConsumer(directory, meta, file.first_envelope(state))
+        file = self.list_of(stream)
+        self._check_room(f"{file.directory}/{NAME}")
+        self._check_room(f"{file.directory}/{NAME}/{file_name(name)}")
+        return NewConsumer(file, name, created_ns, config.as_json(), state)
 
-    def open_consumer(self, change: NewConsumer) -> StateFile:
+    def open_consumer(self, stream: str, change: NewConsumer) -> StateFile:
         """Return where the state of a consumer goes that was made."""
+        directory = change.directory
         if change.aside:
-            self._log.warn(f"  {change.path} belonged to nothing and is set aside as {change.aside}")
-        file = ConsumerStateFile(self._disk, change.path, self._logs, self._key_of(change.path))
-        file.begun(change.state)
+            self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
+        self._states[self._stream_dir(stream), change.name] = directory
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), change.state)
+        file.begun()
         return file
 
     def changed_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> ChangedConsumer:
         """Return the change that replaces the configuration of a consumer."""
-        directory = self._consumer_dir(stream, name)
-        meta = self._encoded(directory, KIND_CONSUMER, _consumer_values(name, config, created_ns))
-        return ChangedConsumer(directory, meta)
+        return ChangedConsumer(self.list_of(stream), name, created_ns, config.as_json())
 
     def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
         """Return the change that removes the files of a consumer, which is stopped."""
-        directory = self._consumer_dir(stream, name)
-        self._forget_consumer(directory)
-        return RemovedConsumer(directory)
+        file = self.list_of(stream)
+        directory = self._states.pop((file.directory, name), "")
+        if directory:
+            self._logs.close_below(directory)
+        return RemovedConsumer(file, name)
 
-    def _forget_consumer(self, directory: str) -> None:
-        self._logs.close_below(directory)
-        self._generations_of(directory).pop(directory, None)
+    def list_of(self, stream: str) -> ListFile:
+        """Return the list of the consumers of a stream."""
+        directory = self._stream_dir(stream)
+        if directory not in self._lists:
+            self._lists[directory] = ListFile(directory, self._keys.get(directory))
+        return self._lists[directory]
 
     def num_consumers(self, stream: str) -> int:
         """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
-        names = self._disk.list_dir(f"{self._stream_dir(stream)}/consumers")
-        return sum(name.startswith(DAMAGED) or not name.startswith(".") for name in names)
+        file = self.list_of(stream)
+        names = self._disk.list_dir(f"{file.directory}/{NAME}")
+        return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
         """Yield every kept consumer of a stream."""
-        parent = f"{self._stream_dir(stream)}/consumers"
-        self._finish_removals(parent)
-        names = []
-        for name in self._disk.list_dir(parent):
-            if name.startswith("."):
-                self._note_damaged(parent, name)
-            else:
-                names.append(name)
-        if names:
-            self._log.info(f"  Recovering {len(names)} consumers for stream - '{self._account} > {stream}'")
-        for name in names:
-            directory = f"{parent}/{name}"
-            values = self._load(directory, KIND_CONSUMER)
-            found = None if values is None else self._open_consumer(directory, values)
-            if found is not None:
-                yield found
+        directory = self._stream_dir(stream)
+        file = self._lists[directory] = ListFile(directory, self._keys.get(directory))
+        found = self._load_list(directory)
+        if found is None:
+            file.missing = 1
+            return
+        self._adopt_list(file, found)
+        self._look_through(file, found)
+        if found.live:
+            count = len(found.live)
+            self._log.info(f"  Recovering {count} consumers for stream - '{self._account} > {stream}'")
+        for each in found.live.values():
+            opened = self._open_consumer(directory, each)
+            if opened is not None:
+                yield opened
 
     def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
         """Return a kept consumer as its files have it, None: they cannot be read, which is logged."""
-        directory = self._consumer_dir(stream, name)
-        values = self._load(directory, KIND_CONSUMER)
-        return None if values is None else self._open_consumer(directory, values)
+        file = self.list_of(stream)
+        found = self._load_list(file.directory, file.ends)
+        listed = None if found is None else found.live.get(name)
+        return None if listed is None else self._open_consumer(file.directory, listed)
 
-    def _open_consumer(self, directory: str, values: dict[str, Any]) -> StoredConsumer | None:
-        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
+    def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
+        """Return the list of the consumers of a stream, None: it stays as it is."""
         try:
-            name, config, created_ns = values["name"], from_json(values["config"]), int(values["created_ns"])
-            _check_place(directory, name)
-            snapshot, deltas, problems = file.load()
-        except FileNotFoundError:
-            self._discard(directory)
-            return None
-        except CorruptRecord as error:
-            return self._without_state(directory, name, config, created_ns, file, error)
-        except (PyjsError, *NONSENSE, OSError) as error:
+            return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
+        except (NewerFormat, Locked, OSError) as error:
             if is_shortage(error):
                 raise  # the whole stream is opened later: without a consumer it would remove messages
-            self._leave(directory, "Consumer", error)
+            self._leave(f"{directory}/{NAME}", "List of consumers", error)
+            return None
+
+    def _adopt_list(self, file: ListFile, found: ConsumerList) -> None:
+        """Tell what is wrong with a list, and have it mended."""
+        for first, last in found.gaps:
+            self._log.error(
+                f"  Entries {first} to {last} of {file.directory}/{NAME}.a and {NAME}.b are damaged:"
+                " consumers may be missing, or be as they were before"
+            )
+        for problem in found.problems:
+            self._log.warn(f"  {problem}; another copy is used")
+        file.missing = len(found.gaps)
+        try:
+            file.adopt(self._disk, found)
+        except OSError as error:
+            self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not written anew: {error}")
+
+    def _look_through(self, file: ListFile, found: ConsumerList) -> None:
+        """Remove what is left of removed consumers, and tell what belongs to none."""
+        parent, owners = f"{file.directory}/{NAME}", Owners(found)
+        for name in self._disk.list_dir(parent):
+            owner = owners.owner_of(name)
+            if name.startswith("."):
+                self._note_damaged(parent, name)
+            elif owner == REMOVED:
+                self.remove(f"{parent}/{name}")
+            elif owner == UNKNOWN:
+                file.missing += 1
+                self._log.error(f"  {parent}/{name} belongs to no consumer of the list, and stays")
+
+    def _open_consumer(self, stream: str, listed: Listed) -> StoredConsumer | None:
+        name = listed.name
+        directory = self._states[stream, name] = state_directory(stream, name, listed.ident)
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), listed.state)
+        try:
+            config, created_ns = from_json(listed.config), listed.created_ns
+            snapshot, deltas, problems = file.load()
+        except (CorruptRecord, FileNotFoundError) as error:
+            return self._without_state(stream, listed, config, file, error)
+        except (PyjsError, *NONSENSE, OSError) as error:
+            if is_shortage(error):
+                raise
+            self._leave_consumer(stream, directory, name, error)
             return None
         for problem in problems:
             self._log.warn(f"  {problem}")
@@ -495,32 +540,25 @@ class AccountFiles:
 
     def _without_state(
         self,
-        directory: str,
-        name: str,
+        stream: str,
+        listed: Listed,
         config: ConsumerConfig,
-        created_ns: int,
         file: ConsumerStateFile,
-        problem: CorruptRecord,
+        problem: Exception,
     ) -> StoredConsumer | None:
         """Return a consumer whose state is damaged; the files stay beside the new ones."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
-            self._leave(directory, "Consumer", error)
+            self._leave_consumer(stream, self._states[stream, listed.name], listed.name, error)
             return None
-        return StoredConsumer(name, config, created_ns, None, (), (str(problem),), file)
+        return StoredConsumer(listed.name, config, listed.created_ns, None, (), (str(problem),), file)
+
+    def _leave_consumer(self, stream: str, directory: str, name: str, error: Exception) -> None:
+        self._unread.add(f"{stream}/{NAME}/{file_name(name)}")
+        self._leave(directory, "Consumer", error)
 
     # -- parts ---------------------------------------------------------------------------------------------
-
-    def _make_streams_directory(self) -> None:
-        """Make the directory of all streams; when it is there, a process that was killed may not have synced it."""
-        if not self._anchored:
-            if self._disk.exists(self._streams):
-                for directory in self._directories_above():
-                    self._disk.sync_dir(directory)
-            else:
-                make_directory(self._disk, self._streams)
-            self._anchored = True
 
     def _consumer_names(self, directory: str) -> tuple[str, ...]:
         """Return the directory of a stream's consumers, if there is one."""
@@ -535,67 +573,53 @@ class AccountFiles:
     def _stream_dir(self, name: str) -> str:
         return f"{self._streams}/{file_name(name)}"
 
-    def _consumer_dir(self, stream: str, name: str) -> str:
-        return f"{self._stream_dir(stream)}/consumers/{file_name(name)}"
-
-    def _save(
-        self,
-        directory: str,
-        kind: int,
-        values: dict[str, Any],
-        write: Callable[[Disk, str, str, bytes], None] = save_meta,
-    ) -> bytes:
-        """Write metadata and return the envelope."""
-        data = self._encoded(directory, kind, values)
-        write(self._disk, directory, "meta", data)
+    def _save(self, directory: str, values: dict[str, Any]) -> bytes:
+        """Write the metadata of a stream and return the envelope."""
+        data = self._encoded(directory, values)
+        save_meta(self._disk, directory, "meta", data)
         return data
 
-    def _encoded(self, directory: str, kind: int, values: dict[str, Any]) -> bytes:
-        """Return the envelope of new metadata."""
-        generations = self._generations_of(directory)
-        generation = generations.get(directory, 0) + 1
-        generations[directory] = generation  # used up, also by an attempt that fails
-        return encode(kind, generation, values, self._key_of(directory))
+    def _encoded(self, directory: str, values: dict[str, Any]) -> bytes:
+        """Return the envelope of new metadata of a stream."""
+        generation = self._generations.get(directory, 0) + 1
+        self._generations[directory] = generation  # used up, also by an attempt that fails
+        return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
-    def _load(self, directory: str, kind: int) -> dict[str, Any] | None:
-        """Return the metadata of a directory, None: it cannot be read, which is dealt with."""
-        what = "Stream" if kind == KIND_STREAM else "Consumer"
-        opener = Opener(vault=self._vault) if kind == KIND_STREAM else Opener(self._key_of(directory))
+    def _load(self, directory: str) -> dict[str, Any] | None:
+        """Return the metadata of a stream, None: it cannot be read, which is dealt with."""
+        opener = Opener(vault=self._vault)
         try:
-            generation, values, problems = load_meta(self._disk, directory, "meta", kind, opener)
+            generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
         except (FileNotFoundError, CorruptRecord) as error:
             try:
                 if isinstance(error, FileNotFoundError) and self._is_empty(directory):
                     self._discard(directory)
                     return None
-                found = self._from_segments(directory, error, opener) if kind == KIND_STREAM else None
+                found = self._from_segments(directory, error, opener)
             except (Locked, OSError) as failure:
-                self._leave(directory, what, failure)
+                self._leave(directory, "Stream", failure)
                 return None
             if found is None:
-                self._set_aside(directory, what, error)
+                self._set_aside(directory, "Stream", error)
                 return None
             generation, values, problems = found
         except (NewerFormat, Locked, OSError) as error:
-            if kind == KIND_CONSUMER and is_shortage(error):
-                raise
-            self._leave(directory, what, error)
+            self._leave(directory, "Stream", error)
             return None
-        self._generations_of(directory)[directory] = generation
-        if kind == KIND_STREAM:
-            self._take_key(directory, opener)
+        self._generations[directory] = generation
+        self._take_key(directory, opener)
         key = self._key_of(directory)
-        if key is not None and opener.key is None and not self._seal(directory, kind, values):
+        if key is not None and opener.key is None and not self._seal(directory, values):
             return None
         unsealed = opener.saw_plain and opener.key is not None
         if problems or unsealed or opener.rotated:
-            self._mend(directory, kind, values, problems)
+            self._mend(directory, values, problems)
         return values
 
-    def _seal(self, directory: str, kind: int, values: dict[str, Any]) -> bool:
+    def _seal(self, directory: str, values: dict[str, Any]) -> bool:
         """Keep the new data key of a stream, before anything is encrypted with it; False: it cannot be."""
         try:
-            self._save(directory, kind, values)
+            self._save(directory, values)
         except OSError as error:
             self._leave(directory, "Stream", error)
             return False
@@ -621,10 +645,6 @@ class AccountFiles:
     def _stream_of(self, directory: str) -> str:
         """Return the directory of the stream that a directory belongs to."""
         return f"{self._streams}/{directory.removeprefix(f'{self._streams}/').partition('/')[0]}"
-
-    def _generations_of(self, directory: str) -> dict[str, int]:
-        """Return the generations of the stream that a directory belongs to."""
-        return self._generations.setdefault(self._stream_of(directory), {})
 
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
@@ -674,12 +694,12 @@ class AccountFiles:
                     raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
         return last_meta(bytes(read_image(self._disk, path, opener.key)))
 
-    def _mend(self, directory: str, kind: int, values: dict[str, Any], problems: list[str]) -> None:
+    def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
         """Write both copies again after one of them was not whole."""
         for problem in problems:
             self._log.warn(f"  {problem}; another copy is used")
         try:
-            self._save(directory, kind, values)
+            self._save(directory, values)
         except OSError as error:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
@@ -729,15 +749,6 @@ class AccountFiles:
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 
-    def _make_room(self, directory: str) -> None:
-        """Make sure that nothing is in the way of a new stream or consumer."""
-        self._check_room(directory)
-        if not self._disk.exists(directory):
-            return
-        self._forget(directory)
-        aside = set_aside(self._disk, directory)
-        self._log.warn(f"  {directory} belonged to nothing and is set aside as {aside}")
-
     def _hide(self, directory: str, sync: bool = True) -> str:
         """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
         hidden = ""
@@ -750,10 +761,12 @@ class AccountFiles:
     def _forget(self, directory: str) -> None:
         self._logs.close_below(directory)
         self._keys.pop(directory, None)
-        if directory == self._stream_of(directory):
-            self._generations.pop(directory, None)
-        else:
-            self._generations_of(directory).pop(directory, None)
+        self._generations.pop(directory, None)
+        file = self._lists.pop(directory, None)
+        if file is not None:
+            file.closed = True
+            for name in file.live:
+                self._states.pop((directory, name), None)
 
     def _finish_removals(self, parent: str) -> None:
         for problem in finish_removals(self._disk, parent):
@@ -763,10 +776,6 @@ class AccountFiles:
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
     values: dict[str, Any] = {"created_ns": created_ns, "config": config.to_meta()}
     return values | {"codec": "zstd"} if _codec(config) else values
-
-
-def _consumer_values(name: str, config: ConsumerConfig, created_ns: int) -> dict[str, Any]:
-    return {"name": name, "created_ns": created_ns, "config": config.as_json()}
 
 
 def _seal_age_ns(config: StreamConfig) -> int:

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.gotext import time_text
-from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.consumer_files import CheckedList
+from pyjs.store.consumer_list import load_list
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import open_image
-from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, Opener, load_meta
+from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, load_meta
 from pyjs.store.recovery import confirm, contents_of
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeAlias
 
     from pyjs.base.disk import Disk
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
     from pyjs.jetstream.engine import JetStream, Shared
     from pyjs.jetstream.stream import Stream
-    from pyjs.store.vault import StreamKey
 
-    Step: TypeAlias = "SegmentStep | MetadataStep"  # called in a thread, settled where the node runs
+    Step: TypeAlias = (
+        "SegmentStep | MetadataStep | ListStep"  # called in a thread, settled where the node runs
+    )
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
 RETRY_NS = 10 * NS_PER_S  # after a step for which descriptors or memory were short
 STEP_NS = 10_000_000  # at least between two steps, however small
 META_SIZE = 1024  # what reading two copies counts for
-CONSUMERS_STEP = 50  # whose metadata is read in one step
 
 
 class SegmentStep:
@@ -92,69 +93,97 @@ class SegmentStep:
 
 
 class MetadataStep:
-    """The metadata of a stream, or of some of its consumers."""
+    """The metadata of a stream."""
 
-    def __init__(self, disk: Disk, js: JetStream, stream: Stream, consumers: list[str]) -> None:
+    def __init__(self, disk: Disk, js: JetStream, stream: Stream) -> None:
         self._disk = disk
         self._js = js
         self._stream = stream
-        self._consumers = consumers  # []: that of the stream itself
         self._key = stream.store.key if isinstance(stream.store, FileStore) else None
-        self._suspects: list[str] = []
-        self.size = 0  # bytes that were read
+        self._is_suspect = False
+        self.size = META_SIZE  # bytes that were read
 
     def __call__(self) -> Exception | None:
-        """Read both copies of each."""
-        files, name = self._js.files, self._stream.name
-        self.size, self._suspects = 0, []
+        """Read both copies."""
         try:
-            for consumer in self._consumers or [""]:
-                self.size += META_SIZE
-                if _problems(self._disk, files.directory_of(name, consumer), consumer, self._key):
-                    self._suspects.append(consumer)
+            self._is_suspect = bool(self._problems())
         except OSError as error:
             return error
         return None
 
     def settle(self) -> int:
         """Write what is damaged anew."""
-        damaged, files, name = 0, self._js.files, self._stream.name
-        for consumer in self._suspects if self._js.streams.get(name) is self._stream else []:
-            problems = _problems(self._disk, files.directory_of(name, consumer), consumer, self._key)
-            found = self._stream.consumers.get(consumer)
-            if not problems or (consumer and not isinstance(found, Consumer)):
-                continue
-            for problem in problems:
-                self._js.shared.log.warn(f"{problem}; both copies are written anew")
-            if isinstance(found, Consumer):
-                change = files.changed_consumer(name, consumer, found.config, found.created_ns)
-                self._js.shared.metadata.submit(change, self._written)
-            else:
-                files.save(self._stream.config, self._stream.created_ns, self._stream.store)
-            damaged += len(problems)
-        return damaged
+        files, name = self._js.files, self._stream.name
+        if not self._is_suspect or self._js.streams.get(name) is not self._stream:
+            return 0
+        problems = self._problems()
+        for problem in problems:
+            self._js.shared.log.warn(f"{problem}; both copies are written anew")
+        if problems:
+            files.save(self._stream.config, self._stream.created_ns, self._stream.store)
+        return len(problems)
 
-    def _written(self, failure: Exception | None) -> None:
-        """Log what could not be written; the next pass finds it again."""
-        if failure is not None:
-            self._js.shared.log.error(f"Damaged metadata could not be written anew: {failure}")
+    def _problems(self) -> list[str]:
+        """Return what is wrong with the metadata; nothing when it is kept nowhere.
+
+        Raises:
+            OSError: descriptors or memory are short, and say nothing of the metadata.
+        """
+        directory = self._js.files.directory_of(self._stream.name)
+        try:
+            return load_meta(self._disk, directory, "meta", KIND_STREAM, Opener(self._key))[2]
+        except (FileNotFoundError, NewerFormat, Locked):
+            return []
+        except (CorruptRecord, OSError) as error:
+            if is_shortage(error):
+                raise
+            return [str(error)]
 
 
-def _problems(disk: Disk, directory: str, consumer: str, key: StreamKey | None) -> list[str]:
-    """Return what is wrong with the metadata in a directory; nothing when it is kept nowhere.
+class ListStep:
+    """The list of a stream's consumers. `found` is told how many places of it were damaged."""
 
-    Raises:
-        OSError: descriptors or memory are short, and say nothing of the metadata.
-    """
-    try:
-        kind = KIND_CONSUMER if consumer else KIND_STREAM
-        return load_meta(disk, directory, "meta", kind, Opener(key))[2]
-    except (FileNotFoundError, NewerFormat, Locked):
-        return []
-    except (CorruptRecord, OSError) as error:
-        if is_shortage(error):
-            raise
-        return [str(error)]
+    def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
+        self._disk = disk
+        self._js = js
+        self._stream = stream
+        self._found = found
+        self._key = stream.store.key if isinstance(stream.store, FileStore) else None
+        self._is_suspect = False
+        self.size = META_SIZE  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read both copies."""
+        try:
+            list_ = load_list(self._disk, self._js.files.directory_of(self._stream.name), Opener(self._key))
+        except (NewerFormat, Locked):
+            return None
+        except OSError as error:
+            return error
+        self.size = META_SIZE + 2 * list_.size
+        self._is_suspect = not list_.clean
+        return None
+
+    def settle(self) -> int:
+        """Have it read again where nobody writes to it; what was suspect may be an entry on its way."""
+        if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
+            self._check()
+        return 0
+
+    def _check(self) -> None:
+        change = CheckedList(self._js.files.list_of(self._stream.name))
+
+        def done(failure: Exception | None) -> None:
+            log = self._js.shared.log
+            for problem in change.problems:
+                log.warn(f"{problem}; both copies are written anew")
+            if change.is_early:
+                self.settle()
+            elif failure is not None:
+                log.error(f"Damaged metadata could not be written anew: {failure}")
+            self._found(len(change.problems) or int(failure is not None))
+
+        self._js.shared.metadata.submit(change, done)
 
 
 class Scrubber:
@@ -233,6 +262,9 @@ class Scrubber:
         pause_ns = step.size * NS_PER_S // self._shared.options.scrub_rate
         self._wait(max(pause_ns, STEP_NS))
 
+    def _add_damaged(self, places: int) -> None:
+        self._damaged += places
+
     def _again(self, step: Step, error: Exception) -> None:
         """Do a step once more, later."""
         self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
@@ -265,10 +297,9 @@ class Scrubber:
                     yield from self._stream_steps(js, stream, stream.store)
 
     def _stream_steps(self, js: JetStream, stream: Stream, store: FileStore) -> Iterator[Step]:
-        yield MetadataStep(self._disk, js, stream, [])
-        names = list(stream.consumers)
-        for at in range(0, len(names), CONSUMERS_STEP):
-            yield MetadataStep(self._disk, js, stream, names[at : at + CONSUMERS_STEP])
+        yield MetadataStep(self._disk, js, stream)
+        if js.files.list_of(stream.name).live:
+            yield ListStep(self._disk, js, stream, self._add_damaged)
         for number in store.sealed_numbers():
             if not store.closed and number in store.sealed_numbers():
                 yield SegmentStep(self._disk, store, number)

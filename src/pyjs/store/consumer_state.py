@@ -10,6 +10,9 @@ entry's seed is the envelope's checksum. So any one damaged byte leaves a whole 
 fit ends the log: applying what comes after it could move the acknowledged floor ahead, ending there only has
 messages delivered again. The next generation is written whole before the files of the one before are removed.
 
+The first snapshot may be kept elsewhere, durably, before there is a directory: `append` makes it then, and the first
+generation, without a sync, and as long as none of its envelopes is whole that snapshot is the state.
+
 With the data key of an encrypted stream the envelope is sealed, and so is each delta, for itself, under a key that
 belongs to the generation. What is found plain then is written anew, sealed, by `load`.
 
@@ -25,6 +28,7 @@ import xxhash
 
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
+from pyjs.store.layout import make_directory
 from pyjs.store.log_sync import Done, LogSync
 from pyjs.store.meta import (
     CHECKSUM,
@@ -34,12 +38,14 @@ from pyjs.store.meta import (
     encode,
     envelope_size,
     is_sealed,
+    is_torn,
     write_whole,
 )
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.vault import Sealer, StreamKey, WrongKey
 
 ENTRY = struct.Struct("<IIQ")
+FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
 SEED_SIZE = 24  # the end of a sealed envelope, tag and checksum: no two are the same
@@ -73,10 +79,16 @@ class ConsumerStateFile:
     """Where one consumer's state is kept. `append` costs one small write."""
 
     def __init__(
-        self, disk: Disk, directory: str, logs: OpenLogs | None = None, key: StreamKey | None = None
+        self,
+        disk: Disk,
+        directory: str,
+        logs: OpenLogs | None = None,
+        key: StreamKey | None = None,
+        first: bytes | None = None,
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._first = first  # the first snapshot, which is durable elsewhere
         self._logs = logs or OpenLogs(disk)
         self._key = key
         self._sealer: Sealer | None = None  # of this generation's deltas
@@ -90,13 +102,10 @@ class ConsumerStateFile:
         """Return how many bytes of deltas are behind the snapshot."""
         return self._end - self._start
 
-    def first_envelope(self, state: bytes) -> bytes:
-        """Return what both files of the first generation begin with; for `begun`, when they are written."""
-        return encode(KIND_STATE, 1, {"state": state}, self._key)
-
-    def begun(self, envelope: bytes) -> None:
-        """Go on after the first generation: its two files were written by somebody else and are durable."""
-        self._stand_behind(1, envelope)
+    def begun(self) -> None:
+        """Stand behind the first snapshot; the first `append` or `snapshot` makes the directory."""
+        assert self._first is not None, "it is kept elsewhere"
+        self._generation = FIRST
 
     def append(self, delta: bytes) -> None:
         """Add one turn's changes behind the snapshot; they are on the medium after the next sync.
@@ -104,7 +113,8 @@ class ConsumerStateFile:
         Raises:
             OSError: they are not kept; the next call must be `snapshot`.
         """
-        assert self._start, "a snapshot comes first"
+        if not self._start:
+            self._make_first()
         path = self._path("log", self._generation)
         if self._logs.sync.is_lost(path):
             raise OSError(errno.EIO, "what was written before could not be synced", path)
@@ -126,11 +136,26 @@ class ConsumerStateFile:
         """
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
+        if not self._disk.exists(self._directory):
+            make_directory(self._disk, self._directory)
         write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
         self._disk.sync_dir(self._directory)
         self._start_log(generation, envelope)
         self._stand_behind(generation, envelope)
         self._remove_others()
+
+    def _make_first(self) -> None:
+        """Write both files of the first generation; the sync of the log syncs names as well.
+
+        Raises:
+            OSError: the first snapshot is still what counts.
+        """
+        assert self._first is not None, "a snapshot comes first"
+        envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
+        self._disk.make_dirs(self._directory)
+        self._put(self._path("snap", FIRST), envelope)
+        self._start_log(FIRST, envelope)
+        self._stand_behind(FIRST, envelope)
 
     def _stand_behind(self, generation: int, envelope: bytes) -> None:
         """Let the next entry be the first one of the log of a generation."""
@@ -171,6 +196,9 @@ class ConsumerStateFile:
                     self._seal(*found)
                 return found[0], found[1], [str(problem) for problem in problems]
         aside = [number for number, _ in self._files(ASIDE)]
+        if self._first is not None and not aside and self._is_first_torn(numbers):
+            self.begun()
+            return self._first, [], []
         self._generation = max([*numbers, *aside], default=0)
         if aside and not numbers:
             raise CorruptRecord(self._directory, 0, "its damaged files are set aside")
@@ -228,13 +256,21 @@ class ConsumerStateFile:
     def _start_log(self, generation: int, envelope: bytes) -> None:
         path = self._path("log", generation)
         self._logs.close(path)
+        self._put(path, envelope)
+        self._logs.sync.began(path)
+
+    def _put(self, path: str, data: bytes) -> None:
         fd = self._disk.open_file(path, create=True)
         try:
             self._disk.truncate(fd, 0)
-            self._disk.write_at(fd, envelope, 0)
+            self._disk.write_at(fd, data, 0)
         finally:
             self._disk.close_file(fd)
-        self._logs.sync.began(path)
+
+    def _is_first_torn(self, numbers: list[int]) -> bool:
+        """Return whether the first generation was not durable yet when the server was killed."""
+        paths = [self._path(kind, number) for number, kind in self._files()]
+        return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 
     def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
         """Return (snapshot, deltas) of one generation, None: neither of its files has the snapshot."""
@@ -298,7 +334,12 @@ class ConsumerStateFile:
         found = []
         for name in self._disk.list_dir(self._directory):
             kind, _, number = name.removeprefix(prefix).partition(".")
-            if kind in ("snap", "log") and number.isdecimal() and len(number) < NUMBER_DIGITS_MAX:
+            if (
+                name.startswith(prefix)
+                and kind in ("snap", "log")
+                and number.isdecimal()
+                and len(number) < NUMBER_DIGITS_MAX
+            ):
                 found.append((int(number), kind))
         return found
 

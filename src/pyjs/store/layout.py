@@ -1,9 +1,9 @@
 """Names of files and directories below a store directory.
 
     <store>/.lock
-    <store>/<account>/streams/<stream>/meta.{a,b}
+    <store>/<account>/streams/<stream>/meta.{a,b} consumers.{a,b}
                                        msgs/NNNNNNNN.seg
-                                       consumers/<consumer>/meta.{a,b} snap.G log.G
+                                       consumers/<consumer>.<id>/snap.G log.G
 
 Account, stream and consumer names are escaped, so that none of them can leave its place or meet a file of ours.
 What is removed first gets a name that begins with `.deleting-`: a crash in the middle is finished by the next start.

@@ -29,7 +29,7 @@ class LogSyncJob:
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
         self._paths = paths
-        self._new = new  # the names of these are not on the medium either
+        self._new = new  # the names of these, and of their directories, are not on the medium either
         self.together: Together | None = None  # None: syncs its logs alone
         self.failed: list[str] = []
 
@@ -54,7 +54,9 @@ class LogSyncJob:
         finally:
             self._disk.close_file(fd)
         if path in self._new:
-            syncing.sync_dir(path.rpartition("/")[0])
+            directory = path.rpartition("/")[0]
+            syncing.sync_dir(directory)
+            syncing.sync_dir(directory.rpartition("/")[0])
 
 
 class LogSync:

@@ -45,7 +45,7 @@ FLAGS_AT = 11
 SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
 
 KIND_STREAM: Final = 1
-KIND_CONSUMER: Final = 2
+KIND_CONSUMER: Final = 2  # an entry of the list of a stream's consumers (store/consumer_list)
 KIND_STATE: Final = 3  # of a consumer
 KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop (store/window_file)
 KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/purge_file)
@@ -118,6 +118,14 @@ def envelope_size(data: bytes) -> int:
         return 0
     size: int = HEADER.unpack_from(data)[7]
     return HEADER.size + size + CHECKSUM.size
+
+
+def is_torn(data: bytes) -> bool:
+    """Return whether `data` is an envelope of which the end was not written, or nothing."""
+    begun = data.rstrip(b"\0")
+    if len(begun) < HEADER.size:
+        return MAGIC.startswith(begun[: len(MAGIC)])
+    return len(begun) < envelope_size(begun)
 
 
 def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:

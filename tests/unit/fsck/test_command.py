@@ -195,7 +195,7 @@ def test_what_a_crash_left_is_noted_and_finished_by_a_repair(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(root / STREAM, root / "jetstream/$G/streams/.deleting-0-OLD")
-    (root / STREAM / "consumers/new").mkdir()
+    (root / STREAM / "consumers/new.1").mkdir()
     (root / "jetstream/$G/streams/NEW/msgs").mkdir(parents=True)
 
     noted = main(["fsck", str(root)])

@@ -41,8 +41,8 @@ MATRIX = {
     "an index file": flipped("msgs/00000001.idx", 200),
     "configuration a": flipped("meta.a", 45),
     "both configurations": removed("meta.a", "meta.b"),
-    "a consumer's configuration": flipped("consumers/first/meta.a", 50),
-    "a consumer's log": flipped("consumers/first/log.1", -3),
+    "a consumer's configuration": flipped("consumers.a", 50),
+    "a consumer's log": flipped("consumers/first.2/log.1", -3),
     "the duplicate window": flipped("window", 50),
 }
 

@@ -31,4 +31,4 @@ def make_consumer(
     """Make a consumer with a state, and return where the state goes on."""
     change = files.new_consumer(stream, config.durable_name, config, 88, state)
     commit(disk, root, change)
-    return files.open_consumer(change)
+    return files.open_consumer(stream, change)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.consumer_lists import listed
 from tests.support.disk import FaultyDisk
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
@@ -16,6 +17,7 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_record import first_state
 from pyjs.jetstream.consumer_start import Start
+from pyjs.store.consumer_list import MARK, drop_values, encode_entry, list_paths
 
 
 class CountingDisk(OsDisk):
@@ -90,7 +92,7 @@ class Pipelined(JetStreamFixture):
         return out
 
     def stored(self) -> list[str]:
-        return sorted(path.name for path in self.root.iterdir()) if self.root.exists() else []
+        return listed(self.root.parent)
 
 
 @pytest.fixture
@@ -305,21 +307,57 @@ def test_a_stream_that_fails_while_a_consumer_is_made_has_it_when_it_is_open_aga
 
 
 def test_what_is_in_the_place_of_a_new_consumer_is_set_aside(js: Pipelined) -> None:
-    (js.root / "a").mkdir(parents=True)
+    (js.root / "a.2").mkdir(parents=True)
     js.create("a")
 
     assert js.batches() == ["a"]
 
-    assert js.stored() == [".damaged-0-a", "a"]
+    assert js.stored() == ["a"]
+    assert [path.name for path in js.root.iterdir()] == [".damaged-0-a.2"]
     assert any("is set aside" in text for level, text in js.log.lines if level == "WRN")
 
 
-def test_a_killed_creation_is_removed_by_the_next_start(js: Pipelined) -> None:
-    (js.root / ".deleting-new-a").mkdir(parents=True)
+def test_a_killed_creation_is_cut_by_the_next_start(js: Pipelined) -> None:
+    js.create("a")
+    js.batches()
+    for path in list_paths(str(js.root.parent)):
+        with Path(path).open("ab") as file:
+            file.write(encode_entry(3, drop_values("a", 2), None)[:-9])
     again = js.restart()
 
-    assert again.stream("S").consumers == {}
-    assert js.stored() == []
+    assert list(again.stream("S").consumers) == ["a"]
+    assert [text for level, text in again.log.lines if level in ("WRN", "ERR")] == []
+    assert Path(list_paths(str(js.root.parent))[0]).read_bytes().count(MARK) == 2
+
+
+def test_a_list_of_mostly_removed_consumers_is_written_anew(js: Pipelined) -> None:
+    path = Path(list_paths(str(js.root.parent))[0])
+    js.create("stays")
+    sizes = []
+    for number in range(300):
+        js.create(f"c{number}")
+        js.send(f"CONSUMER.DELETE.S.c{number}", "delete")
+        js.batches()
+        sizes.append(path.stat().st_size)
+
+    assert max(sizes) < 80_000
+    assert sizes[-1] < max(sizes)
+    assert path.read_bytes() == path.with_suffix(".b").read_bytes()
+    assert list(js.restart().stream("S").consumers) == ["stays"]
+
+
+def test_the_state_of_a_removed_consumer_goes_also_after_a_kill(js: Pipelined) -> None:
+    js.create("a")
+    js.create("b")
+    js.send("CONSUMER.DELETE.S.a", "delete")
+    js.batches()
+    for name in ("a.2", "b.2", "x.9"):
+        (js.root / name).mkdir()
+    again = js.restart()
+
+    assert list(again.stream("S").consumers) == ["b"]
+    assert sorted(path.name for path in js.root.iterdir()) == ["x.9"]
+    assert any("belongs to no consumer" in text for level, text in again.log.lines if level == "ERR")
 
 
 @pytest.mark.parametrize("at", range(40))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.consumer_lists import damage_entry
 from tests.support.node import Frame
 from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery, delivery
 from tests.unit.jetstream.jsfixture import JetStreamFixture
@@ -226,8 +227,7 @@ def test_nothing_is_dropped_at_the_start_while_a_consumer_is_missing(tmp_path: P
     for delivered in js.pull("c", batch=3):
         js.ack(delivered)
     js.node.stop()
-    for kind in ("a", "b"):
-        next(tmp_path.rglob(f"consumers/d/meta.{kind}")).write_bytes(b"damaged")
+    damage_entry(tmp_path / "$G/streams/S", 2)
     for _ in range(2):
         # when
         js = Restarting(tmp_path, js.clock)

@@ -220,7 +220,7 @@ def test_a_stream_comes_back_when_both_copies_of_its_metadata_are_damaged(
 def test_one_damaged_copy_is_written_again_encrypted(tmp_path: Path, expected: object) -> None:
     Files(tmp_path, "one").fill()
     damage(tmp_path / "A/streams/S/meta.b")
-    damage(tmp_path / "A/streams/S/consumers/c/meta.a")
+    damage(tmp_path / "A/streams/S/consumers.a")
     assert Files(tmp_path, "one").recover() == expected
     damage(tmp_path / "A/streams/S/meta.a")
     assert Files(tmp_path, "one").recover() == expected

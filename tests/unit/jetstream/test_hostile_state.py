@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import xxhash
+from tests.support.consumer_lists import begin_state
 from tests.unit.jetstream.test_consumer_recovery import Restarting
 
 from pyjs.base.disk import OsDisk
@@ -20,7 +21,7 @@ from pyjs.fsck.findings import DAMAGE
 from pyjs.jetstream.pending import PendingAcks
 from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 
-CONSUMER = "$G/streams/S/consumers/c"
+CONSUMER = "$G/streams/S/consumers/c.2"
 FAST_S = 2.0  # what took minutes takes well below
 SMALL = 64 << 20  # bytes; what took 1.2 GB takes well below
 HUGE = 2**64 - 1
@@ -45,6 +46,7 @@ def js(tmp_path: Path) -> Restarting:
     js = Restarting(tmp_path)
     js.fill(3)
     js.consumer()
+    begin_state(js.stream("S").consumers["c"])
     js.node.stop()
     return js
 

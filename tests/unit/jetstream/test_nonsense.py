@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import xxhash
+from tests.support.consumer_lists import begin_state
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 from tests.unit.jetstream.test_consumer_recovery import Restarting
 
 from pyjs.store.meta import CHECKSUM, HEADER, KIND_STATE, KIND_STREAM, decode, encode, envelope_size
 
 STREAM_META = "$G/streams/S/meta"
-CONSUMER_LOG = "$G/streams/S/consumers/c/log.1"
+CONSUMER_LOG = "$G/streams/S/consumers/c.2/log.1"
 HUGE = b"\xff" * 9 + b"\x01"  # 2**64 - 1
 MAP_OF_A_LIST = b"\x81\x90\x01"  # a key that can be none
 
@@ -26,6 +27,7 @@ def js(tmp_path: Path) -> Restarting:
     js = Restarting(tmp_path)
     js.fill(3)
     js.consumer()
+    begin_state(js.stream("S").consumers["c"])
     js.add("T", subjects=["t.>"], storage="file", sources=[{"name": "S"}])
     js.turn()
     js.node.stop()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.consumer_lists import damage_entry
 from tests.support.disk import Crash, FaultyDisk, damaged
 from tests.support.stored_streams import WriterAtOnce, change_stream, create_stream, finish
 from tests.unit.jetstream.changes import commit, make_consumer
@@ -48,6 +49,12 @@ class Files:
     def change(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
         """Keep a changed configuration."""
         change_stream(self.files, self.writer, config, created_ns, store)
+
+    def on(self, disk: OsDisk) -> Files:
+        """Go on with another disk."""
+        self.disk = self.files._disk = disk
+        self.writer = WriterAtOnce(self.root, disk)
+        return self
 
     @property
     def streams(self) -> Path:
@@ -134,13 +141,13 @@ def test_segments_are_smaller_where_limits_free_them_sooner() -> None:
 # -- damage --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["meta.a", "meta.b", "consumers/c/meta.a", "consumers/c/meta.b"])
+@pytest.mark.parametrize("name", ["meta.a", "meta.b", "consumers.a", "consumers.b"])
 def test_damage_of_one_copy_of_metadata_costs_nothing(copied: Callable[[], Path], name: str) -> None:
     path = copied() / "A/streams/S" / name
     whole = path.read_bytes()
     for what, data in damaged(whole, STRIDE):
         path.write_bytes(data)
-        files = Files(path.parents[name.count("/") + 3])
+        files = Files(path.parents[3])
         config, payloads, (consumer,) = files.recover()["S"]
         assert config == CONFIG, what
         assert len(payloads) == 3, what
@@ -154,7 +161,7 @@ def test_damage_of_one_copy_of_metadata_costs_nothing(copied: Callable[[], Path]
 @pytest.mark.parametrize("name", ["snap.1", "log.1"])
 def test_damage_of_a_state_stays_in_the_consumer(copied: Callable[[], Path], name: str) -> None:
     root = copied()
-    path = root / "A/streams/S/consumers/c" / name
+    path = root / "A/streams/S/consumers/c.2" / name
     whole = path.read_bytes()
     for what, data in damaged(whole, STRIDE):
         path.write_bytes(data)
@@ -225,26 +232,50 @@ def test_a_stream_that_nothing_tells_the_configuration_of_is_set_aside_whole(
     assert Files(root).recover()["S"][1] == [b"one", b"two", b"three"]
 
 
-def test_a_consumer_without_readable_metadata_is_set_aside_alone(copied: Callable[[], Path]) -> None:
+def test_a_consumer_whose_entry_is_damaged_in_both_copies_is_missing_and_told(
+    copied: Callable[[], Path],
+) -> None:
     root = copied()
-    for copy in "ab":
-        (root / f"A/streams/S/consumers/c/meta.{copy}").write_bytes(b"")
     files = Files(root)
-    _, payloads, consumers = files.recover()["S"]
-    assert (len(payloads), consumers) == (3, [])
-    assert (root / "A/streams/S/consumers/.damaged-0-c/snap.1").exists()
-    assert len(files.says("ERR")) == 1
+    files.recover()
+    make_consumer(files.files, files.disk, root, replace(CONSUMER, durable_name="d"))
+    damage_entry(root / "A/streams/S", 1)
+    for what in ("are damaged: consumers may be missing", "belongs to no consumer of the list, and stays"):
+        files = Files(root)
+        _, payloads, (consumer,) = files.recover()["S"]
+        assert (len(payloads), consumer.name) == (3, "d")
+        assert what in "".join(files.says("ERR"))
+        assert files.files.num_consumers("S") > 1
+    assert (root / "A/streams/S/consumers/c.2/snap.1").exists()
+    assert (root / "A/streams/S/consumers/.damaged-0-consumers.a").exists()
+
+
+def test_a_first_state_that_was_not_durable_is_that_of_the_list(copied: Callable[[], Path]) -> None:
+    root = copied()
+    directory = root / "A/streams/S/consumers/c.2"
+    whole = (directory / "log.1").read_bytes()
+    for snap, log in ((None, None), (b"", None), (b"", b""), (whole[:50], bytes(60)), (None, whole[:9])):
+        for name, data in (("snap.1", snap), ("log.1", log)):
+            (directory / name).unlink(missing_ok=True) if data is None else (directory / name).write_bytes(
+                data
+            )
+        files = Files(root)
+        (consumer,) = files.recover()["S"][2]
+        assert (consumer.snapshot, consumer.deltas, consumer.problems) == (b"state", (), ())
+        assert files.says("WRN") == []
+    consumer.file.append(b"more")
+    assert Files(root).recover()["S"][2][0].deltas == (b"more",)
 
 
 def test_a_consumer_without_a_readable_state_is_told_apart(copied: Callable[[], Path]) -> None:
     root = copied()
-    directory = root / "A/streams/S/consumers/c"
+    directory = root / "A/streams/S/consumers/c.2"
     for name in ("snap.1", "log.1"):
         (directory / name).write_bytes(b"damaged")
     _, _, (consumer,) = Files(root).recover()["S"]
     assert consumer.snapshot is None
     assert "snap.1 at 0" in consumer.problems[0]
-    assert tree(directory) == [".damaged-log.1", ".damaged-snap.1", "meta.a", "meta.b"]
+    assert tree(directory) == [".damaged-log.1", ".damaged-snap.1"]
     consumer.file.snapshot(b"anew")
     assert Files(root).recover()["S"][2][0].snapshot == b"anew"
 
@@ -270,17 +301,18 @@ def test_files_of_others_are_left_alone(copied: Callable[[], Path]) -> None:
 # -- versions ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["meta.a", "consumers/c/meta.a", "consumers/c/snap.1"])
+@pytest.mark.parametrize("name", ["meta.a", "consumers.a", "consumers/c.2/snap.1"])
 def test_a_newer_version_is_named_and_stays(
     copied: Callable[[], Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = copied()
     path = root / "A/streams/S" / name
-    kind = path.read_bytes()[10]
+    prefix, _, envelope = path.read_bytes().rpartition(b"PYJSMETA")
+    kind = envelope[2]
     with monkeypatch.context() as newer:
         newer.setattr(meta, "VERSION", 2)
         newer.setattr(meta, "NEEDS", (3, 0, 0))
-        path.write_bytes(meta.encode(kind, 1, {}))
+        path.write_bytes(prefix + meta.encode(kind, 1, {}))
     before = tree(root)
     # when
     files = Files(root)
@@ -393,7 +425,9 @@ def test_a_crash_while_a_consumer_is_made_leaves_all_or_nothing(tmp_path: Path) 
 def test_a_crash_while_a_consumer_is_removed_leaves_all_or_nothing(tmp_path: Path) -> None:
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).fill()
-        commit(disk, root, Files(root, disk).files.removed_consumer("S", "c"))
+        files = Files(root)
+        files.recover()
+        commit(disk, root, files.files.removed_consumer("S", "c"))
 
     for root in each_call(work, tmp_path):
         files = Files(root)
@@ -412,9 +446,9 @@ def test_every_failed_call_is_an_error_that_names_the_directory(tmp_path: Path) 
     files = Files(tmp_path / "store")
     files.fill()
     store = files.create(replace(CONFIG, name="T"), 77)
-    broken = Files(tmp_path / "store", FaultyDisk(0, errno.EROFS, forever=True))
-    with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
-        broken.create(CONFIG, 1)
+    broken = Files(tmp_path / "store")
+    broken.recover()
+    broken = broken.on(FaultyDisk(0, errno.EROFS, forever=True))
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
         broken.change(CONFIG, 1, store)
     with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
@@ -425,6 +459,8 @@ def test_every_failed_call_is_an_error_that_names_the_directory(tmp_path: Path) 
         commit(broken.disk, broken.root, broken.files.changed_consumer("S", "c", CONSUMER, 1))
     with pytest.raises(StoreFailed, match=f"{directory}/consumers/c: EROFS"):
         commit(broken.disk, broken.root, broken.files.removed_consumer("S", "c"))
+    with pytest.raises(StoreFailed, match=f"{directory}: EROFS"):
+        broken.create(CONFIG, 1)
     broken.files.remove("")
     assert len(Files(tmp_path / "store").recover()["S"][1]) == 3
 

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from tests.support.consumer_lists import begin_state
 from tests.unit.jetstream.test_scrub import Scrubbing
 
 from pyjs.base.disk import OsDisk
@@ -62,6 +63,7 @@ def store(tmp_path: Path) -> Path:
     js.add("T", subjects=["t"], storage="file")
     config = {"durable_name": "c", "ack_policy": "explicit"}
     assert "error" not in js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    begin_state(js.stream("S").consumers["c"])
     for _ in range(3):
         js.publish("s", b"x" * 40_000)
     js.publish("t", b"y")
@@ -71,7 +73,18 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 @pytest.mark.parametrize(
-    "short", ["meta.a", "meta.b", "00000001.seg", "00000003.seg", ".idx", "/consumers", "/log.", "msgs"]
+    "short",
+    [
+        "meta.a",
+        "meta.b",
+        "00000001.seg",
+        "00000003.seg",
+        ".idx",
+        "/consumers",
+        "/consumers.b",
+        "/log.",
+        "msgs",
+    ],
 )
 def test_a_stream_that_cannot_be_opened_at_the_start_is_opened_later(
     store: Path, short: str, error: int
