@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.node import CONNECT, Client, MemoryLink
 
+import pyjs.jetstream.api.router  # noqa: F401  loaded in each process, or a run would depend on those before it
 from pyjs.base.clock import NS_PER_S, VirtualClock
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
