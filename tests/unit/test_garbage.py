@@ -116,7 +116,7 @@ def test_full_collections_come_so_often_that_each_has_little_to_look_at() -> Non
         # then
         assert len(kept) == 300_000
         assert len(seen) > 5
-        assert max(seen[1:]) < 60_000
+        assert max(seen[2:]) < 60_000  # the first waits until a quarter of all that is there is new
     finally:
         gc.callbacks.remove(note)
         gc.callbacks.remove(collector._freeze)
