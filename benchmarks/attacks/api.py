@@ -55,7 +55,11 @@ def direct_batch(victim: Victim) -> None:
     victim.count(2_000, (client.count - start) // 2)
 
 
-@attack("STREAM.CREATE with 10,000 subjects")
+def _delete_s(victim: Victim) -> None:
+    victim.client().request("$JS.API.STREAM.DELETE.S")
+
+
+@attack("STREAM.CREATE with 10,000 subjects", undo=_delete_s)
 def stream_subjects(victim: Victim) -> None:
     subjects = ",".join(f'"s.{number}.*.x"' for number in range(10_000))
     ask(victim, [_call("$JS.API.STREAM.CREATE.S", f'{{"name":"S","subjects":[{subjects}]}}'.encode())])
