@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets peer-suite cli-walk schemas fuzz soak crash sim asan clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets peer-suite cli-walk schemas fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -66,6 +66,9 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
+
+lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subjects, 5,000 consumers and 2,000 streams there
+	PYJS_LAG=whole $(PY) -m pytest -s tests/lag $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)

@@ -11,7 +11,6 @@ Knows no sockets, threads or clocks: `server/` drives it with an event loop, tes
 from __future__ import annotations
 
 import sys
-from collections import deque
 from typing import TYPE_CHECKING
 
 import pyjs
@@ -24,7 +23,7 @@ from pyjs.base.timers import Timer, Timers
 from pyjs.core.account import Account
 from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
-from pyjs.core.closed import ClosedSession
+from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
 from pyjs.core.limits import AccountLimits
@@ -74,7 +73,7 @@ class Node(Host):
         self.lame_duck = False
         self.jetstream: JetStreamServer | None = None
         self.sessions: dict[int, ClientSession] = {}
-        self.closed: deque[ClosedSession] = deque(maxlen=options.max_closed_clients)
+        self.closed = ClosedSessions(options.max_closed_clients)
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
         self._closed_counters = [0, 0, 0, 0]  # in_msgs, in_bytes, out_msgs, out_bytes of closed sessions
@@ -156,7 +155,10 @@ class Node(Host):
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session` but for what monitoring shows of it."""
         self.sessions.pop(session.cid, None)
-        self.closed.append(ClosedSession.of(session, self.closed[-1] if self.closed else None))
+        for sessions in (self.sessions, session.account.sessions):
+            if not sessions:
+                sessions.clear()  # gives its table back, which only grows otherwise
+        self.closed.add(session)
         for at, count in enumerate((session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)):
             self._closed_counters[at] += count
         if self.log.debug_on:

@@ -94,6 +94,8 @@ def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_m
                 break
             if head.seq < next_seq or head.seq - next_seq > gaps_max or not is_whole(p + at, head.length, chain):
                 break
+            if not is_sendable(p + at + fixed - CHECKSUM_SIZE, head.subject_len):
+                break
             gaps_max -= head.seq - next_seq
             next_seq = head.seq + 1
             entry.seq, entry.ts, entry.offset = head.seq, head.ts, <uint32_t>at
@@ -123,6 +125,15 @@ cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept n
     own = xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0))
     half = <uint32_t>own
     return check == (half if half else 1) and xxh64_of(&own, 8, before) == stored
+
+
+cdef bint is_sendable(const char* subject, Py_ssize_t size) noexcept nogil:
+    """Whether a subject can stand in a line of the protocol; the server believes no record of another one."""
+    cdef Py_ssize_t at
+    for at in range(size):
+        if subject[at] == c' ' or subject[at] == c'\t' or subject[at] == c'\r' or subject[at] == c'\n':
+            return False
+    return size > 0
 
 
 cdef bint fits_check(const char* p, Py_ssize_t length) noexcept nogil:

@@ -62,6 +62,7 @@ CHECKSUM_SIZE = 8
 RECORD_SIZE_MIN = HEAD_SIZE + CHECKSUM_SIZE
 KIND_MESSAGE = 1
 CHAINED, ALONE = 1, 2  # checks of a decoder; 0: none
+UNSENDABLE = frozenset(b" \t\r\n")  # bytes that no subject has
 IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
 
 
@@ -100,6 +101,11 @@ def is_whole(data: memoryview, at: int, length: int) -> bool:
         return hashing.xxh64(data[at:end], before) == stored
     own = hash_of(data, at, length)
     return hashing.xxh64(own.to_bytes(8, "little"), before) == stored and check_of(own) == check
+
+
+def is_sendable(subject: bytes) -> bool:
+    """Return whether a subject can stand in a line of the protocol; the server believes no record of another one."""
+    return bool(subject) and UNSENDABLE.isdisjoint(subject)
 
 
 def hash_of(data: memoryview, at: int, length: int) -> int:

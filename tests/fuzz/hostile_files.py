@@ -25,6 +25,7 @@ HEADER_SIZE, RECORD_HEADER_SIZE, CHECKSUM_SIZE, CHECK_AT = 64, 32, 8, 28
 MSG, FOOTER = 1, 4
 FRAME = struct.Struct("<8sHBBBBHIIQ")  # of metadata
 SIZES = {"B": 8, "H": 16, "I": 32, "Q": 64}
+LIST_MARK = b"\xffLISTED\xfe"  # in front of each entry of a list of consumers
 CHANGES = {1: 4, 2: 2, 3: 2, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1}  # of a consumer's log: numbers of each
 
 
@@ -214,6 +215,58 @@ def hostile_log(data: bytes, chance: Random) -> bytes:
     return out
 
 
+# -- the list of consumers, purges -----------------------------------------------------------------------------
+
+
+def hostile_list(data: bytes, chance: Random) -> bytes:
+    """Change entries of a list of consumers, their numbers and their order, or add some that nobody would."""
+    entries = [envelopes(piece)[0] for piece in data.split(LIST_MARK)[1:]]
+    for _ in range(chance.choice([1, 1, 2, 4])):
+        at = chance.randrange(len(entries))
+        frame, body = entries[at]
+        drawn = chance.random()
+        if drawn < 0.6:
+            values = msgpack.unpackb(body, strict_map_key=False, unicode_errors="surrogatepass")
+            if isinstance(values, dict) and "state" in values and chance.random() < 0.4:
+                values["state"] = _hostile_state(values["state"], chance)
+            else:
+                values = changed(values, chance)
+            entries[at] = (frame, msgpack.packb(values, unicode_errors="surrogatepass"))
+        elif drawn < 0.8:
+            generation = number(chance, frame[9], 64)
+            entries[at] = ((*frame[:9], generation), body)
+        elif drawn < 0.9:
+            entries.insert(chance.randrange(len(entries) + 1), entries[at])
+        else:
+            ident = number(chance, 2, 64)
+            drop = {
+                "op": chance.choice(["drop", "put", "head"]),
+                "name": chance.choice(["c", "", "../x"]),
+                "id": ident,
+            }
+            entries.append(((*frame[:9], entries[-1][0][9] + 1), msgpack.packb(drop)))
+    return b"".join(LIST_MARK + envelope(*entry) for entry in entries)
+
+
+def _hostile_state(state: bytes, chance: Random) -> bytes:
+    try:
+        return orjson.dumps(changed(orjson.loads(state), chance))
+    except (TypeError, ValueError):  # that is no JSON, or was none before
+        return b"[" * chance.choice([1, 100_000])
+
+
+def hostile_purge(subject: str, chance: Random) -> bytes:
+    """Return the file of a purge that no server began."""
+    values: Any = {
+        "subject": chance.choice([subject, "", f"{subject}.1"]),
+        "before_seq": number(chance, 20, 64),
+    }
+    if chance.random() < 0.6:
+        values = changed(values, chance)
+    frame = (b"PYJSMETA", 1, 5, 0, 0, 1, 0, 0, 0, 1)
+    return envelope(frame, msgpack.packb(values, unicode_errors="surrogatepass"))
+
+
 def mutation_of(name: str) -> Mutation | None:
     """Return what makes a file of that name hostile; None: nothing does."""
     stem, _, suffix = name.partition(".")
@@ -221,4 +274,6 @@ def mutation_of(name: str) -> Mutation | None:
         return hostile_segment if suffix == "seg" else hostile_index
     if stem in ("log", "snap"):
         return hostile_log
+    if stem == "consumers" and suffix in ("a", "b"):
+        return hostile_list
     return hostile_meta if stem in ("meta", "window") else None

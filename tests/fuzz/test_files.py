@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.fuzz.hostile_files import mutation_of
+from tests.fuzz.hostile_files import hostile_purge, mutation_of
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
@@ -102,6 +102,8 @@ def hostile(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
         elif "/snap." in name or "/log." in name:
             other = name.replace("/snap.", "/log.") if "/snap." in name else name.replace("/log.", "/snap.")
             out.pop(other, None)
+    if chance.random() < 0.1:
+        out[f"{HURT}/purge"] = hostile_purge("HURT.*", chance)
     if chance.random() < 0.5:
         out = {
             name: data for name, data in out.items() if not (name.startswith(HURT) and name.endswith(".idx"))

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from tests.conformance.harness.process import REPOSITORY, ServerProcess
 from tests.lag.timed_loop import Record, TimedLoop
 from tests.lag.workload import KINDS, Size, measure
@@ -36,6 +37,7 @@ def test_a_slow_callback_is_reported_with_its_name_and_that_of_its_slow_part() -
     assert any("part" in each and "callback" in each for each in names)
 
 
+@pytest.mark.timeout(400)  # the whole size takes a minute, two where others work
 def test_no_callback_holds_the_loop_up_while_every_kind_of_work_is_done_at_once(tmp_path: Path) -> None:
     size = WHOLE if os.environ.get("PYJS_LAG") == "whole" else SMALL
     seen = tmp_path / "report.json"

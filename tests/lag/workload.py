@@ -123,7 +123,8 @@ def durable(stream_name: str, name: str, **config: object) -> tuple[str, object]
 def prepare(port: int, size: Size) -> None:
     """Make what is there when the workload begins."""
     with Client(port) as client:
-        client.requests([stream("MANY", allow_direct=True), stream("WORK"), stream("OWNER")])
+        crowded = stream("OWNER", max_consumers=2 * size.consumers)
+        client.requests([stream("MANY", allow_direct=True), stream("WORK"), crowded])
         client.requests([stream(f"S{number}") for number in range(size.streams)])
         client.requests([durable("OWNER", f"c{number}") for number in range(size.consumers)])
         for begin in range(0, size.subjects, 5000):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjs.store.store import StoredMessage
 
 NS_PER_S = 1_000_000_000
-STEP_NS = NS_PER_S  # a smaller step back leaves the times of messages in order
+STEP_NS = NS_PER_S  # a smaller step back leaves the times of messages in order, restarts make half of it
 OVERHEAD, HEADER_OVERHEAD = 30, 4  # what a stored message counts besides its bytes
 
 
@@ -144,6 +144,7 @@ class StreamModel:
         )
         self.cut = False  # what was removed may be back: by a power cut, or a kill within a call
         self.latest_ns = 0  # the latest time of any of its processes
+        self.set_back: list[int] = []  # the last sequences when a start found the clock a step behind
         self.present: dict[int, Publish] = {}  # by the last audit
 
     # -- what clients are told -----------------------------------------------------------------------------
@@ -182,12 +183,14 @@ class StreamModel:
     def _no_twin(self, publish: Publish, seq: int, now_ns: int) -> None:
         """A message with an id of the window must have been answered as a duplicate."""
         window = int(str(self.config["duplicate_window"]))
+        # An id that a process saw leave the window stays forgotten where the clock of the next one is behind.
+        latest_ns = max(now_ns, self.latest_ns)
         for other in self.at.values():
             if other.msg_id != publish.msg_id or other is publish or not other.told_ns or other.seq >= seq:
                 continue
             if (
                 publish.sent_ns >= other.sent_ns
-                and now_ns - other.sent_ns < window
+                and latest_ns - other.sent_ns < window
                 and not self.excuse(other)
             ):
                 raise Violation(f"{publish} stored as {seq} although {other} has its id {publish.msg_id}")
@@ -384,6 +387,7 @@ class StreamModel:
         self._check_limits(messages, present, now_ns, young)
         self._check_order(messages)
         if restarted:
+            self._note_step(messages, state["last_seq"], now_ns)
             self._check_acked_are_gone(present)
         self.present = present
 
@@ -471,9 +475,17 @@ class StreamModel:
 
     def _check_order(self, messages: list[StoredMessage]) -> None:
         for before, after in itertools.pairwise(messages):
-            # Restarts set the clock back by half a second; only two of them make a step that messages follow.
-            in_order = before.ts < after.ts or before.ts - after.ts >= STEP_NS
-            demand(in_order, f"{self.name}: {after.seq} is older than {before.seq}")
+            # How far back says nothing: of those that followed the step the first may be gone.
+            stepped = any(before.seq <= last_seq < after.seq for last_seq in self.set_back)
+            demand(before.ts < after.ts or stepped, f"{self.name}: {after.seq} is older than {before.seq}")
+
+    def _note_step(self, messages: list[StoredMessage], last_seq: int, now_ns: int) -> None:
+        """Note after a start whether what comes now may be older than what is there."""
+        is_known = bool(messages) and messages[-1].seq == last_seq  # else the last one was removed
+        last_ns = messages[-1].ts if is_known else self.latest_ns
+        self.set_back = [seq for seq in self.set_back if seq < last_seq]
+        if last_ns - now_ns >= STEP_NS:
+            self.set_back.append(last_seq)
 
     def _check_acked_are_gone(self, present: dict[int, Publish]) -> None:
         if self.config["retention"] == "workqueue":

@@ -12,6 +12,8 @@ from tests.sim.disk import SimDisk
 from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
 
+import pyjs.jetstream.consumer_record as consumer_record
+
 START_NS = 1_700_000_000 * 10**9
 STREAM = {"name": "S", "subjects": ["s.*"]}
 DURABLE = {"durable_name": "c", "ack_policy": "explicit"}
@@ -211,6 +213,33 @@ def test_acks_of_a_killed_process_are_synced_by_the_next_one() -> None:
     story.process.advance(2 * 10**9)
     story.process.settle()
 
+    story.disk.lose_power()
+    story.begin()
+
+    assert story.info()["ack_floor"]["stream_seq"] == 1
+
+
+def test_acks_confirmed_behind_a_whole_state_survive_a_power_cut_before_the_first_log_is_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_record, "DELTAS_SIZE_MIN", 0)
+    monkeypatch.setattr(consumer_record, "DELTAS_PER_SNAPSHOT", 0)
+    story = Story()
+    story.begin()
+    story.make()
+    for _ in range(20):
+        story.ask("s.a")
+    for _ in range(20):
+        story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
+        story.process.run()  # the first log, of which the job that syncs it has not run
+    story.process.finish_changes()  # a whole state takes its place
+    delivery = next(frame for frame in story.client.frames() if frame.subject == b"s.a")
+
+    inbox = story.put(delivery.reply.decode())
+    story.process.run()
+    story.process.settle()
+    story.process.finish_changes()
+    assert inbox in [frame.subject for frame in story.client.frames()]
     story.disk.lose_power()
     story.begin()
 

@@ -23,8 +23,10 @@ from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
 from tests.support.node import Frame
 
+import pyjs.jetstream.consumer_record as consumer_record
 import pyjs.jetstream.persist as persist
 import pyjs.jetstream.purging as purging
+import pyjs.jetstream.tails as tails
 
 NEVER_NS = 1 << 62
 NS_PER_MS = 1_000_000
@@ -102,6 +104,11 @@ class World:
         hooks, steps = (sys.unraisablehook, sys.excepthook), (purging.AT_ONCE, purging.STEP)
         if self.seed % 2:  # purges and lower limits in many steps, with kills and publishes between them
             purging.AT_ONCE, purging.STEP = 3, 2
+        tails_min = tails.STREAMS_MIN
+        deltas = consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT
+        if self.seed % 4 > 1:  # small indexes in one file; whole states of consumers written all the time
+            tails.STREAMS_MIN = 1
+            consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT = 64, 0
         persist.SEGMENT_SIZE_MAX = persist.SEGMENT_SIZE_QUEUE = self.segment_size
         persist.SEGMENT_SIZE_MIN = min(self.segment_size, sizes[2])
         # Compiled code that must not raise reports the end of its process; nobody needs to read that.
@@ -122,6 +129,8 @@ class World:
             persist.SEGMENT_SIZE_MAX, persist.SEGMENT_SIZE_QUEUE, persist.SEGMENT_SIZE_MIN = sizes
             sys.unraisablehook, sys.excepthook = hooks
             purging.AT_ONCE, purging.STEP = steps
+            tails.STREAMS_MIN = tails_min
+            consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT = deltas
             self.digest = zlib.crc32(b"%d" % self.disk.digest, self.digest)
 
     def _live(self) -> None:

@@ -1,4 +1,7 @@
-"""Store directories that are damaged, half written, moved about or still written to."""
+"""Store directories that are damaged, half written, moved about or still written to.
+
+Long because one hand-made store serves every kind of them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import pytest
 from tests.conformance.harness.process import ServerProcess
 from tests.spark.conftest import Filler, arrow_or_skip, our_command_from_anywhere
 from tests.spark.records import DELETES, FOOTER, STATE, Stored, header, other, tail
+from tests.unit.store.segment_files import IndexWriter, index_of
 
 arrow_or_skip()
 msgpack = pytest.importorskip("msgpack")
@@ -165,6 +169,109 @@ def test_removals_and_the_first_sequence_hold_for_all_segments(store: Store) -> 
     assert (info["state"]["first_seq"], info["state"]["last_seq"], info["state"]["messages"]) == (3, 8, 4)
 
 
+def purge_file(store: Store, subject: Any, before_seq: Any, version: int = 1) -> None:
+    body = msgpack.packb({"subject": subject, "before_seq": before_seq})
+    data = struct.pack("<8sHBBBBHIIQ", b"PYJSMETA", version, 5, 0, 0, 1, 0, len(body), 0, 1) + body
+    (store.stream / "purge").write_bytes(data + xxh64(data, 0).to_bytes(8, "little"))
+
+
+@pytest.mark.parametrize(
+    ("subject", "before_seq", "left"),
+    [
+        ("", 8, [8, 9, 10]),
+        ("", 2**64 - 1, []),
+        ("s.0", 8, [1, 2, 4, 5, 7, 8, 9, 10]),
+        ("s.*", 3, [3, 4, 5, 6, 7, 8, 9, 10]),
+        ("other.>", 8, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+    ],
+)
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_store_copied_in_the_middle_of_a_purge_is_read_as_after_the_next_start(
+    store: Store, subject: str, before_seq: int, left: list[int], is_indexed: bool
+) -> None:
+    for number, seqs in ((1, range(1, 6)), (2, range(6, 11))):
+        data = store.segment(number, *seqs)
+        if is_indexed:
+            store.path(number).with_suffix(".idx").write_bytes(index_of(bytes(data)))
+    purge_file(store, subject, before_seq)
+    assert store.read(low=min(left, default=11)) == (left, 0)
+
+
+def hidden(writer: IndexWriter) -> None:
+    writer.first_seq = 5
+
+
+def removed_more(writer: IndexWriter) -> None:
+    writer.removals.append(2)
+
+
+def began_between(writer: IndexWriter) -> None:
+    for number, (at, size) in ((1, (0, -3)), (2, (-3, 3))):
+        entry = bytearray(writer.entries[number])
+        struct.pack_into("<I", entry, 16, struct.unpack_from("<I", entry, 16)[0] + at)
+        struct.pack_into("<I", entry, 20, struct.unpack_from("<I", entry, 20)[0] + size)
+        writer.entries[number] = bytes(entry)
+
+
+@pytest.mark.parametrize("lie", [hidden, removed_more, began_between])
+def test_an_index_file_that_says_something_else_than_its_segment_costs_nothing(
+    store: Store, lie: Callable[[IndexWriter], None]
+) -> None:
+    for number, seqs in ((1, range(1, 6)), (2, range(6, 11))):
+        data = store.segment(number, *seqs)
+        writer = IndexWriter(bytes(data))
+        if number == 1:
+            lie(writer)
+        store.path(number).with_suffix(".idx").write_bytes(writer.data())
+    assert store.read() == ([*range(1, 11)], 0)
+
+
+def test_a_purge_file_that_was_never_whole_means_nothing(store: Store) -> None:
+    store.segment(1, *range(1, 6))
+    purge_file(store, "", 4)
+    path = store.stream / "purge"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert store.read() == ([1, 2, 3, 4, 5], 0)
+
+
+@pytest.mark.parametrize(("subject", "before_seq"), [(5, 4), ("", 0), ("", -1), ("", "x"), (None, None)])
+def test_a_purge_file_that_does_not_say_what_is_purged_means_nothing(
+    store: Store, subject: Any, before_seq: Any
+) -> None:
+    store.segment(1, *range(1, 6))
+    purge_file(store, subject, before_seq)
+    assert store.read() == ([1, 2, 3, 4, 5], 0)
+
+
+def test_a_purge_file_of_a_newer_server_is_refused(store: Store) -> None:
+    store.segment(1, *range(1, 6))
+    purge_file(store, "", 4, version=9)
+    with pytest.raises(BadStore, match="purge was written by a newer server"):
+        store.read()
+
+
+@pytest.mark.parametrize("subject", [b"a b", b"a\r\n", b"a\rb", b"\t", b""])
+def test_a_subject_that_would_end_in_a_protocol_line_is_damage_as_for_the_server(
+    store: Store, subject: bytes
+) -> None:
+    data = bytearray(header(1))
+    for seq, each in ((1, b"s.1"), (2, subject), (3, b"s.3")):
+        data += Stored(seq, each, payload=b"message %d" % seq).record(tail(data))
+    data += other(FOOTER, 3, (1, 3, 3, 0, 0, len(data)), tail(data))
+    store.path(1).write_bytes(data)
+    assert store.read() == ([1, 3], 1)
+    store.path(1).with_suffix(".idx").write_bytes(index_of(bytes(data)))
+    assert store.read() == ([1, 3], 1)
+
+
+@pytest.mark.parametrize("subject", [b"a\0", b"\x01", b"s.\x0b.\x0c", b"\x1f\x7f", b"s.*", b"s.>"])
+def test_a_subject_that_a_client_can_publish_to_is_read(store: Store, subject: bytes) -> None:
+    data = header(1)
+    data += Stored(1, subject, payload=b"message 1").record(tail(data))
+    store.path(1).write_bytes(data)
+    assert store.read() == ([1], 0)
+
+
 def test_subjects_are_filtered_with_and_without_a_dictionary(store: Store) -> None:
     store.segment(1, *range(1, 10))
 
@@ -227,6 +334,17 @@ def test_a_write_that_was_cut_short_is_no_loss(store: Store) -> None:
         store.path(1).write_bytes(data + whole[:cut])
         snapshot._remembered.clear()
         assert store.read() == ([1, 2], 0)
+
+
+def test_a_write_that_was_cut_at_a_page_after_zeros_of_its_own_is_no_loss(store: Store) -> None:
+    data = store.segment(1, 1, 2, footer=False)
+    room = 4096 - len(data) - 32 - len(b"orders.new")
+    whole = Stored(3, payload=b"x" * (room - 300) + bytes(300) + b"z" * 500).record(tail(data))
+    store.path(1).write_bytes((data + whole)[:4096] + bytes(8192))
+    assert store.read() == ([1, 2], 0)
+    store.path(1).write_bytes((data + whole)[:3900])
+    snapshot._remembered.clear()
+    assert store.read(high=4) == ([1, 2], 1)
 
 
 def test_a_last_record_that_is_damaged_is_lost(store: Store) -> None:

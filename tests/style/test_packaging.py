@@ -138,7 +138,11 @@ def test_the_sdist_installs_and_serves(sdist: Path, tmp_path: Path) -> None:
 
 def test_the_sdist_holds_all_sources_and_the_wheel_all_modules(sdist: Path, wheel: Path) -> None:
     src = ROOT / "src"
-    sources = {path.relative_to(ROOT).as_posix() for path in src.rglob("*.[phP]*") if path.suffix != ".pyc"}
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in src.rglob("*.[phP]*")
+        if path.parent.name != "__pycache__"
+    }
     modules = {path.relative_to(src).as_posix() for path in src.rglob("*.so")}
 
     with tarfile.open(sdist) as archive:

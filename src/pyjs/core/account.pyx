@@ -53,6 +53,8 @@ cdef class Account:
             r.busy += 1         # a publish inside this one builds its route elsewhere
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
+        if receivers < <int> r.n:
+            self.subs.found.visited += r.n - <uint32_t> receivers       # who refuses is work as well
         if r.n_groups:
             receivers += self.deliver_groups(r, m)
         if r.scratch:
@@ -76,6 +78,7 @@ cdef class Account:
                     receivers += 1
                     break
                 at = at + 1 if at + 1 < g.n else 0
+            self.subs.found.visited += tried - 1
         return receivers
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
@@ -145,11 +148,12 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_steps(self, list subs):
-        """As unsubscribe for all of `subs`, in steps."""
-        for at, sub in enumerate(subs):
-            self.unsubscribe(sub)
-            if at % STEP == STEP - 1:
-                yield
+        """As unsubscribe for all of `subs`, in steps; each leaves the list, so that a step frees what it ends."""
+        while subs:
+            for sub in subs[-STEP:]:
+                self.unsubscribe(sub)
+            del subs[-STEP:]
+            yield
 
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` whenever a subscription that matches the literal `subject` comes or goes.

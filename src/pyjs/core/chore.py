@@ -48,10 +48,11 @@ class Chore:
 class _Gate:
     """Who works with one stream, and who waits for it."""
 
-    __slots__ = ("alone", "inside", "waiting")
+    __slots__ = ("alone", "inside", "let_in", "waiting")
 
     def __init__(self) -> None:
         self.inside = 0
+        self.let_in = 0  # of those inside: they waited, and have not gone on yet
         self.alone = False  # the one inside changes the stream
         self.waiting: deque[tuple[Chore, bool]] = deque()
 
@@ -77,10 +78,12 @@ class Gates:
     def enter(self, name: str, alone: bool) -> Generator[Step, None, None]:
         """Wait until the stream called `name` is free, and enter; `leave` has to follow."""
         gate = self._gates.setdefault(name, _Gate())
-        if not gate.waiting and gate.admits(alone):
+        if gate.admits(alone) and not (gate.waiting or gate.let_in):
             gate.admit(alone)
-        else:
-            yield lambda chore: gate.waiting.append((chore, alone))  # who lets it in admits it
+            return
+        yield lambda chore: gate.waiting.append((chore, alone))  # who lets it in admits it
+        gate.let_in -= 1
+        self._let_in(gate)
 
     def within(
         self, name: str, alone: bool, steps: Callable[[], Generator[Step, None, Result]]
@@ -96,9 +99,14 @@ class Gates:
         """Let those in who waited."""
         gate = self._gates[name]
         gate.inside -= 1
+        self._let_in(gate)
+        if gate.inside == 0:
+            del self._gates[name]
+
+    def _let_in(self, gate: _Gate) -> None:
+        """Admit those who waited longest; who comes now waits until they have gone on, or it would be before them."""
         while gate.waiting and gate.admits(gate.waiting[0][1]):
             chore, alone = gate.waiting.popleft()
             gate.admit(alone)
+            gate.let_in += 1
             self._turn.chores.append(chore)
-        if gate.inside == 0:
-            del self._gates[name]

@@ -1,21 +1,28 @@
-"""A closed connection as monitoring remembers it: the counters of its session, without its buffers."""
+"""Closed connections as monitoring remembers them: the counters of their sessions, without their buffers."""
 
 from __future__ import annotations
 
+import marshal
+from collections import deque
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyjs.core.handshake import ConnectOptions
 from pyjs.core.link import Peer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyjs.core.account import Account
     from pyjs.core.auth import User
     from pyjs.core.session import ClientSession
     from pyjs.subjects.sublist import Subscription
 
+    Owners = tuple[tuple[Account, User | None], ...]
+
 SHOWN_MAX = 256  # subscriptions of a closed connection that are remembered
+PACKED = 64  # sessions in one piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +87,112 @@ class ClosedSession:
     def pending_size(self) -> int:
         """Return 0: nothing waits for a closed connection."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """PACKED sessions as bytes, and what they share with the server."""
+
+    rows: bytes
+    owners: Owners
+
+
+class ClosedSessions:
+    """The last `most` sessions that ended, oldest first; all but the newest are packed into pieces.
+
+    Objects that are made for each session while it is freed lie where it was, and hold the pages: of 85 MB that 9,000
+    clients took, 70 stayed after they had left.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: deque[_Piece] = deque()
+        self._newest: list[ClosedSession] = []  # less than PACKED
+        self._last: ClosedSession | None = None
+
+    def add(self, session: ClientSession) -> None:
+        """Remember a session that ended."""
+        self._last = ClosedSession.of(session, self._last)
+        self._newest.append(self._last)
+        if len(self._newest) == PACKED:
+            self._pieces.append(_pack(self._newest, self._pieces[-1].owners if self._pieces else ()))
+            self._newest = []
+        if self._surplus() >= PACKED:
+            self._pieces.popleft()
+
+    def _surplus(self) -> int:
+        return PACKED * len(self._pieces) + len(self._newest) - self._most
+
+    def __len__(self) -> int:
+        return self._most + min(self._surplus(), 0)
+
+    def __iter__(self) -> Iterator[ClosedSession]:
+        for some in self.parts():
+            yield from some
+
+    def __getitem__(self, at: int) -> ClosedSession:
+        """Return one session. Slow, since it unpacks all of them; use `parts` to visit many."""
+        return list(self)[at]
+
+    def parts(self) -> Iterator[list[ClosedSession]]:
+        """Return an iterator over all that are remembered now, some at a time."""
+        return _parts(tuple(self._pieces), list(self._newest), max(self._surplus(), 0))
+
+
+def _parts(
+    pieces: tuple[_Piece, ...], newest: list[ClosedSession], surplus: int
+) -> Iterator[list[ClosedSession]]:
+    for piece in pieces:
+        yield _unpack(piece)[surplus:]
+        surplus = 0
+    yield newest[surplus:]
+
+
+def _pack(sessions: list[ClosedSession], known: Owners) -> _Piece:
+    """Return them as a piece, whose owners are those that are `known` from the one before, if they suffice."""
+    owners = {_key(each.account, each.user): (each.account, each.user) for each in sessions}
+    numbers = {_key(*owner): number for number, owner in enumerate(known)}
+    if not owners.keys() <= numbers.keys():
+        known = tuple(owners.values())
+        numbers = {key: number for number, key in enumerate(owners)}
+    return _Piece(
+        marshal.dumps([_row(each, numbers[_key(each.account, each.user)]) for each in sessions]), known
+    )
+
+
+def _key(account: Account, user: User | None) -> tuple[int, int]:
+    return id(account), id(user)
+
+
+def _unpack(piece: _Piece) -> list[ClosedSession]:
+    return [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)]  # written here
+
+
+def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
+    peer, options = closed.peer, closed.options
+    return (
+        owner,
+        (peer.ip, peer.port, peer.kind),
+        (options.name, options.lang, options.version),  # what monitoring shows
+        tuple(getattr(closed, name) for name in PLAIN),
+        [(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max) for sub in closed.shown],
+    )
+
+
+def _session(row: tuple[Any, ...], account: Account, user: User | None) -> ClosedSession:
+    _, peer, (name, lang, version), plain, shown = row
+    return ClosedSession(
+        peer=Peer(*peer),
+        account=account,
+        user=user,
+        options=ConnectOptions(name=name, lang=lang, version=version),
+        shown=tuple(ClosedSubscription(*sub) for sub in shown),
+        **dict(zip(PLAIN, plain, strict=True)),
+    )
+
+
+PLAIN = tuple(
+    each.name
+    for each in fields(ClosedSession)
+    if each.name not in ("peer", "account", "user", "options", "shown")
+)

@@ -8,10 +8,17 @@ at any later moment and returns its result at any later turn.
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.core.fair_queue import Owner
 
 
 class Lane(Enum):
-    """Which thread runs a job. Jobs of one lane run one after another, in the order in which they were queued."""
+    """Which thread runs a job. Jobs of one lane run one after another, in the order in which they were queued.
+
+    Those of COMPUTE run in fair order over their owners: whoever asks for much waits for himself.
+    """
 
     FILES = "files"  # metadata: what blocks on a disk, and somebody waits for
     REMOVALS = "removals"  # files and memory that nothing needs any more: nobody waits for it
@@ -22,6 +29,7 @@ class Job:
     """One piece of work; subclasses hold its input and its result."""
 
     lane = Lane.COMPUTE
+    owner: Owner = (None, None)  # who takes turns with others: an address, and a connection of it
 
     def run(self) -> None:
         """Do the work, in a thread. An exception reaches `finish`."""

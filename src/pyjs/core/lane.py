@@ -58,7 +58,7 @@ class Lane(Generic[T]):
         """Do the items that wait and the new ones, as far as the share of this turn reaches; the rest waits."""
         if turn != self._turn:
             self._turn, self._left, self._left_ns = turn, self._share.items, self._share.ns
-        if not self.waiting.count and self._left >= len(fresh) <= 1:
+        if not self.waiting.count and self._left == self._share.items and len(fresh) <= 1:
             for item in fresh:  # most turns: no clock, no queue
                 self._left -= 1
                 self._attempt(item)

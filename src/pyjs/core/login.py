@@ -71,6 +71,7 @@ class Login:
             then(claim.user if holds else None)
             return
         self._attempt = authenticator.check(claim, lambda matches: self._verdict(claim, matches, then))
+        self._attempt.owner = (session.peer.ip, session.cid)
         session.await_verdict()
         session.turn.jobs.append(self._attempt)
 

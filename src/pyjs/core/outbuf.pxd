@@ -6,13 +6,13 @@ cdef class OutBuf:
     cdef size_t len             # bytes in `data`
     cdef size_t capacity
     cdef PyObject* large        # owned bytes object that `data` is in, once it is large; NULL: `data` is malloc'd
-    cdef list pieces            # in front of `data`: bytes objects as they came
+    cdef list pieces            # in front of `data`: bytes objects, full ones or as they came
     cdef size_t pieces_len
     cdef public size_t limit           # max_pending: more sets `overflow`
     cdef public bint overflow
 
     cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or no memory
-    cdef int enlarge(self, size_t capacity) noexcept        # 0, -1: no memory
+    cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
     cdef bytes take(self)

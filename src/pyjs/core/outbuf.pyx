@@ -1,8 +1,9 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
 Knows nothing of what the bytes mean. Grows by doubling, is handed out whole, and gives large memory back: much output
-is collected in the memory of the object that it leaves as, so that nothing copies it. A large message that is an
-object already is queued as it is. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
+is collected piece by piece in the memory of the objects that it leaves as, so that nothing copies it, neither when it
+grows nor when it is taken. A large message that is an object already is queued as it is. Compiled: every delivery
+writes here (benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear
@@ -22,7 +23,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     START = 4096
-    KEEP_MAX = 4194304          # a larger buffer is an object, which leaves when it is taken
+    KEEP_MAX = 524288           # a larger buffer is an object, which leaves when it is taken
+    PIECE = 1048576             # bytes of such an object, or one message
 
 
 cdef class OutBuf:
@@ -52,11 +54,11 @@ cdef class OutBuf:
             capacity = self.capacity * 2 if self.capacity else START
             while capacity < self.len + n:
                 capacity *= 2
-            if capacity > KEEP_MAX:
+            if self.large != NULL or capacity > KEEP_MAX:
                 with gil:
-                    if self.enlarge(capacity) < 0:
+                    if self.begin_piece(n) < 0:
                         self.overflow = True
-                return NULL if self.overflow else self.data + self.len
+                return NULL if self.overflow else self.data
             more = <char*> realloc(self.data, capacity)
             if more == NULL:
                 self.overflow = True
@@ -65,22 +67,25 @@ cdef class OutBuf:
             self.capacity = capacity
         return self.data + self.len
 
-    cdef int enlarge(self, size_t capacity) noexcept:
-        """Let the buffer be an object with room for `capacity` bytes; -1: no memory, and what is queued is lost."""
+    cdef int begin_piece(self, size_t n) noexcept:
+        """Queue what is here as a piece, and go on in an object with room for `n` bytes; -1: no memory."""
+        try:
+            if self.len:
+                self.pieces.append(self.take())
+                self.pieces_len += <size_t> len(self.pieces[-1])
+        except MemoryError:
+            return -1
         if self.large == NULL:
-            self.large = new_bytes(NULL, <Py_ssize_t> capacity)
-            if self.large == NULL:
-                PyErr_Clear()
-                return -1
-            memcpy(PyBytes_AS_STRING(<object> self.large), self.data, self.len)
             free(self.data)
-        elif resize_bytes(&self.large, <Py_ssize_t> capacity) < 0:
+        release(self.large)
+        self.data = NULL
+        self.capacity = 0
+        self.large = new_bytes(NULL, <Py_ssize_t> max(n, <size_t> PIECE))
+        if self.large == NULL:
             PyErr_Clear()
-            self.data = NULL
-            self.len = self.capacity = 0
             return -1
         self.data = PyBytes_AS_STRING(<object> self.large)
-        self.capacity = capacity
+        self.capacity = max(n, <size_t> PIECE)
         return 0
 
     cdef int add(self, const char* p, size_t n) noexcept nogil:

@@ -6,16 +6,16 @@ leave when the node's turn calls `flush_output`, after the stores have committed
 inside a delivery: a used-up subscription or a full buffer is noted and dealt with in the turn.
 
 Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenarios/{protocol,auth}. Compiled:
-benchmarks/, core publish, 1-1, 1-10.
-Long because the verbs of one connection share its state.
+benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.reserved cimport reserved_reply, reserved_subject
 from pyjs.core.sink cimport Sink
 from pyjs.subjects.routes cimport Route, Target
 from pyjs.subjects.sublist cimport Subscription
@@ -39,18 +39,21 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a turn: later the buffer leaves the L2 cache
-    WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each KiB
+    WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
+    COPIED_BITS = 8
+    PILED_UP_BITS = 5           # what is copied to new memory, behind FLUSH_AT, takes ten times as long
     MANY = 256                  # subscriptions whose end takes more than one step
-    CONTROL_WORK = 48           # SUB, UNSUB, PING, CONNECT, ...
+    CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
+    CONNECT_WORK = 512
+    PERMISSION_WORK = 64        # a look at permissions, or a reply that is noted to be allowed
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t STALL_NS = 5 * NS_PER_MS
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 cdef dict LINE_ERRORS = {
     OP_BAD: ("Unknown Protocol Operation", "Protocol Violation"),
-    OP_BAD_ARGS: ("", "Protocol Violation"),
-    OP_NO_HEADERS: ("", "Protocol Violation"),
+    OP_BAD_ARGS: ("", "Protocol Violation"), OP_NO_HEADERS: ("", "Protocol Violation"),
     OP_LINE_TOO_LONG: ("maximum control line exceeded", "Maximum Control Line Exceeded"),
     OP_TOO_BIG: ("Maximum Payload Violation", "Maximum Message Payload Exceeded"),
 }
@@ -72,6 +75,7 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.retire_later(t.sub)
     if queued(session.out) > FLUSH_AT:
         session.turn.pressure = True
+        session.turn.extra_work += <int64_t> (size >> PILED_UP_BITS)
         session.turn.crowded = session.turn.crowded or queued(session.out) + session.unsent > session.stall_at // 4
         if queued(session.out) + session.unsent > session.stall_at and m.origin != NULL:
             (<ClientSession> m.origin).slow_down()
@@ -79,21 +83,6 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         with gil:
             session.note_reply(m)
     return 1
-
-
-cdef inline bint reserved_reply(const char* p, size_t n) noexcept nogil:
-    """Reply subjects that only the server may use."""
-    if n < 5 or (p[0] != c'$' and p[0] != c'_'):
-        return False
-    return ((n > 8 and memcmp(p, b"$JS.ACK.", 8) == 0) or memcmp(p, b"_R_.", 4) == 0
-            or memcmp(p, b"_GR_.", 5) == 0)
-
-
-cdef inline bint reserved_subject(const char* p, size_t n) noexcept nogil:
-    """Publish subjects that only servers may use among themselves."""
-    if n < 5 or (p[0] != c'$' and p[0] != c'_'):
-        return False
-    return memcmp(p, b"$NRG.", 5) == 0 or memcmp(p, b"_GR_.", 5) == 0
 
 
 cdef class ClientSession(Sink):
@@ -195,10 +184,14 @@ cdef class ClientSession(Sink):
         self.drop_subscriptions()
         self.login = self.pings = None      # they hold this session: a cycle would outlive it
 
-    def connection_lost(self) -> None:
-        """Take note that the transport is gone; input that arrived before is still parsed."""
+    def lose_link(self) -> None:
+        """Write nothing more: the transport is gone. `end_input` has to follow."""
         self.link_lost = True
         self.out.clear()
+
+    def connection_lost(self) -> None:
+        """Take note that the transport is gone; input that arrived before is still parsed."""
+        self.lose_link()
         self.end_input()
 
     def cancel_timers(self) -> None:
@@ -234,8 +227,8 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Take one read. False: the session is over, stop reading.
 
-        What is more than this session's share of a turn is parsed in the next turns (`resume_input`); a second read
-        that arrives before pauses reading.
+        What is more than this session's share of a turn, and the first read of one of very many clients, is parsed in
+        the next turns (`resume_input`); a second read that arrives before pauses reading.
         """
         if self.closing:
             return False
@@ -243,6 +236,9 @@ cdef class ClientSession(Sink):
         self.unparsed.append(data)
         if len(self.unparsed) > 1 or self.awaiting_verdict:
             self.hold_reading()
+            return True
+        if self.turn.input_left <= 0 and not self.connected:
+            self.queue_input()
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
@@ -276,12 +272,14 @@ cdef class ClientSession(Sink):
     cdef int64_t parse_read(self, int64_t left) except? -1:
         """Run operations of one read while there is work left; returns that. `mid_read`: the read is not used up."""
         cdef uint64_t visited
-        cdef int op
+        cdef int op, receivers
         while not self.closing:
             visited = self.account.subs.found.visited
+            self.turn.extra_work = 0
             op = self.parser.next()
             if op == OP_MSG:
-                left -= 1 + self.publish(&self.parser.msg) * <int64_t> (1 + (self.parser.msg.size >> 10))
+                receivers = self.publish(&self.parser.msg)
+                left -= 1 + (receivers > 0) * receivers * <int64_t> (1 + (self.parser.msg.size >> COPIED_BITS))
                 if self.turn.pressure:
                     left = self.relieve(left)
             elif op == OP_NEED:
@@ -289,9 +287,9 @@ cdef class ClientSession(Sink):
                 self.mid_read = False
                 return left
             else:
-                left -= CONTROL_WORK
+                left -= CONNECT_WORK if op == OP_CONNECT else CONTROL_WORK
                 self.control(op)
-            left -= <int64_t> (self.account.subs.found.visited - visited)
+            left -= <int64_t> (self.account.subs.found.visited - visited) + self.turn.extra_work
             if left <= 0 or self.awaiting_verdict:
                 return left
         return left
@@ -396,6 +394,7 @@ cdef class ClientSession(Sink):
 
     cdef bint may_publish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]
+        self.turn.extra_work += PERMISSION_WORK
         try:
             return self.permissions.may_publish(subject) or (
                 self.replies is not None and self.replies.take(subject, self.turn.now))
@@ -428,6 +427,7 @@ cdef class ClientSession(Sink):
 
     cdef void note_reply(self, Msg* m) noexcept:
         """Remember that the receiver of a request may answer it."""
+        self.turn.extra_work += PERMISSION_WORK
         try:
             self.replies.note(m.reply[:m.reply_len], self.turn.now)
         except Exception as error:

@@ -15,6 +15,7 @@ cdef class Turn:
     cdef public bint crowded            # set when a receiver has much queued already; whoever looks at it clears it
     cdef public int copies_left         # how often streams may copy from others in this turn; set by the node
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
+    cdef int64_t extra_work             # of the message that is being delivered, beside 1 for each receiver
     cdef readonly object inputs         # deque of ClientSessions with input left, who waits longest first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
-from pyjs.fsck.images import Files, meta_in, size_of
+from pyjs.fsck.images import Files, size_of
 from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
 from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
+from pyjs.fsck.tails import StoredTails
 from pyjs.jetstream.config import S2, StreamConfig
 from pyjs.store.form import CODEC_ZSTD
 from pyjs.store.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
 from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, decode, encode
+from pyjs.store.meta_record import meta_in
 from pyjs.store.recovery import is_segment
+from pyjs.store.tail_file import NAME as TAILS
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ class StoreCheck:
         self._progress = progress
         self._repair = repair
         self._vault = vault  # the keys; None: what is encrypted stays closed
+        self._tails = StoredTails(disk)
         self.report = StoreReport(find_store(disk, directory))
 
     def run(self) -> StoreReport:
@@ -118,7 +122,7 @@ class StoreCheck:
             if self._disk.is_directory(f"{root}/{name}/streams"):
                 accounts.append(name)
                 for other in self._disk.list_dir(f"{root}/{name}"):
-                    if other != "streams":
+                    if other not in ("streams", TAILS):
                         self._find(NOTE, f"{root}/{name}/{other}", STRANGER)
             elif name != ".lock":
                 self._find(NOTE, f"{root}/{name}", STRANGER)
@@ -127,6 +131,7 @@ class StoreCheck:
     def _streams(self, account: str) -> list[str]:
         """Return the directories of an account's streams."""
         parent, streams = f"{self.report.root}/{account}/streams", []
+        self.report.findings += self._tails.load(parent)
         for name in self._disk.list_dir(parent):
             path = f"{parent}/{name}"
             if name.startswith(DELETING):
@@ -153,6 +158,7 @@ class StoreCheck:
     def _stream(self, account: str, directory: str) -> None:
         found = self._checked(account, directory, self._progress.advance)
         if self._repair and any(finding.mend for finding in found.findings):
+            self._tails.put_in_place(directory)
             repairs, failures = mend(found.findings)
             gone = found.lost
             if self._disk.is_directory(directory):
@@ -199,6 +205,7 @@ class StoreCheck:
         key = copies.opener.key
         meta = b"" if key is None else encode(KIND_STREAM, copies.generation, copies.values, key)
         files = Files(self._disk, key, CODEC_ZSTD if config.compression == S2 else 0, meta)
+        files.indexes = self._tails.of(directory)
         self._messages_directory(report)
         MessagesCheck(files, f"{directory}/msgs", incarnation, report, advance).run()
         StatesCheck(files, report).run()
@@ -235,7 +242,7 @@ class StoreCheck:
             if not is_segment(name):
                 continue
             try:
-                meta = meta_in(self._disk, path, copies.opener)
+                meta = meta_in(self._disk, path, copies.opener, around=True)
                 if meta:
                     generation, values = decode(meta, KIND_STREAM, path, copies.opener)
                     copies.be_written_anew(generation, values)

@@ -6,27 +6,20 @@ compressed, encrypted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import CorruptRecord
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.form import (
-    HEADER,
     MARK,
     PackedImage,
     PlainImage,
-    clear_meta,
     encode_file,
-    is_encrypted,
     open_image,
-    read_image,
     write_file,
 )
 from pyjs.store.index_file import decrypted, encrypted, store_index
-from pyjs.store.meta import COPIES, KIND_STREAM, Opener, decode, encode, save_meta
-from pyjs.store.segment import last_meta
-from pyjs.store.vault import Locked
+from pyjs.store.meta import COPIES, Opener, decode, encode, save_meta
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,8 +27,6 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk, Image
     from pyjs.store.form import Buffer
     from pyjs.store.vault import StreamKey
-
-HEAD_SIZE = 65536  # of a segment: what has the header and the metadata in clear
 
 
 @dataclass(eq=False, slots=True)
@@ -46,6 +37,7 @@ class Files:
     key: StreamKey | None = None  # None: they are plain, or cannot be opened
     codec: int = 0  # of sealed segments
     meta: bytes = b""  # the stream's metadata, as an encrypted segment has it in clear
+    indexes: dict[str, bytes] = field(default_factory=dict)  # index files kept elsewhere, by their paths
 
 
 @dataclass(eq=False, slots=True)
@@ -128,34 +120,14 @@ def cut_segment(files: Files, path: str, end: int) -> None:
 
 def index_data(files: Files, path: str) -> Buffer:
     """Return the index in a file. Raises OSError; IndexUnusable: it is encrypted with another key."""
-    data: Buffer = decrypted(memoryview(mapped(files.disk, path)), files.key)
+    file = files.indexes[path] if path in files.indexes else mapped(files.disk, path)
+    data: Buffer = decrypted(memoryview(file), files.key)
     return data
 
 
 def put_index(files: Files, path: str, data: bytes) -> None:
     """Write an index file. Raises OSError."""
     store_index(files.disk, path, data if files.key is None else encrypted(data, files.key))
-
-
-def meta_in(disk: Disk, path: str, opener: Opener) -> bytes:
-    """Return the envelope in the last META record of a segment, b"": there is none.
-
-    Raises:
-        Locked: it cannot be opened.
-        CorruptRecord, NewerFormat, OSError: it cannot be read.
-    """
-    fd = disk.open_read_only(path)
-    try:
-        head = disk.read_at(fd, HEAD_SIZE, 0)
-    finally:
-        disk.close_file(fd)
-    if is_encrypted(head[: HEADER.size], path):
-        try:
-            decode(clear_meta(head, path), KIND_STREAM, path, opener)
-        except CorruptRecord:
-            if opener.key is None:
-                raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
-    return last_meta(bytes(read_image(disk, path, opener.key, True)))
 
 
 def envelope(disk: Disk, path: str, kind: int, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:

@@ -20,6 +20,7 @@ from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import locked_text
 from pyjs.store.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
+from pyjs.store.index_claims import begins_alike
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
 from pyjs.store.meta import NewerFormat
@@ -88,7 +89,11 @@ class MessagesCheck:
 
     def run(self) -> None:
         """Check everything and fill the report."""
-        names = sorted(self._disk.list_dir(self._directory), key=len)  # by number: it may have nine digits
+        found = {
+            *self._disk.list_dir(self._directory),
+            *(path.rpartition("/")[2] for path in self._files.indexes),
+        }
+        names = sorted(sorted(found), key=len)  # by number: it may have nine digits
         segments = [name for name in names if is_segment(name)]
         present = set(segments)
         for name in names:
@@ -168,6 +173,8 @@ class MessagesCheck:
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
+        if not begins_alike(known, c):
+            return None  # it is of another segment, whatever it says
         return known
 
     def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:

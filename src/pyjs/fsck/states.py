@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pyjs.fsck.findings import StreamReport
 
+BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
 DELIVERED, ACKED, ACKED_ALL, SPENT = 1, 2, 3, 8  # changes that a report follows
@@ -155,7 +156,7 @@ class StatesCheck:
             path = f"{directory}/{name}"
             if name.startswith(DAMAGED):
                 self._find(NOTE, path, SET_ASIDE)
-            elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name != "snap.tmp":
+            elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name not in BEGUN:
                 self._find(NOTE, path, STRANGER)
 
     def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:

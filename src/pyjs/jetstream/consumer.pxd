@@ -9,6 +9,9 @@ cdef class Consumer(ConsumerCore):
     cdef public object expired          # called when inactive_threshold has passed: remove me
     cdef readonly object timers, events
     cdef public object file             # what keeps the state, None: nothing does
+    cdef object metadata                # metadata.MetadataWriter, for whole states; None: they are written at once
+    cdef bint keeping                   # a whole state is being written, and the consumer waits for it
+    cdef bint kept_badly                # it could not be: the next one is written at once
     cdef readonly bytes flow_id         # reply subject of the outstanding flow control request
     cdef readonly str pin_group         # of the client that has the pin
     cdef readonly int64_t pinned_at
@@ -26,8 +29,8 @@ cdef class Consumer(ConsumerCore):
     cdef int64_t unbound_at             # push: since when nobody listens
     cdef object timer                   # base.timers.Timer
     cdef int64_t timer_at
+    cdef bint left                      # stopped; before that it may be closed
 
     cdef void publish_replies(self, const char* replies, size_t end) noexcept
-    cdef int set_skips(self, skips, uint64_t skips_end) except -1
     cdef bytes head_reply(self)
     cdef void wake_by(self, int64_t* best, int64_t at) noexcept nogil

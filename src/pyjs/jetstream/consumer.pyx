@@ -11,7 +11,7 @@ Long because one consumer's requests, turn and recovery change one state.
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
@@ -23,6 +23,7 @@ from pyjs.jetstream.consumer_core cimport (
     PRIORITY_OVERFLOW,
     PRIORITY_PINNED,
     PRIORITY_PRIORITIZED,
+    SETTLED_PER_PUMP,
     STOP_BUDGET,
     STOP_END,
     ConsumerCore,
@@ -30,6 +31,7 @@ from pyjs.jetstream.consumer_core cimport (
 )
 from pyjs.jetstream.consumer_log cimport NAKED, SPENT, StateLog
 from pyjs.jetstream.pending cimport IN_SPENT, Entry, PendingAcks
+from pyjs.jetstream.skips cimport Skips
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.store.index cimport index_live
 from pyjs.wire.ops cimport Msg
@@ -45,6 +47,7 @@ from pyjs.jetstream.consumer_advisories import ConsumerEvents
 from pyjs.jetstream.consumer_orders import read_percent
 from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.pull_request import RefusedPull, check_pull, read_pull
+from pyjs.jetstream.state_change import StateChange
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -85,6 +88,7 @@ cdef class Consumer(ConsumerCore):
         self.log = seat.log
         self.file = file
         self.sync_always = seat.sync_always and file is not None
+        self.metadata = seat.metadata
         self.events = ConsumerEvents(seat.account, seat.rng, seat.stream_name, name, seat.domain)
         self.changes = StateLog(file is not None)
         self.burst_size = seat.burst_size
@@ -195,26 +199,17 @@ cdef class Consumer(ConsumerCore):
         """Set the cursor of a new consumer; `written`: its file says so already."""
         self.next_seq = start.seq
         self.delivered_seq = self.floor_seq = start.seq - 1
-        self.set_skips(start.skips, start.skips_end)
+        self.skips, self.skips_end = Skips(start.skips), start.skips_end
         if self.file is not None and not written:
             consumer_record.rewrite(self)
 
-    cdef int set_skips(self, skips, uint64_t skips_end) except -1:
-        """Deliver exactly `skips`, ascending, before going on behind `skips_end`."""
-        cdef size_t i
-        free(self.skips)
-        self.skips = NULL
-        self.skips_at = self.n_skips = 0
-        if not skips:
-            return 0
-        self.skips = <uint64_t*> malloc(len(skips) * sizeof(uint64_t))
-        if self.skips == NULL:
-            raise MemoryError
-        for i in range(<size_t> len(skips)):
-            self.skips[i] = skips[i]
-        self.n_skips = <size_t> len(skips)
-        self.skips_end = skips_end
-        return 0
+    def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
+        """Believe that `unread` matches lie between the cursor, which is at the first message, and `counted_to`.
+
+        Whoever counted saw nothing removed since; what is removed but not told yet was not there any more.
+        """
+        if self.next_seq <= self.store.first_seq and self.store.drop_log_len == 0 and self.skips.left == 0:
+            self.unread, self.counted_to, self.unread_stale = unread, counted_to, False
 
     def start(self) -> None:
         """Listen to acks and requests, and begin to deliver."""
@@ -237,14 +232,17 @@ cdef class Consumer(ConsumerCore):
         self.arm_timer()
         self.mark_dirty()
 
+    def close(self) -> None:
+        self.closed = True
+
     def stop(self, str reason) -> None:
         """End: answer waiting requests, listen no more. `reason` is "deleted", "shutdown" or "fault".
 
         After a fault nothing is written: the state is not to be trusted.
         """
-        if self.closed:
+        if self.left:
             return
-        self.closed = True
+        self.left = self.closed = True
         self.expired = None                     # it holds this consumer
         for subscription in self.subscriptions:
             self.account.unsubscribe(subscription)
@@ -263,7 +261,7 @@ cdef class Consumer(ConsumerCore):
         if reason == "shutdown":
             self.settle_turn()
         elif reason == "deleted" and not self.config.direct:
-            self.events.send("deleted", self.turn.now, action="delete")
+            self.events.send("deleted", self.turn.now + self.turn.skew, action="delete")
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -447,7 +445,7 @@ cdef class Consumer(ConsumerCore):
         """There are new messages; from where the last search ended to `seq` (unless that is 0) none is a match."""
         self.waits = False
         self.mark_dirty()
-        if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips != NULL:
+        if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
         if seq > self.next_seq:
             self.next_seq = seq
@@ -458,10 +456,15 @@ cdef class Consumer(ConsumerCore):
         """Deliver, record, answer: everything this consumer has to do in a turn."""
         cdef Stop stop
         self.dirty = False
-        if self.closed:
+        if self.closed or self.keeping:         # `kept` calls again
+            return
+        if self.changes.lost and self.file is not None and self.metadata is not None and not self.kept_badly:
+            self.keep_whole()                   # before anything else happens that the state does not say
             return
         if self.replies_len or self.advisories:
             self.settle_turn()
+            if self.keeping:
+                return
         if self.interest_changed:
             self.check_interest()
         if self.store.changing:                 # a purge is under way: what it removes is neither shown nor missed
@@ -494,10 +497,8 @@ cdef class Consumer(ConsumerCore):
         self.send_replies()
         self.tell(())
         if self.n_settling:
-            self.settled.extend([self.settling[i] for i in range(self.n_settling)])
-            self.n_settling = 0
-            if self.settle is not None:
-                self.settle()
+            self.hand_over(SETTLED_PER_PUMP)
+        self.pending.shrink()
         if not self.closed:
             self.arm_timer()
 
@@ -508,15 +509,45 @@ cdef class Consumer(ConsumerCore):
         events = [event for event in self.advisories if not kinds or event[0] in kinds]
         self.advisories = [event for event in self.advisories if kinds and event[0] not in kinds]
         for kind, fields in events:
-            self.events.send(kind, self.turn.now, **fields)
+            self.events.send(kind, self.turn.now + self.turn.skew, **fields)
+
+    def keep_whole(self) -> None:
+        """Start a rewrite of the whole state; deliver, settle and answer nothing until it ends.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        if self.metadata is None or self.kept_badly:
+            consumer_record.rewrite(self)
+            return
+        state = self.file.next_state(consumer_record.snapshot_of(self))
+        self.changes.take()
+        self.changes.lost = False               # what comes now goes behind the new state
+        self.keeping = True
+        self.metadata.submit(StateChange(state), partial(self.kept, state))
+
+    def kept(self, state, failure) -> None:
+        """Go on behind the new state; if it is not durable the next one is written at once."""
+        self.keeping = False
+        if self.closed:
+            return
+        if failure is None:
+            self.file.took(state)
+        else:
+            self.log.error(f"JetStream consumer '{self.path}' state can not be written: {failure}")
+            self.changes.lost = self.kept_badly = True
+        self.mark_dirty()
 
     def write_state(self) -> bool:
         """Keep what changed; False: it could not be written."""
+        if self.keeping:                        # the server ends without waiting for it
+            return False
         try:
             consumer_record.record(self)
         except (OSError, consumer_record.StoreFailed) as error:
             self.log.error(f"JetStream consumer '{self.path}' state can not be written: {error}")
             return False
+        self.kept_badly = False
         return True
 
     def send_replies(self) -> None:
@@ -662,7 +693,7 @@ cdef class Consumer(ConsumerCore):
         elif self.n_spent and self.spent.pop(seq, None) is not None:
             self.n_spent -= 1
         elif seq >= self.next_seq and not self.unread_stale and seq <= self.counted_to:
-            if self.skips != NULL:
+            if self.skips.left:
                 self.unread_stale = True
             elif self.unread:
                 self.unread -= 1
@@ -705,7 +736,7 @@ cdef class Consumer(ConsumerCore):
     def num_pending(self) -> int:
         """Return how many messages are still to be delivered for the first time."""
         self.refresh_unread()
-        return self.unread if self.next_seq <= self.store.last_seq or self.skips != NULL else 0
+        return self.unread if self.next_seq <= self.store.last_seq or self.skips.left else 0
 
     def dump_state(self, pending=None) -> dict:
         """Return everything that `load_state` needs to go on from here; `pending` stands for the deliveries."""
@@ -715,7 +746,7 @@ cdef class Consumer(ConsumerCore):
             "floor": [self.floor_cseq, self.floor_seq],
             "pending": self.pending.dump() if pending is None else pending,
             "spent": list(self.spent.items()),
-            "skips": [self.skips[i] for i in range(self.skips_at, self.n_skips)] if self.skips != NULL else [],
+            "skips": self.skips.state(),
             "skips_end": self.skips_end,
         }
 
@@ -727,7 +758,7 @@ cdef class Consumer(ConsumerCore):
         self.pending.restore(state["pending"])
         self.spent = {int(seq): int(count) for seq, count in state["spent"]}
         self.n_spent = <uint32_t> len(self.spent)
-        self.set_skips(state["skips"], state["skips_end"])
+        self.skips, self.skips_end = Skips.from_state(state["skips"]), state["skips_end"]
 
     def clamp(self) -> bool:
         """Fit the state to a stream that lost or dropped messages while this consumer was not there.

@@ -6,12 +6,16 @@ from pyjs.core.sink cimport Turn
 from pyjs.jetstream.ack_token cimport AckToken, Verb
 from pyjs.jetstream.consumer_log cimport StateLog
 from pyjs.jetstream.pending cimport PendingAcks
+from pyjs.jetstream.skips cimport Skips
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting, WaitingQueue
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    SETTLED_PER_PUMP = 2048     # messages that a stream drops at once: about a millisecond
 
 cdef enum Stop:                 # why a pump ends
     STOP_BUDGET                 # enough for one pump: come again
@@ -60,8 +64,7 @@ cdef class ConsumerCore(StreamConsumer):
     cdef readonly uint64_t next_seq             # where the search for the next first delivery begins
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq        # everything up to here is settled; as reported
-    cdef uint64_t* skips                # last_per_subject: deliver only these up to `skips_end`; NULL: done
-    cdef size_t n_skips, skips_at
+    cdef Skips skips                    # last_per_subject: while any are left, only these up to `skips_end`
     cdef uint64_t skips_end
     cdef uint64_t end_seq               # the last search ended without a match here; 0: it found one
     cdef uint64_t unread                # live matches from next_seq to counted_to
@@ -103,6 +106,7 @@ cdef class ConsumerCore(StreamConsumer):
     cdef list advisories                # (kind, fields)
     cdef uint64_t* settling             # on the way into `settled`
     cdef size_t n_settling, settling_room
+    cdef size_t n_handed                # of them are in `settled` already
     cdef char* replies                  # of acks: u32 length and subject each
     cdef size_t replies_len, replies_room
 

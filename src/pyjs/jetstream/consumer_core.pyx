@@ -36,6 +36,7 @@ from pyjs.jetstream.consumer_log cimport (
     REDELIVERED,
 )
 from pyjs.jetstream.pending cimport IN_REDELIVER, Entry
+from pyjs.jetstream.skips cimport Skips
 from pyjs.jetstream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.waiting cimport Waiting
 from pyjs.store.store cimport Record
@@ -63,12 +64,12 @@ cdef class ConsumerCore(StreamConsumer):
         self.orders = []
         self.advisories = []
         self.spent = {}
+        self.skips = Skips(b"")
 
     def __dealloc__(self):
         free(self.line)
         free(self.header_buf)
         free(self.pin_buf)
-        free(self.skips)
         free(self.settling)
         free(self.replies)
 
@@ -172,16 +173,13 @@ cdef class ConsumerCore(StreamConsumer):
         A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
         floor. nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
         """
-        cdef Entry* e
-        cdef uint32_t oldest = self.pending.oldest
-        if seq <= self.floor_seq and (oldest == 0 or self.pending.entries[oldest].seq > seq):
+        cdef uint32_t i = self.pending.oldest
+        if seq <= self.floor_seq and (i == 0 or self.pending.entries[i].seq > seq):
             return
-        while self.pending.oldest:
-            e = &self.pending.entries[self.pending.oldest]
-            if e.seq > seq:
-                break
-            self.note_settled(e.seq)
-            self.pending.remove(self.pending.oldest)
+        while self.settle is not None and i and self.pending.entries[i].seq <= seq:
+            self.note_settled(self.pending.entries[i].seq)
+            i = self.pending.entries[i].newer
+        self.pending.remove_to(seq)
         self.floor_seq = seq if seq > self.floor_seq else self.floor_seq
         self.floor_cseq = cseq if cseq > self.floor_cseq else self.floor_cseq
         self.changes.put(ACKED_ALL, seq, self.floor_cseq)
@@ -266,6 +264,22 @@ cdef class ConsumerCore(StreamConsumer):
             self.settling_room = self.settling_room * 2 + 64
         self.settling[self.n_settling] = seq
         self.n_settling += 1
+
+    cpdef void hand_over(self, size_t most):
+        """Let the stream drop what is settled, up to `most` messages; the rest is for the next turns."""
+        cdef size_t n = min(self.n_settling - self.n_handed, most)
+        self.settled.extend([self.settling[self.n_handed + i] for i in range(n)])
+        self.n_handed += n
+        if self.n_handed < self.n_settling:
+            self.mark_dirty()
+        else:
+            self.n_handed = self.n_settling = 0
+            if self.settling_room > SETTLED_PER_PUMP:
+                free(self.settling)
+                self.settling = NULL
+                self.settling_room = 0
+        if self.settle is not None:
+            self.settle()
 
     cdef void queue_reply(self, const char* reply, uint32_t n) noexcept nogil:
         """Answer an ack once it is recorded."""
@@ -392,8 +406,8 @@ cdef class ConsumerCore(StreamConsumer):
     cdef uint64_t find_next(self) noexcept nogil:
         """Return the sequence of the next first delivery, 0: none yet."""
         cdef uint64_t seq
-        if self.skips != NULL:
-            return self.skips[self.skips_at]
+        if self.skips.left:
+            return self.skips.seq
         seq = self.store.next_seq(self.next_seq, self.filter)
         self.end_seq = 0
         if seq == 0:
@@ -439,21 +453,18 @@ cdef class ConsumerCore(StreamConsumer):
     cdef void pass_by(self, uint64_t seq) noexcept nogil:
         """Move the cursor behind `seq`."""
         self.next_seq = seq + 1
-        if self.skips == NULL:
-            return
-        self.skips_at += 1
-        if self.skips_at == self.n_skips:
-            self.next_seq = self.skips_end + 1
-            free(self.skips)
-            self.skips = NULL
+        if self.skips.left:
+            self.skips.advance()
+            if self.skips.left == 0:
+                self.next_seq = self.skips_end + 1
 
     cdef void refresh_unread(self) noexcept nogil:
         """Let `unread` be the number of matches behind the cursor."""
         cdef uint64_t after = self.counted_to + 1
         if self.unread_stale:
             self.unread_stale = False
-            self.unread = self.n_skips - self.skips_at if self.skips != NULL else 0
-            after = self.skips_end + 1 if self.skips != NULL else self.next_seq
+            self.unread = self.skips.left
+            after = self.skips_end + 1 if self.skips.left else self.next_seq
         elif self.store.last_seq <= self.counted_to:
             return
         elif after < self.next_seq:

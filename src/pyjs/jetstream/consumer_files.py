@@ -19,6 +19,8 @@ from pyjs.store.consumer_list import (
     HEAD,
     NAME,
     ConsumerList,
+    Listed,
+    Problem,
     drop_values,
     encode_entry,
     encode_list,
@@ -32,9 +34,12 @@ from pyjs.store.meta import Opener, write_whole
 from pyjs.store.sync_set import SyncSet
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from pyjs.store.vault import StreamKey
+
+    # Name -> creation time, configuration and state of consumers that the server has.
+    Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
 
 WASTE_SIZE_MIN = 64 * 1024  # bytes of a list that is worth rewriting
 
@@ -79,20 +84,35 @@ class ListFile:
                 self._keep_aside(disk)
             self._write_anew(disk, found)
 
-    def rewrite(self, disk: Disk, *, only_damaged: bool = False) -> list[str]:
-        """Write both copies anew from what is whole of them; returns what was wrong.
+    def rewrite(self, disk: Disk, *, only_damaged: bool = False, known: Known | None = None) -> list[str]:
+        """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
 
         Raises:
             OSError: it is tried again before the next change.
             StoreFailed: they do not hold what they should.
         """
         found = load_list(disk, self.directory, Opener(self._key), self._ends)
+        if known is not None:
+            self._put_right(found, known)
         if found.gaps or {name: each.ident for name, each in found.live.items()} != self.live:
             raise StoreFailed(self._paths[0], "both copies of the list of consumers are damaged")
         if not only_damaged or not found.clean:
             self._stale = True
             self._write_anew(disk, found)
         return [str(problem) for problem in found.problems]
+
+    def _put_right(self, found: ConsumerList, known: Known) -> None:
+        """Complete what was found damaged in both copies: an entry that is missing may have been the newest."""
+        if not found.last:
+            found.problems += [Problem(path, 0, "it is missing", False) for path in self._paths]
+        if found.gaps or not found.last:
+            found.clean = False
+            found.gaps.clear()
+        for name, ident in self.live.items():
+            if name in known:
+                found.live[name] = Listed(name, ident, *known[name])
+        for name in found.live.keys() - self.live.keys():
+            del found.live[name]  # the entry that removed it is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
         """Return whether the batch of `dirty` has written to it, so that it must stay as it is until that is over."""
@@ -279,8 +299,9 @@ class RemovedConsumer(_Entry):
 class CheckedList(Change):
     """A list of which a copy looked damaged: it is read where nobody writes to it, and written anew if it is."""
 
-    def __init__(self, file: ListFile) -> None:
+    def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
+        self.known = known  # what the server has of them, if nothing can change it; None: files must tell it
         self.problems: list[str] = []
         self.is_early = False  # others of the batch had written to it: it was not checked
         self._file = file
@@ -290,7 +311,7 @@ class CheckedList(Change):
         if not self._file.closed and self._file.ends != (0, 0):
             self.is_early = self._file.is_written_by(dirty)
             if not self.is_early:
-                self.problems = self._file.rewrite(disk, only_damaged=True)
+                self.problems = self._file.rewrite(disk, only_damaged=True, known=self.known)
 
     def undo(self, disk: Disk) -> None:
         """Leave it: it is durable."""

@@ -23,14 +23,15 @@ def consumer_info(
     """Return the ConsumerInfo object, perhaps without `config`; `listed`: without the version in its metadata."""
     if consumer.waiting is not None:
         consumer.sweep_waiting()
+    skew = consumer.account.turn.skew  # times are those of the wall clock, as it is now
     spent = consumer.pending.redelivered + len(consumer.spent)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
         "name": consumer.name,
         "created": time_text(consumer.created_ns),
         "config": None,
-        "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at),
-        "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at),
+        "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at, skew),
+        "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at, skew),
         "num_ack_pending": consumer.pending.count,
         "num_redelivered": 0 if consumer.config.max_deliver == 1 else spent,
         "num_waiting": 0 if consumer.waiting is None else consumer.waiting.count,
@@ -44,8 +45,8 @@ def consumer_info(
         out["push_bound"] = True
     if consumer.paused_until > now_ns:
         out["paused"] = True
-        out["pause_remaining"] = INT64.clamp((consumer.config.pause_until_ns or 0) - now_ns)
-    out["ts"] = time_text(now_ns)
+        out["pause_remaining"] = INT64.clamp((consumer.config.pause_until_ns or 0) - now_ns - skew)
+    out["ts"] = time_text(now_ns + skew)
     if consumer.config.priority_groups:
         out["priority_groups"] = [_group_state(consumer)]
     return out
@@ -60,12 +61,14 @@ def _group_state(consumer: Consumer) -> dict[str, Any]:
     out = {"group": consumer.config.priority_groups[0]}
     if consumer.pin_id:
         out["pinned_client_id"] = consumer.pin_id.decode()
-    out["pinned_ts"] = time_text(consumer.pinned_at)
+    out["pinned_ts"] = time_text(
+        consumer.pinned_at + (consumer.account.turn.skew if consumer.pinned_at else 0)
+    )
     return out
 
 
-def _position(consumer_seq: int, stream_seq: int, at_ns: int) -> dict[str, Any]:
+def _position(consumer_seq: int, stream_seq: int, at_ns: int, skew: int) -> dict[str, Any]:
     out: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
     if at_ns:
-        out["last_active"] = time_text(at_ns)
+        out["last_active"] = time_text(at_ns + skew)
     return out

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.jetstream.skips import Skips
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.consumer import Consumer
     from pyjs.jetstream.consumer_start import Start
+    from pyjs.store.consumer_state import NextState
 
     class StateFile(Protocol):
         """Where one consumer's state is kept."""
@@ -30,8 +32,18 @@ if TYPE_CHECKING:
         def append(self, delta: bytes) -> None:
             """Add one turn's changes."""
 
+        @property
+        def snapshot_size(self) -> int:
+            """Return how many bytes the snapshot takes."""
+
         def snapshot(self, data: bytes) -> None:
             """Replace everything."""
+
+        def next_state(self, data: bytes) -> NextState:
+            """Return what replaces everything, for a thread to write."""
+
+        def took(self, state: NextState) -> None:
+            """Go on behind that, which is durable."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
             """Have `done` called when what was kept so far is on the medium, or cannot be."""
@@ -60,10 +72,16 @@ def first_state(start: Start) -> bytes:
         "floor": [0, start.seq - 1],
         "pending": [],
         "spent": [],
-        "skips": list(start.skips),
+        "skips": Skips(start.skips).state(),
         "skips_end": start.skips_end,
     }
     return orjson.dumps({"version": VERSION, **state})
+
+
+def snapshot_of(consumer: Consumer) -> bytes:
+    """Return the whole state."""
+    pending = orjson.Fragment(consumer.pending.dump_json())  # there may be many
+    return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
 
 
 def record(consumer: Consumer) -> None:
@@ -81,15 +99,15 @@ def record(consumer: Consumer) -> None:
         changes.lost = True  # until it is in the file: what follows makes no sense without it
         file.append(delta)
         changes.lost = False
-        if file.deltas_size > max(DELTAS_SIZE_MIN, DELTAS_PER_SNAPSHOT * 24 * len(consumer.pending)):
-            rewrite(consumer)
+        pending_size = DELTAS_PER_SNAPSHOT * 24 * len(consumer.pending)
+        if file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size):
+            consumer.keep_whole()
 
 
 def rewrite(consumer: Consumer) -> None:
-    """Keep the whole state."""
+    """Keep the whole state, here and now."""
     consumer.changes.take()
     consumer.changes.lost = True
     assert consumer.file is not None
-    pending = orjson.Fragment(consumer.pending.dump_json())  # there may be many
-    consumer.file.snapshot(orjson.dumps({"version": VERSION, **consumer.dump_state(pending)}))
+    consumer.file.snapshot(snapshot_of(consumer))
     consumer.changes.lost = False

@@ -8,6 +8,7 @@ from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.core.account import Account
+from pyjs.jetstream.metadata import MetadataWriter
 from pyjs.store.store import StreamStore
 
 
@@ -26,3 +27,4 @@ class Seat:
     burst_size: int = 1 << 20  # bytes that a rate limit lets through at once
     ack_v2: bool = False  # ack subjects name domain and account
     sync_always: bool = False  # acks are confirmed when they are on the medium
+    metadata: MetadataWriter | None = None  # None: a whole state is written at once

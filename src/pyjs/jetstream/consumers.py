@@ -20,12 +20,15 @@ from pyjs.jetstream.consumer_config import ConsumerConfig
 from pyjs.jetstream.consumer_models import CreateRequest
 from pyjs.jetstream.consumer_rules import ConsumerLimits, StreamTraits
 from pyjs.jetstream.consumer_seat import Seat
-from pyjs.jetstream.consumer_start import Start, select_start
+from pyjs.jetstream.consumer_start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.persist import StoredConsumer
 from pyjs.jetstream.replay import restore
+from pyjs.store.filter import StoreFilter
+from pyjs.store.last_seqs import Count
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from typing import TypeVar
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.consumer_files import RemovedConsumer
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from pyjs.jetstream.engine import JetStream
     from pyjs.jetstream.stream import Stream
 
+    Found = TypeVar("Found")
+
+SEARCH = ".>"  # behind the name of a stream: the gate of its searches, whose name no consumer has
 NAME_LENGTH = 8  # digits of a name that the server makes up
 
 
@@ -127,6 +133,8 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
                 f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
             )
             continue
+        while not stream.store.learn_subjects(_filter_of(stream, stored.config), SEARCH_STEP):
+            yield
         _open(js, stream, consumer)
     return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
 
@@ -215,6 +223,9 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[Step, None, Consumer]:
+    start, counted = yield from _search(js, stream, config)
+    if not _is_open(js, stream):
+        raise errcodes.STREAM_NOT_FOUND.error()
     most = js.max_consumers_of(stream)
     coming = js.coming.get(stream.name, {})
     if not config.direct and 0 < most <= len(stream.listing) + sum(
@@ -230,19 +241,18 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
-    seat = _seat(js, stream)
-    matches = stream.store.make_filter(tuple(subject.encode() for subject in config.filters))
-    start = select_start(config, stream.store, matches, seat.max_msgs_per_subject)
     file = None
     if _is_kept(stream, config):
         file = yield from _new_file(js, stream, name, config, created_ns, start)
-    consumer = Consumer(seat, config, name, created_ns, file)
+    consumer = Consumer(_seat(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
     if start.seq < stream.store.first_seq:  # messages have expired meanwhile
         consumer.clamp()
+    else:
+        _take_count(consumer, counted)
     _open(js, stream, consumer)
     if not config.direct:
-        consumer.events.send("created", stream.turn.now, action="create")
+        consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
     if consumer.paused_until > stream.turn.now:
         consumer.tell_pause()
     return consumer
@@ -260,11 +270,46 @@ def _update(
     consumer_rules.check_update(old, config, bound)
     if config == old:
         return consumer
+    counted = None
+    if old.filters != config.filters:
+        matches = _filter_of(stream, config)
+        counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.next_seq))
     yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
     if old.filters != config.filters:
         stream.update_interest(consumer)
+    _take_count(consumer, counted)
     return consumer
+
+
+def _search(
+    js: JetStream, stream: Stream, config: ConsumerConfig
+) -> Generator[Step, None, tuple[Start, Count | None]]:
+    """Return where a new consumer begins, and what `count` says of the messages from there on."""
+
+    def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
+        store, matches = stream.store, _filter_of(stream, config)
+        start = yield from select_start(config, store, matches, stream.config.max_msgs_per_subject)
+        return start, None if start.skips else (yield from count(store, matches, start.seq))
+
+    return (yield from _within_search(js, stream, steps()))
+
+
+def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
+    return stream.store.make_filter(tuple(subject.encode() for subject in config.filters))
+
+
+def _take_count(consumer: Consumer, counted: Count | None) -> None:
+    """Spare the consumer a count, unless messages were removed since."""
+    if counted is not None and counted.is_exact:
+        consumer.take_count(counted.msgs, counted.up_to)
+
+
+def _within_search(
+    js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
+) -> Generator[Step, None, Found]:
+    """Do the steps while no other search of the stream is under way: each may hold much memory."""
+    return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
 
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
@@ -287,6 +332,7 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
         js.options.ack_v2,
         js.options.sync_always,
+        shared.metadata,
     )
 
 

@@ -134,6 +134,7 @@ cdef class Cursor(StreamConsumer):
             self.committed()
         if self.mirrors:
             self.target.store.take_back(self.written)
+            self.target.aging.passed_seq = 0
         self.copied = self.written
         self.at = self.written + 1
         self.blocked = True
@@ -309,7 +310,7 @@ cdef class Cursor(StreamConsumer):
     cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
         """Do what headers of the message that was just kept ask for."""
         if ttl is not None:
-            self.target.ttls.add(seq, ttl, self.target.store.last_ts)
+            self.target.aging.lifetimes.add(seq, ttl, self.target.store.last_ts)
         if rollup is not None and rollup.lower() in (b"sub", b"all"):
             self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
 

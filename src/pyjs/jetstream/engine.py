@@ -21,6 +21,7 @@ from pyjs.core.faults import Faults
 from pyjs.jetstream.config import FILE, MEMORY
 from pyjs.jetstream.metadata import MetadataWriter
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
+from pyjs.jetstream.reservations import HeldStreams
 from pyjs.jetstream.usage import Usage
 from pyjs.subjects.overlap import SubjectTree
 
@@ -103,6 +104,7 @@ class JetStream:
         self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
         self.coming_streams: set[str] = set()  # names of streams that are being made
+        self.held = HeldStreams(self)  # that are to be opened later
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject

@@ -21,6 +21,7 @@ from pyjs.jetstream.cursor import Cursor
 from pyjs.jetstream.engine import JetStream, consumer_gate
 from pyjs.jetstream.metadata import Barrier
 from pyjs.jetstream.stream import Stream
+from pyjs.store.filestore import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -87,13 +88,15 @@ class Mender:
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
         """Close a stream, and open it again in the steps of a chore."""
         log, key = js.shared.log, (js.account.name, stream.name)
+        is_mistaken = isinstance(stream.store, FileStore) and stream.store.mistaken
         streams.abandon(js, stream, StoreFailed(str(stream), "internal error"))
         if stream.config.storage != FILE:
             log.error(f"JetStream {stream} is deleted: its state is not to be trusted, and it has no files")
             streams.tell(js, stream.name, "delete")
             return
         now_ns = js.shared.clock.now_ns()
-        if key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
+        # A wrong index file is gone by now, so this ends, however many of them there are.
+        if not is_mistaken and key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
             log.error(f"JetStream {stream} failed again and stays closed until the next start")
             js.files.close_for_good(stream.name)
             return

@@ -1,16 +1,13 @@
 """Messages that say themselves how long they live (Nats-TTL), and the markers that tell of expired subjects.
 
-Knows sequences and times, not stores: the stream drops what is due. Entries of messages that are gone by then
-are harmless.
+Knows texts. When which message expires is in lifetimes.pyx.
 
 Source: ADR-43; forms and headers probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations
 
-import heapq
-
-from pyjs.base.bounds import DURATION_SIZE_MAX, INT64, taken, wrapped_ns
+from pyjs.base.bounds import DURATION_SIZE_MAX, taken, wrapped_ns
 from pyjs.base.gotext import duration_text
 from pyjs.base.units import parse_duration_ns
 
@@ -45,35 +42,6 @@ def _seconds_ns(text: bytes) -> int | None:
         return None
     seconds = wrapped_ns(int(text[-WRAP_DIGITS:]))
     return None if seconds < 0 else taken("message_ttl", seconds * NS_PER_S)
-
-
-class MessageTtls:
-    """The messages of one stream that have a time to live of their own."""
-
-    __slots__ = ("_heap", "never")
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int]] = []  # (expires_at_ns, seq)
-        self.never: set[int] = set()  # seqs that outlive max_age
-
-    def add(self, seq: int, text: bytes, stored_at_ns: int) -> None:
-        """Note the Nats-TTL value of a stored message; what is none is ignored."""
-        ttl_ns = parse_ttl_ns(text)
-        if ttl_ns == NEVER:
-            self.never.add(seq)
-        elif ttl_ns:
-            heapq.heappush(self._heap, (INT64.clamp(stored_at_ns + ttl_ns), seq))
-
-    def next_due_ns(self) -> int:
-        """Return when the next message expires; 0: none does."""
-        return self._heap[0][0] if self._heap else 0
-
-    def take_due(self, now_ns: int) -> list[int]:
-        """Return the sequences that have expired; they are forgotten here."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ns:
-            due.append(heapq.heappop(self._heap)[1])
-        return due
 
 
 def marker_headers(ttl_ns: int) -> bytes:

@@ -45,6 +45,8 @@ cdef class PendingAcks:
     cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cdef void remove(self, uint32_t i) noexcept nogil
+    cdef void remove_to(self, uint64_t seq) noexcept nogil
+    cdef void shrink(self) noexcept nogil                                       # no index is valid after it
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
@@ -64,5 +66,9 @@ cdef class PendingAcks:
     cdef void await_ack(self, uint32_t i) noexcept nogil
     cdef uint32_t allocate(self) noexcept nogil
     cdef int grow(self) noexcept nogil
-    cdef int rehash(self, uint64_t size) noexcept nogil
+    cdef int rehash(self, int size_log) noexcept nogil
+    cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil
+    cdef void leave_table(self, uint32_t i) noexcept nogil
+    cdef void release(self, uint32_t i) noexcept nogil
+    cdef uint32_t moved(self, uint32_t i) noexcept nogil
     cdef uint64_t bucket_of(self, uint64_t seq) noexcept nogil

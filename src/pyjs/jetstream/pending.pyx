@@ -9,6 +9,7 @@ and time never goes back, so each list is ordered by deadline without a heap, an
 deadline is the least of the heads. Entries with a deadline of their own (nak with delay) are in no list but in a
 binary heap, so that the order in which their delays come costs nothing.
 
+Long because deliveries, their deadlines and the tables that find them change one state.
 Compiled: every delivery and every ack comes here (benchmarks/: pull with explicit acks).
 
 Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared in tests/conformance.
@@ -25,6 +26,9 @@ cdef enum:
     FIRST_BUCKETS_LOG = 7
     ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and what is around them
     EXPIRED_MAX = 16384         # entries that one call finds due: more would hold up the turn
+    FEW_PART = 4                # fewer than a so-manyth of those that stay are taken out of the table one by one
+    ROOMY_PART = 16             # of the slab in use: with less it is too large
+    MANY = 4096                 # entries: a smaller slab stays, and so does the table when fewer go
 
 cdef struct SortKey:
     int64_t key
@@ -147,23 +151,28 @@ cdef class PendingAcks:
         self.capacity *= 2
         return 0
 
-    cdef int rehash(self, uint64_t size) noexcept nogil:
-        cdef uint32_t* buckets = <uint32_t*> calloc(size, sizeof(uint32_t))
-        cdef uint32_t i = self.oldest
-        cdef uint64_t at
+    cdef int rehash(self, int size_log) noexcept nogil:
+        """Rebuild the table with 2 ** size_log buckets; -1: no memory."""
+        cdef uint32_t* buckets = <uint32_t*> calloc(<size_t> 1 << size_log, sizeof(uint32_t))
         if buckets == NULL:
             return -1
+        self.take_table(buckets, size_log)
+        return 0
+
+    cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil:
+        """Find the entries by these empty buckets."""
+        cdef uint32_t i = self.oldest
+        cdef uint64_t at
         free(self.buckets)
         self.buckets = buckets
-        self.bucket_mask = size - 1
-        self.bucket_shift -= 1
+        self.bucket_mask = (<uint64_t> 1 << size_log) - 1
+        self.bucket_shift = 64 - size_log
         while i:
             at = self.bucket_of(self.entries[i].seq)
             while buckets[at]:
                 at = (at + 1) & self.bucket_mask
             buckets[at] = i
             i = self.entries[i].newer
-        return 0
 
     # -- lists -----------------------------------------------------------------------------------------------------
 
@@ -252,7 +261,7 @@ cdef class PendingAcks:
     # -- deliveries and acks ---------------------------------------------------------------------------------------
 
     cdef int reserve(self) noexcept nogil:
-        if (self.count + 1) * 2 > self.bucket_mask and self.rehash((self.bucket_mask + 1) * 2) < 0:
+        if (<uint64_t> self.count + 1) * 2 > self.bucket_mask and self.rehash(65 - self.bucket_shift) < 0:
             return -1
         if self.free == 0 and self.used == self.capacity:
             return self.grow()
@@ -296,8 +305,12 @@ cdef class PendingAcks:
         self.await_ack(i)
 
     cdef void remove(self, uint32_t i) noexcept nogil:
+        self.leave_table(i)
+        self.release(i)
+
+    cdef void release(self, uint32_t i) noexcept nogil:
+        """Free an entry that the table does not find any more."""
         cdef Entry* e = &self.entries[i]
-        cdef uint64_t at = self.bucket_of(e.seq), hole, home
         self.unlink(i)
         if e.older:
             self.entries[e.older].newer = e.newer
@@ -310,6 +323,11 @@ cdef class PendingAcks:
         self.count -= 1
         if e.count > 1:
             self.redelivered -= 1
+        e.after = self.free
+        self.free = i
+
+    cdef void leave_table(self, uint32_t i) noexcept nogil:
+        cdef uint64_t at = self.bucket_of(self.entries[i].seq), hole, home
         while self.buckets[at] != i:
             at = (at + 1) & self.bucket_mask
         hole = at
@@ -322,8 +340,71 @@ cdef class PendingAcks:
                 self.buckets[hole] = self.buckets[at]
                 hole = at
         self.buckets[hole] = 0
-        e.after = self.free
-        self.free = i
+
+    cdef void remove_to(self, uint64_t seq) noexcept nogil:
+        """Remove every entry up to `seq`. If few stay, rebuild the table for them."""
+        cdef uint32_t i = self.oldest, n = 0
+        cdef uint32_t* buckets = NULL
+        while i and self.entries[i].seq <= seq:
+            n += 1
+            i = self.entries[i].newer
+        if n >= MANY and n >= (self.count - n) // FEW_PART:
+            buckets = <uint32_t*> calloc(self.bucket_mask + 1, sizeof(uint32_t))
+        if buckets == NULL:
+            while n:
+                self.remove(self.oldest)
+                n -= 1
+            return
+        while n:
+            self.release(self.oldest)
+            n -= 1
+        self.take_table(buckets, 64 - self.bucket_shift)
+
+    cdef void shrink(self) noexcept nogil:
+        """Give memory back when few are left of many; no index of an entry is valid after it."""
+        cdef uint32_t room = FIRST_CAPACITY, n = 0, i = self.oldest, k
+        cdef int size_log = FIRST_BUCKETS_LOG
+        cdef Entry* entries
+        cdef uint32_t* heap
+        cdef uint32_t* buckets
+        if self.capacity < MANY or self.count > self.capacity // ROOMY_PART:
+            return
+        while room < self.count * 2 + 1:
+            room *= 2
+            size_log += 1
+        entries = <Entry*> malloc(room * sizeof(Entry))
+        heap = <uint32_t*> malloc(room * sizeof(uint32_t))
+        buckets = <uint32_t*> calloc(<size_t> 1 << size_log, sizeof(uint32_t))
+        if entries == NULL or heap == NULL or buckets == NULL:
+            free(entries)
+            free(heap)
+            free(buckets)
+            return
+        while i:
+            n += 1
+            entries[n] = self.entries[i]
+            self.entries[i].due_at = n      # where it is now
+            i = self.entries[i].newer
+        for i in range(1, n + 1):
+            entries[i].older = i - 1
+            entries[i].newer = i + 1 if i < n else 0
+            if entries[i].where != IN_DELAYED:
+                entries[i].before = self.moved(entries[i].before)
+                entries[i].after = self.moved(entries[i].after)
+        for k in range(self.n_heap):
+            heap[k] = self.moved(self.heap[k])
+        for k in range(IN_WAIT + self.n_waits):
+            self.lists[k].head, self.lists[k].tail = self.moved(self.lists[k].head), self.moved(self.lists[k].tail)
+        self.oldest, self.newest = 1 if n else 0, n
+        free(self.entries)
+        free(self.heap)
+        self.entries, self.heap, self.capacity = entries, heap, room
+        self.used, self.free = n + 1, 0
+        self.take_table(buckets, size_log)
+
+    cdef uint32_t moved(self, uint32_t i) noexcept nogil:
+        """Return the index that entry `i` has in the slab that takes this one's place."""
+        return <uint32_t> self.entries[i].due_at if i else 0
 
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil:
         """The client still works on it: its wait starts again. One that is queued to go out again stays queued."""
@@ -410,8 +491,7 @@ cdef class PendingAcks:
 
     cdef void clear(self) noexcept nogil:
         """Forget everything."""
-        while self.oldest:
-            self.remove(self.oldest)
+        self.remove_to(<uint64_t> -1)
 
     # -- for recovery, reports and tests ---------------------------------------------------------------------------
 
@@ -534,6 +614,15 @@ cdef class PendingAcks:
         if i:
             self.remove(i)
         return i != 0
+
+    def settle_to(self, uint64_t seq) -> None:
+        """Forget everything up to `seq`."""
+        self.remove_to(seq)
+
+    def give_back(self) -> int:
+        """Give memory back that is not needed; returns for how many entries there is room."""
+        self.shrink()
+        return self.capacity
 
     def in_progress(self, uint64_t seq, int64_t now) -> bool:
         """Restart the wait of `seq`."""

@@ -29,10 +29,11 @@ from pyjs.jetstream.stream_changes import (
     StreamCreation,
     StreamUpdate,
 )
+from pyjs.jetstream.tails import TailIndexes
 from pyjs.store.consumer_list import NAME, REMOVED, UNKNOWN, ConsumerList, Listed, Owners, load_list
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.filestore import FileStore
-from pyjs.store.form import CODEC_ZSTD, HEADER, clear_meta, is_encrypted, read_image
+from pyjs.store.form import CODEC_ZSTD
 from pyjs.store.layout import (
     DAMAGED,
     file_name,
@@ -51,8 +52,8 @@ from pyjs.store.meta import (
     load_meta,
     save_meta,
 )
+from pyjs.store.meta_record import meta_in
 from pyjs.store.open_files import OpenFiles
-from pyjs.store.segment import last_meta
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import Locked, StreamKey, Vault
 from pyjs.store.window_file import is_plain, read_parts, write_parts
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
 SEGMENT_SIZE_MAX = 8 << 20
 SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
 SEGMENT_SIZE_MIN = 64 << 10
-HEAD_SIZE = 1 << 20  # bytes of a segment in which the metadata in clear ends
 SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
 
 
@@ -123,8 +123,10 @@ class AccountFiles:
         self._open_files = open_files or OpenFiles(disk)  # those of all accounts
         self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
-        self.postponed: list[str] = []  # directories of streams, for which descriptors or memory were short
+        # Directories of streams for which descriptors or memory were short; None: not even the metadata is read.
+        self.postponed: dict[str, StreamConfig | None] = {}
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
+        self.tails = TailIndexes(disk, self._streams, log)
         self._anchored = False  # the names of `_streams` and the account are on the medium
         self._hidden = 0  # directories that were hidden since the start
         self._removals = removals  # None: what is removed is removed at once
@@ -268,6 +270,7 @@ class AccountFiles:
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Yield what `recover` does, and None after each step that gave no stream."""
         self._finish_removals(self._streams)
+        self.tails.load()
         for name in self._disk.list_dir(self._streams):
             if name.startswith("."):
                 self._note_damaged(self._streams, name)
@@ -294,7 +297,7 @@ class AccountFiles:
 
     def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Yield what `recover_steps` does, for the streams that were postponed; some may be again."""
-        directories, self.postponed = self.postponed, []
+        directories, self.postponed = self.postponed, {}
         for directory in directories:
             self._unread.discard(directory)
             yield from self._recover_directory(directory)
@@ -310,6 +313,7 @@ class AccountFiles:
         """Open the store of a stream, in steps; what keeps it from being opened is logged, and ends there."""
         started_ns = self._now_ns()
         store: FileStore | None = None
+        config: StreamConfig | None = None
         try:
             config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
@@ -330,7 +334,7 @@ class AccountFiles:
         except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
             if store is not None:
                 store.release()
-            self._leave(directory, "Stream", error)
+            self._leave(directory, "Stream", error, config)
             return
         except GeneratorExit:  # the server stops before all is read
             if store is not None:
@@ -340,11 +344,11 @@ class AccountFiles:
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         yield config, created_ns, store
 
-    def leave_stream(self, name: str, store: StreamStore, error: Exception) -> None:
+    def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
         """Leave alone what recover gave, since it makes no sense."""
         assert isinstance(store, FileStore)
         store.release()
-        self._leave(self._stream_dir(name), "Stream", error)
+        self._leave(self._stream_dir(config.name), "Stream", error, config)
 
     def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
         """Return a store into which nothing was read yet."""
@@ -358,6 +362,7 @@ class AccountFiles:
             key,
             recovered=False,
             files=self._open_files,
+            stored_tail=self.tails.of(directory.rpartition("/")[2]),
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
@@ -659,7 +664,7 @@ class AccountFiles:
         for name in sorted(self._disk.list_dir(messages), key=lambda each: (len(each), each), reverse=True):
             path = f"{messages}/{name}"
             try:
-                meta = self._meta_in(path, opener) if name.endswith(".seg") else b""
+                meta = meta_in(self._disk, path, opener) if name.endswith(".seg") else b""
                 if meta:
                     generation, values = decode(meta, KIND_STREAM, path, opener)
                     return generation, values, [f"{error}; {path} has the configuration as well"]
@@ -670,29 +675,6 @@ class AccountFiles:
                     raise
                 self._log.warn(f"  {path} does not tell the configuration of its stream: {unusable}")
         return None
-
-    def _meta_in(self, path: str, opener: Opener) -> bytes:
-        """Return the envelope in the last META record of a segment.
-
-        That in clear of an encrypted one has the data key by which the rest is read.
-
-        Raises:
-            Locked: the key is not known.
-            CorruptRecord, NewerFormat, OSError: it cannot be read.
-        """
-        fd = self._disk.open_read_only(path)
-        try:
-            head = self._disk.read_at(fd, HEAD_SIZE, 0)
-        finally:
-            self._disk.close_file(fd)
-        if is_encrypted(head[: HEADER.size], path):
-            clear = clear_meta(head, path)
-            try:
-                decode(clear, KIND_STREAM, path, opener)
-            except CorruptRecord:
-                if opener.key is None:
-                    raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
-        return last_meta(bytes(read_image(self._disk, path, opener.key)))
 
     def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
         """Write both copies again after one of them was not whole."""
@@ -727,11 +709,11 @@ class AccountFiles:
         self._note_unrecovered(directory, what)
         self._log.error(f"  {what} in {directory} cannot be read and is set aside as {aside}: {error}")
 
-    def _leave(self, directory: str, what: str, error: Exception) -> None:
+    def _leave(self, directory: str, what: str, error: Exception, config: StreamConfig | None = None) -> None:
         self._unread.add(directory)
         self._note_unrecovered(directory, what)
         if what == "Stream" and isinstance(error, OSError) and is_shortage(error):
-            self.postponed.append(directory)
+            self.postponed[directory] = config
             self._log.error(f"  {what} in {directory} is not open yet, and tried again: {error}")
             return
         self._log.error(f"  {what} in {directory} is not recovered, its files stay: {error}")

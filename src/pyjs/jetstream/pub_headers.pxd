@@ -14,7 +14,8 @@ cdef struct PubHeaders:
     Value expected_last_msg_id
     Value rollup
     Value ttl
-    bint later                  # there is a header of a feature that no stream has yet
+    int64_t ttl_ns              # of `ttl`, if that is a plain number of seconds; 0: it is not, or absent
+    bint later                  # publish_errors is to look: at a feature that no stream has yet, or at `ttl`
     bint conditional            # something besides msg_id is set
     bint has_status             # the first line carries a status
 

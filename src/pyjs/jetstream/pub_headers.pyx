@@ -13,6 +13,10 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef enum:
+    PLAIN_DIGITS = 9            # of seconds: 31 years, which no bound cuts
+    NS_PER_S = 1000000000
+
 
 cdef inline bint named(const char* name, size_t n, const char* text, size_t m) noexcept nogil:
     return n == m and memcmp(name, text, m) == 0
@@ -47,6 +51,21 @@ cdef bint is_later(const char* name, size_t n) noexcept nogil:
             or named(name, n, b"Scheduler", 9) or named(name, n, b"Stream-Source", 13)
 
 
+cdef int64_t plain_ttl_ns(Value v) noexcept nogil:
+    """Return a Nats-TTL of few digits, as nearly all are written, in nanoseconds; 0: it takes more to read it."""
+    cdef int64_t seconds = 0
+    cdef uint32_t i, n = v.n
+    if n > 1 and v.p[n - 1] == c's':
+        n -= 1
+    if n == 0 or n > PLAIN_DIGITS:
+        return 0
+    for i in range(n):
+        if v.p[i] < c'0' or v.p[i] > c'9':
+            return 0
+        seconds = seconds * 10 + (v.p[i] - c'0')
+    return seconds * NS_PER_S
+
+
 cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil:
     cdef const char* end = h + n
     cdef const char* line = <const char*> memchr(h, c'\n', n)
@@ -71,8 +90,10 @@ cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept no
                     slot.p = colon
                     slot.n = <uint32_t> (value - slot.p)
                     out.conditional |= slot != &out.msg_id
-                    out.later |= slot == &out.ttl
         line = next_line
+    if out.ttl.n:
+        out.ttl_ns = plain_ttl_ns(out.ttl)
+        out.later |= out.ttl_ns == 0
     return out.conditional or out.msg_id.p != NULL or out.has_status
 
 
@@ -110,6 +131,7 @@ def scan(bytes headers) -> dict:
             found.expected_last_msg_id.p[:found.expected_last_msg_id.n] if found.expected_last_msg_id.p else None,
         "rollup": found.rollup.p[:found.rollup.n] if found.rollup.p else None,
         "ttl": found.ttl.p[:found.ttl.n] if found.ttl.p else None,
+        "ttl_ns": found.ttl_ns or None,
         "later": b"" if found.later else None,
     }
     return {name: value for name, value in views.items() if value is not None}

@@ -110,7 +110,7 @@ cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
         return 0
     scan_pub_headers(r.body, r.header_len, &h)
     if h.ttl.n and stream.allow_ttl:
-        stream.ttls.add(seq, h.ttl.p[:h.ttl.n], r.ts)
+        stream.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], r.ts)
     if h.msg_id.n:
         stream.set_last_id(h.msg_id.p, h.msg_id.n)
         if r.ts >= horizon and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:

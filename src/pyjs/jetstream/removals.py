@@ -8,7 +8,6 @@ Knows nothing of streams.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from pyjs.core.job import Job, Lane
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from pyjs.store.remains import Remains
 
 FILES_PER_JOB = 64
+PATH_SIZE_MAX = 4096  # PATH_MAX of Linux, with its end
+END = b"\0"  # of a path; none holds it
+ESCAPE = "surrogateescape"  # names of files need not be text
 
 
 class Removals:
@@ -29,27 +31,36 @@ class Removals:
         self._disk = disk
         self._log = log
         self._turn = turn
-        self._waiting: deque[str] = deque()
+        # In one piece: thousands of strings, made while what was deleted is freed, would hold as many pages.
+        self._waiting = bytearray()
         self._running = False
 
     def add(self, directory: str) -> None:
         """Have `directory` removed some time; what a stop leaves of it, the next start removes."""
-        self._waiting.append(directory)
+        self._waiting += directory.encode(errors=ESCAPE) + END
         self._begin()
 
     def _begin(self) -> None:
         if self._waiting and not self._running:
             self._running = True
-            self._turn.jobs.append(_Removal(self, self._disk, list(self._waiting)[:FILES_PER_JOB]))
+            next_ones = self._waiting[: FILES_PER_JOB * PATH_SIZE_MAX].split(END, FILES_PER_JOB)[:-1]
+            directories = [each.decode(errors=ESCAPE) for each in next_ones]
+            self._turn.jobs.append(_Removal(self, self._disk, directories))
 
     def finish(self, done: int, failure: Exception | None) -> None:
         """Forget the first `done` directories, and the next one if it cannot be removed."""
         self._running = False
         for _ in range(done):
-            self._waiting.popleft()
+            self._take()
         if failure is not None:
-            self._log.warn(f"  {self._waiting.popleft()} cannot be removed: {failure}")
+            self._log.warn(f"  {self._take()} cannot be removed: {failure}")
         self._begin()
+
+    def _take(self) -> str:
+        end = self._waiting.index(END)
+        directory = self._waiting[:end].decode(errors=ESCAPE)
+        del self._waiting[: end + 1]
+        return directory
 
 
 class _Removal(Job):

@@ -86,10 +86,10 @@ cdef class Replay:
             raise ValueError(f"{n} first deliveries from {seq} on, where {consumer.next_seq} is the next")
         if consumer.pending.count and seq <= consumer.pending.entries[consumer.pending.newest].seq:
             raise ValueError(f"a first delivery of {seq}, which is not the newest")
-        while at <= last and consumer.skips != NULL:
+        while at <= last and consumer.skips.left:
             consumer.pass_by(at)
             at += 1
-        if consumer.skips == NULL:
+        if consumer.skips.left == 0:
             consumer.next_seq = max(consumer.next_seq, last + 1)
         consumer.delivered_seq, consumer.delivered_cseq = last, cseq + n - 1
         if consumer.ack_policy != ACK_NONE:

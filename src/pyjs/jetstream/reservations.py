@@ -1,4 +1,4 @@
-"""What a stream that is being made, or changed, will take: nobody else gets it while its metadata is written.
+"""What a stream that is being made, changed, or opened later will take: nobody else gets it meanwhile.
 
 Knows nothing of files and requests.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from pyjs.jetstream.config import StreamConfig
@@ -43,3 +44,42 @@ class Reservation:
     def _count(self, size: int) -> None:
         self._js.usage[self._config.storage].reserved += size
         self._js.shared.usage[self._config.storage].reserved += size
+
+
+class HeldStreams:
+    """Stored streams that are not open for the moment: their subjects and bytes stay theirs."""
+
+    def __init__(self, js: JetStream) -> None:
+        self._js = js
+        self._held: dict[str, Reservation] = {}  # by name
+        self.some_unknown = False  # the metadata of one could not be read yet: its subjects are not known
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def hold(self, config: StreamConfig) -> None:
+        """Keep what a stream has until `let_go`."""
+        if config.name not in self._held:
+            self._held[config.name] = Reservation(self._js, config)
+            self._held[config.name].__enter__()
+
+    def hold_all(self, postponed: Iterable[StreamConfig | None]) -> None:
+        """Keep what these have; None: a stream of which nothing is known."""
+        self.some_unknown = False
+        for config in postponed:
+            if config is None:
+                self.some_unknown = True
+            else:
+                self.hold(config)
+
+    def let_go(self, name: str) -> None:
+        """Give back what a stream has, because it takes that itself now, or has ended."""
+        reservation = self._held.pop(name, None)
+        if reservation is not None:
+            reservation.__exit__(None, None, None)
+
+    def let_all_go(self) -> None:
+        """Give back everything."""
+        self.some_unknown = False
+        for name in list(self._held):
+            self.let_go(name)

@@ -12,16 +12,22 @@ Knows nothing of threads: a turn carries it, as it carries stores that want upke
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import is_shortage
-from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.gotext import time_text
+from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_files import CheckedList
+from pyjs.jetstream.consumer_record import snapshot_of
+from pyjs.jetstream.metadata import Barrier
+from pyjs.store.census import agrees
 from pyjs.store.consumer_list import load_list
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import open_image
+from pyjs.store.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole
 from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, load_meta
 from pyjs.store.recovery import confirm, contents_of
 from pyjs.store.vault import Locked
@@ -32,9 +38,12 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.base.timers import Timer
+    from pyjs.core.chore import Step as Chored
     from pyjs.core.sink import Turn
+    from pyjs.jetstream.consumer_files import Known
     from pyjs.jetstream.engine import JetStream, Shared
     from pyjs.jetstream.stream import Stream
+    from pyjs.store.segment import SegmentContents
 
     Step: TypeAlias = (
         "SegmentStep | MetadataStep | ListStep"  # called in a thread, settled where the node runs
@@ -44,6 +53,7 @@ NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
 RETRY_NS = 10 * NS_PER_S  # after a step for which descriptors or memory were short
 STEP_NS = 10_000_000  # at least between two steps, however small
+STREAMS_AT_ONCE = 64  # names that a pass takes along
 META_SIZE = 1024  # what reading two copies counts for
 
 
@@ -79,11 +89,19 @@ class SegmentStep:
         finally:
             self._disk.close_file(fd)
         found = contents_of(self._path, data, self._number, self._store.incarnation, 1)
-        self._damaged = found is None or bool(found.problems)
+        self._damaged = found is None or bool(found.problems) or self._is_contradicted(found)
         self._problem = image.problem
 
+    def _is_contradicted(self, found: SegmentContents) -> bool:
+        """Return whether the index file says something else than the segment; one that is not usable says nothing."""
+        try:
+            data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.key)
+            return not agrees(decode_index(data), found)
+        except (OSError, ValueError, IndexUnusable):
+            return False
+
     def settle(self) -> int:
-        """Drop what is damaged."""
+        """Drop what is damaged; where the index file was wrong, have the stream opened again without it."""
         if self._damaged:
             return confirm(self._store, self._number)
         if self._problem:
@@ -161,7 +179,7 @@ class ListStep:
         except OSError as error:
             return error
         self.size = META_SIZE + 2 * list_.size
-        self._is_suspect = not list_.clean
+        self._is_suspect = not list_.clean or not list_.last
         return None
 
     def settle(self) -> int:
@@ -174,16 +192,53 @@ class ListStep:
         change = CheckedList(self._js.files.list_of(self._stream.name))
 
         def done(failure: Exception | None) -> None:
-            log = self._js.shared.log
-            for problem in change.problems:
-                log.warn(f"{problem}; both copies are written anew")
             if change.is_early:
                 self.settle()
-            elif failure is not None:
-                log.error(f"Damaged metadata could not be written anew: {failure}")
-            self._found(len(change.problems) or int(failure is not None))
+            elif failure is not None:  # both copies are damaged: the server knows what they said
+                self._js.account.turn.go_on(self._write_known())
+            else:
+                self._tell(change, None)
 
         self._js.shared.metadata.submit(change, done)
+
+    def _write_known(self) -> Iterator[Chored]:
+        """Write the list anew from what the server has, while no request changes that."""
+        js, name = self._js, self._stream.name
+        yield from js.gates.enter(name, alone=True)
+        change = CheckedList(js.files.list_of(name))
+        try:
+            yield from js.shared.metadata.commit(Barrier())  # what was asked for before is written
+            if js.streams.get(name) is not self._stream:
+                return
+            change.known = _known_consumers(self._stream)
+            yield from js.shared.metadata.commit(change)
+            if change.is_early:
+                self._check()
+            else:
+                self._tell(change, None)
+        except StoreFailed as failure:
+            self._tell(change, failure)
+        finally:
+            js.gates.leave(name)
+
+    def _tell(self, change: CheckedList, failure: Exception | None) -> None:
+        """Log and count what was damaged."""
+        log = self._js.shared.log
+        for problem in change.problems:
+            log.warn(f"{problem}; both copies are written anew")
+        if failure is not None:
+            log.error(f"Damaged metadata could not be written anew: {failure}")
+        self._found(len(change.problems) or int(failure is not None))
+
+
+def _known_consumers(stream: Stream) -> Known:
+    """Return creation time, configuration and state of each consumer of a stream that is kept in files, by name."""
+    known: Known = {}
+    for name, consumer in stream.consumers.items():
+        assert isinstance(consumer, Consumer)
+        if consumer.file is not None:
+            known[name] = (consumer.created_ns, consumer.config.as_json(), snapshot_of(consumer))
+    return known
 
 
 class Scrubber:
@@ -284,7 +339,7 @@ class Scrubber:
     def _end_pass(self) -> None:
         self._steps = None
         self._passes += 1
-        self._finished_ns = self._shared.clock.now_ns()
+        self._finished_ns = self._shared.clock.wall_ns()
         self._wait(PASS_EVERY_NS)
 
     # -- what there is -------------------------------------------------------------------------------------
@@ -292,13 +347,21 @@ class Scrubber:
     def _all_steps(self) -> Iterator[Step]:
         """Yield what is to be checked, as it is when its turn comes."""
         for js in list(self._accounts.values()):
-            for stream in list(js.streams.values()):
-                if isinstance(stream.store, FileStore):
-                    yield from self._stream_steps(js, stream, stream.store)
+            name = ""
+            # A list of all streams would keep those that are deleted during the pass, which may take hours.
+            while names := nsmallest(STREAMS_AT_ONCE, (each for each in js.streams if each > name)):
+                for name in names:  # goes on behind the last one
+                    yield from self._stream_steps(js, name)
 
-    def _stream_steps(self, js: JetStream, stream: Stream, store: FileStore) -> Iterator[Step]:
+    def _stream_steps(self, js: JetStream, name: str) -> Iterator[Step]:
+        stream = js.streams.get(name)
+        if stream is None or not isinstance(stream.store, FileStore):
+            return
+        store = stream.store
         yield MetadataStep(self._disk, js, stream)
-        if js.files.list_of(stream.name).live:
+        if js.streams.get(name) is not stream:  # deleted meanwhile: it has no list, and is to have none
+            return
+        if js.files.list_of(name).live:
             yield ListStep(self._disk, js, stream, self._add_damaged)
         for number in store.sealed_numbers():
             if not store.closed and number in store.sealed_numbers():

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink, Turn
+from pyjs.jetstream.aging cimport Aging
 from pyjs.jetstream.answers cimport Answers
 from pyjs.jetstream.dedupe cimport Dedupe
 from pyjs.jetstream.eviction cimport Evictions
@@ -37,7 +38,7 @@ cdef class Stream(Sink):
     cdef bint allow_ttl
     cdef bint ttl_raised                # the message being taken has been given the TTL of markers already
     cdef int64_t marker_ttl_ns
-    cdef object ttls                        # message_ttl.MessageTtls
+    cdef readonly Aging aging               # which messages are due to go by their age
     cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup
     cdef bint keeps_interest                # interest retention
     cdef bint settles                       # interest or workqueue retention
@@ -74,9 +75,7 @@ cdef class Stream(Sink):
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint raises_ttl(self, Msg* m) noexcept
-    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept
-    cdef int expire_seq(self, uint64_t seq) except -1
-    cdef int64_t oldest_expiring(self) except -1
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil
     cdef int64_t wall(self) noexcept nogil
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -16,6 +16,7 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
+from pyjs.jetstream.aging cimport Aging
 from pyjs.jetstream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
 from pyjs.jetstream.dedupe cimport Dedupe
 from pyjs.jetstream.eviction cimport Evictions
@@ -32,22 +33,21 @@ from bisect import bisect_left, insort
 from functools import partial
 
 from pyjs.base.bounds import SEQ_MAX, taken
-from pyjs.base.errors import NotNow
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.claims import Claims
 from pyjs.jetstream.config import WORKQUEUE
-from pyjs.jetstream.message_ttl import MessageTtls, marker_headers, with_least_ttl
+from pyjs.jetstream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
+cdef int64_t PROBE_NS = 1000000000  # after which a stream that may not drop a message tries again
 cdef int64_t STEP_NS = 1000000000   # a message that would be so much older than the last: the wall clock was set
 
 cdef enum:
     STAGED_BYTES_MAX = 262144   # ask for a turn beyond
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
-    EXPIRED_PER_TURN = 50000
     SWEPT_PER_TURN = 5000
     AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
     AFTER_STREAM = 1
@@ -60,7 +60,6 @@ cdef enum:
     NO_SEQUENCE_LEFT = 5        # nats-server goes on with 0, and with files loses what it stores
     SUBJECT_SIZE_MAX = 65535    # what a record has room for
 cdef uint64_t LAST_SEQ = SEQ_MAX
-RETRY_TTL = b"1s"              # after which a message is looked at again that could not be read when it was due
 
 
 cdef class Stream(Sink):
@@ -79,7 +78,7 @@ cdef class Stream(Sink):
         self.account_usage, self.server_usage = account_usage, server_usage
         self.answers, self.held = Answers(ack_head), Answers(ack_head)
         self.expiry = expiry
-        self.ttls = MessageTtls()
+        self.aging = Aging(store)
         self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
         self.interest = Interest(store, account.subs.cache)
@@ -185,8 +184,7 @@ cdef class Stream(Sink):
             return 0
         self.remember_id(&h, seq)
         if h.ttl.n:
-            with gil:
-                self.note_ttl(&h, seq)
+            self.note_ttl(&h, seq)
         self.answer(m, PUB_ACK, seq)
         if h.rollup.n:
             with gil:
@@ -199,7 +197,7 @@ cdef class Stream(Sink):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
             return self.refuse(m, 10060, 0)
-        if h.later and not self.allow_ttl and self.later_refused(m, AFTER_STREAM):
+        if (h.later or h.ttl_ns) and not self.allow_ttl and self.later_refused(m, AFTER_STREAM):
             return True
         if self.expectations_failed(m, h):
             return True
@@ -403,8 +401,12 @@ cdef class Stream(Sink):
         self.ttl_raised = False
         return True
 
-    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept:
-        self.ttls.add(seq, h.ttl.p[:h.ttl.n], self.store.last_ts)
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil:
+        if h.ttl_ns:
+            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.last_ts)
+            return
+        with gil:
+            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.last_ts)
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
         """Take a message whose header block begins with a status, which is not stored."""
@@ -538,6 +540,8 @@ cdef class Stream(Sink):
             self.inflow.lost()
         if self.probe is not None:
             self.probe.failed(self.turn.now)
+        if self.max_age_ns or self.allow_ttl:
+            self.arm_expiry()                   # what is stored gets old all the same
 
     cdef bint evict(self) noexcept nogil:
         """Drop what the messages in the file replace; whether there was something."""
@@ -574,10 +578,9 @@ cdef class Stream(Sink):
 
     cdef arm_expiry(self):
         """Have `expire` called when the next message is due."""
-        cdef int64_t due = self.ttls.next_due_ns()
-        cdef int64_t oldest = self.oldest_expiring()
-        if oldest and (due == 0 or oldest + self.max_age_ns < due):
-            due = oldest + self.max_age_ns
+        cdef int64_t due = self.aging.next_due(self.max_age_ns)
+        if due and self.store.failed and self.marker_ttl_ns:    # nothing can go until the disk has room
+            due = max(due, self.wall() + PROBE_NS)
         if due:
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
@@ -590,59 +593,22 @@ cdef class Stream(Sink):
         """Return the time for a new message, and by which messages are old."""
         return self.turn.now + self.turn.skew
 
-    cdef int64_t oldest_expiring(self) except -1:
-        """The time of the oldest message that max_age applies to, 0: there is none."""
-        cdef StoreFilter everything
-        cdef uint64_t seq
-        if self.max_age_ns == 0 or self.store.msgs == 0:
-            return 0
-        if not self.ttls.never:
-            return self.store.first_ts
-        everything = self.store.make_filter(())
-        seq = self.store.next_seq(0, everything)
-        while seq and seq in self.ttls.never:
-            seq = self.store.next_seq(seq + 1, everything)
-        return index_live(&self.store.index, seq).ts if seq else 0
-
     def expire(self) -> None:
-        """Drop what is older than max_age or its own time to live, a bounded number at a time."""
-        cdef int64_t wall = self.wall(), horizon = wall - self.max_age_ns
-        cdef int left = EXPIRED_PER_TURN
-        cdef StoreFilter everything = self.store.make_filter(())
-        cdef uint64_t seq
-        for due in self.ttls.take_due(wall):
-            if self.expire_seq(due) > 0:
-                self.ttls.add(due, RETRY_TTL, wall)
-        seq = self.store.next_seq(0, everything) if self.max_age_ns else 0
-        while left and seq and index_live(&self.store.index, seq).ts <= horizon:
-            if not self.ttls.never or seq not in self.ttls.never:
-                self.expire_seq(seq)
-                left -= 1
-            seq = self.store.next_seq(seq + 1, everything)
-        self.mark_dirty()
+        """Drop what is older than max_age or its own time to live, over as many turns as that takes."""
+        self.aging.begin(self)
 
-    cdef int expire_seq(self, uint64_t seq) except -1:
-        """Drop one message; the last of its subject leaves a marker where the stream wants that. 1: not now."""
-        cdef bytes subject
-        if self.marker_ttl_ns == 0:
-            self.store.drop(seq, False)
-            return 0
-        try:
-            message = self.store.get(seq)
-        except NotNow:
-            return 1
-        if message is None:
-            return 0
-        self.store.drop(seq, False)
-        subject = message.subject
-        if b"\r\nNats-Marker-Reason:" not in message.headers and self.store.count_of(subject, len(subject)) == 0:
-            expired = seq
-            headers = marker_headers(self.marker_ttl_ns)
-            seq = self.store.store(subject, headers, b"", self.wall())
-            if self.republisher is not None and seq:
-                self.republish(subject, headers, b"", 0, seq, expired)
-            self.ttls.add(seq, duration_text(self.marker_ttl_ns).encode(), self.wall())
-        return 0
+    def expire_some(self) -> bool:
+        """Do a part of that; return whether there is more."""
+        self.mark_dirty()
+        return not self.closed and self.aging.drop_some(self, self.wall(), self.max_age_ns, self.marker_ttl_ns != 0)
+
+    def leave_marker(self, bytes subject, uint64_t expired) -> None:
+        """Store the marker of a subject whose last message, `expired`, is gone."""
+        cdef bytes headers = marker_headers(self.marker_ttl_ns)
+        cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
+        if self.republisher is not None and seq:
+            self.republish(subject, headers, b"", 0, seq, expired)
+        self.aging.lifetimes.add(seq, duration_text(self.marker_ttl_ns).encode(), self.wall())
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -661,7 +627,10 @@ cdef class Stream(Sink):
 
     def remove_consumer(self, str name, bint for_good=True) -> None:
         """Forget a consumer; unless it comes back, an interest stream drops what only it needed."""
-        consumer = self.consumers.pop(name)
+        consumer = self.consumers[name]
+        if for_good:
+            consumer.hand_over(<size_t> -1)     # what was acknowledged does not come back
+        del self.consumers[name]
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
         self.interest.remove(consumer)
@@ -670,6 +639,12 @@ cdef class Stream(Sink):
         self.store.track_drops = bool(self.consumers)
         if self.keeps_interest and for_good and not self.closed:
             self.sweep()
+
+    def let_go(self, consumer) -> None:
+        """Know nothing of a consumer any more, after the end of the stream."""
+        del self.consumers[consumer.name]
+        self.interest.remove(consumer)
+        consumer.settle = consumer.wait = None
 
     def update_interest(self, consumer) -> None:
         """Take over changed filters of `consumer`."""

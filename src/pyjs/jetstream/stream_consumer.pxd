@@ -16,3 +16,4 @@ cdef class StreamConsumer(Sink):
     cpdef void wake(self, uint64_t seq) noexcept
     cpdef bint needs(self, uint64_t seq) noexcept
     cpdef void dropped(self, uint64_t seq) noexcept
+    cpdef void hand_over(self, size_t most)

@@ -36,8 +36,14 @@ cdef class StreamConsumer(Sink):
     cpdef void dropped(self, uint64_t seq) noexcept:
         """A message that the filters match is gone."""
 
+    cpdef void hand_over(self, size_t most):
+        """Tell the stream of what is settled, up to `most` messages."""
+
     def on_purge(self, uint64_t first_seq) -> None:
         """Everything below `first_seq` is gone, and perhaps more."""
+
+    def close(self) -> None:
+        """Do nothing any more; `stop` has to follow."""
 
     def stop(self, str reason) -> None:
         """The stream closes; `reason` is "deleted" or "shutdown"."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyjs.store.store import StreamStore
 
 SUBJECTS_PAGE = 100_000
+LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
 SUBJECTS_STEP = 2_000  # subjects, and deleted sequences, looked at between two yields: about a millisecond
 DELETED_STEP = 20_000
 
@@ -109,6 +110,8 @@ def subjects_page(
     wanted = store.make_filter((subject_filter.encode(),))
     yield from know_subjects(store, wanted)
     walk = SubjectWalk(store, wanted)
+    while not walk.look(LOOK_STEP):
+        yield
     offset = max(offset, 0)
     walk.skip(min(offset, walk.total))
     parts: list[bytes] = []

@@ -28,6 +28,7 @@ from pyjs.jetstream.reservations import Reservation
 from pyjs.jetstream.store_probe import StoreProbe
 from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
+from pyjs.store.layout import file_name
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.store.window_file import PART_IDS
@@ -35,6 +36,7 @@ from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
 SUBSCRIBE_STEP = 256  # subjects that a new stream subscribes to in one turn: a millisecond
+STOP_STEP = 64  # consumers of a deleted stream that are stopped in one turn: a millisecond
 SETTLED_STEP = 4000  # sequences looked at in one step
 RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.engine import JetStream
+    from pyjs.store.tail_file import Tail, Tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ def create(
     if len(config.subjects) > SUBSCRIBE_STEP:
         yield None
         _check_count(js, config)
+    if config.name in js.held:
+        raise errcodes.STREAM_CREATE.error(err="the stream is stored and not open yet")
     existing = js.streams.get(config.name)
     if existing is not None:
         if existing.config.same_as(config):
@@ -208,9 +213,21 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     _close(js, stream, deleted=True)
     stream.store.destroy()
     js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.take_remains())
+    yield from _stop_consumers(stream)
     if hidden:
         yield from js.files.remove_hidden(hidden, js.shared.metadata)
     tell(js, name, "delete")
+
+
+def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
+    """Stop the closed consumers of a deleted stream, a few in each step, and let go of them."""
+    # By name: a list of the consumers would keep all of them alive until the end.
+    for number, name in enumerate(list(stream.consumers)):
+        if number and number % STOP_STEP == 0:
+            yield None
+        consumer = stream.consumers[name]
+        consumer.stop("deleted")
+        stream.let_go(consumer)
 
 
 def recover_steps(js: JetStream) -> Iterator[None]:
@@ -220,6 +237,7 @@ def recover_steps(js: JetStream) -> Iterator[None]:
         if found is not None:
             yield from _recover_stream(js, *found, whole)
         yield
+    js.files.tails.settle({file_name(name) for name in js.streams})
     for inflow in js.inflows.values():
         inflow.attach_all()  # what is not copied yet stays in its origin
     for stream in whole:
@@ -240,18 +258,25 @@ def _retry_postponed(js: JetStream) -> None:
         if js.account.jetstream is js:
             js.account.turn.go_on(_open_postponed(js))
 
+    js.held.hold_all(js.files.postponed.values())
     if js.files.postponed:
         js.shared.timers.at(js.shared.clock.now_ns() + RETRY_NS, due)
 
 
 def _open_postponed(js: JetStream) -> Iterator[None]:
     whole: list[Stream] = []
+    names = [config.name for config in js.files.postponed.values() if config is not None]
     try:
         for found in js.files.recover_postponed_steps():
             if found is not None:
                 yield from _recover_stream(js, *found, whole)
             yield
+        js.files.tails.settle({file_name(name) for name in js.streams})
     finally:
+        again = [config.name for config in js.files.postponed.values() if config is not None]
+        for name in names:
+            if name not in again:
+                js.held.let_go(name)  # it is open, or never will be
         _retry_postponed(js)
     for inflow in js.inflows.values():
         inflow.attach_all()
@@ -268,6 +293,7 @@ def _recover_stream(
     """
     try:
         _check_kept(js, config)
+        js.held.let_go(config.name)
         stream = _open(js, config, store, created_ns)
         _subscribe(js, stream, config.subjects)
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -281,7 +307,8 @@ def _recover_stream(
     except Exception as error:
         if config.name in js.streams:
             _close(js, js.streams[config.name], deleted=False)
-        js.files.leave_stream(config.name, store, error)
+        js.files.leave_stream(config, store, error)
+        js.held.hold_all(js.files.postponed.values())
 
 
 def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
@@ -324,11 +351,15 @@ def _join(js: JetStream, stream: Stream) -> None:
 
 def close_all(js: JetStream) -> None:
     """Close every stream; what they hold is on disk."""
+    names = {file_name(name) for name in js.streams}
+    tails = js.files.tails.room_for(len(names))
     for stream in list(js.streams.values()):
         _close(js, stream, deleted=False)
-        stream.store.close()
+        _close_store(stream, tails)
         if stream.config.storage == FILE:
             js.files.save_window(stream.name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
+    js.files.tails.keep(tails or {}, names)
+    js.held.let_all_go()
     if js.inflows:
         from pyjs.jetstream import sourcing
 
@@ -336,10 +367,21 @@ def close_all(js: JetStream) -> None:
     js.files.close()
 
 
+def _close_store(stream: Stream, tails: Tails | None) -> None:
+    """Close the store of a stream that ends with the server; `tails` takes the index of its last segment."""
+    if tails is None or not isinstance(stream.store, FileStore):
+        stream.store.close()
+        return
+    tail: list[Tail] = []
+    stream.store.close(tail)
+    if tail:
+        tails[file_name(stream.name)] = tail[0]
+
+
 def tell(js: JetStream, name: str, action: str) -> None:
     """Let those who subscribe to it know what was done to a stream."""
     shared = js.shared
-    now_ns = shared.clock.now_ns()
+    now_ns = shared.clock.wall_ns()
     advisories.tell_of_stream(js.account, shared.rng, name, action, now_ns, shared.options.domain)
 
 
@@ -366,11 +408,27 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     expiry = Expiry(js.shared.timers)
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
+    if isinstance(store, FileStore):
+        store.on_mistake = Mistake(stream)
     stream.sync_always = js.options.sync_always and config.storage == FILE
     _set_subjects(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)
     return stream
+
+
+class Mistake:
+    """Has a stream opened again from its files, of which an index file was wrong. Called by its store."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __call__(self) -> None:
+        """Let the end of the turn do it."""
+        stream = self._stream
+        stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
 def _set_subjects(js: JetStream, stream: Stream) -> None:
@@ -388,18 +446,24 @@ def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
 
         sourcing.closing(js, stream)
     for consumer in list(stream.consumers.values()):
-        consumer.stop("deleted" if deleted else "shutdown")
+        if deleted:
+            consumer.close()  # and `_stop_consumers` stops it
+        else:
+            consumer.stop("shutdown")
     _subscribe(js, stream, ())
     stream.close()
-    _untie(stream)
+    _untie(stream, deleted)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
 
 
-def _untie(stream: Stream) -> None:
-    """Let the consumers of a stream that has ended know nothing of it: each would keep it in a cycle."""
-    for consumer in stream.consumers.values():
-        consumer.settle = consumer.wait = None
+def _untie(stream: Stream, deleted: bool = False) -> None:
+    """Let consumers and store of a stream that has ended know nothing of it: each would keep it in a cycle."""
+    if not deleted:  # else `_stop_consumers` does it
+        for consumer in stream.consumers.values():
+            consumer.settle = consumer.wait = None
+    if isinstance(stream.store, FileStore):
+        stream.store.on_mistake = None
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
@@ -417,6 +481,8 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
     _untie(stream)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
+    if stream.config.storage == FILE:
+        js.held.hold(stream.config)  # until it is open again, at the next start if not before
     if isinstance(stream.store, FileStore):
         stream.store.release()
 
@@ -491,6 +557,8 @@ def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
 def _check_overlap(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None) -> None:
     if verdict is None or verdict.subjects != config.subjects or verdict.version != js.subjects.version:
         verdict = at_once(judge_subjects(js, config))
+    if js.held.some_unknown and config.subjects:
+        raise errcodes.INSUFFICIENT_RESOURCES.error()
     if verdict.taken:
         raise errcodes.STREAM_SUBJECT_OVERLAP.error()
 

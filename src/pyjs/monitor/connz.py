@@ -107,7 +107,7 @@ def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> Generator
     """Return the page of connections that `options` ask for; yield now and then on the way."""
     if options.account and options.account not in monitored.node.accounts:
         return _page(monitored, options, now_ns, "", 0, None)
-    found, total = _selected(monitored, options)
+    found, total = yield from _selected(monitored, options)
     key, descending = SORTS[options.sort]
     found.sort(key=lambda c: c.cid)
     found.sort(key=lambda c: key(c, now_ns), reverse=descending)
@@ -140,13 +140,18 @@ def _page(
     }
 
 
-def _selected(monitored: Monitored, options: ConnzOptions) -> tuple[list[Connection], int]:
+def _selected(
+    monitored: Monitored, options: ConnzOptions
+) -> Generator[None, None, tuple[list[Connection], int]]:
     # The total counts the connections of the account, before any other filter.
     found: list[Connection] = []
+    closed = monitored.node.closed.parts()  # at the same moment as the open ones
     if options.state != "closed":
         found += monitored.node.sessions.values()
     if options.state != "open":
-        found += monitored.node.closed
+        for some in closed:
+            found += some
+            yield
     if options.account:
         found = [c for c in found if c.account.name == options.account]
     total = len(found)

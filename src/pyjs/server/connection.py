@@ -87,8 +87,7 @@ class Connection(asyncio.Protocol, Link):
 
     def eof_received(self) -> bool:
         """Close the session after the turn that answers earlier input; the peer may still read."""
-        self._driver.wake()
-        self._driver.loop.call_soon(self.session.end_input)
+        self._driver.endings.add(self.session.end_input)
         return True
 
     def pause_writing(self) -> None:
@@ -109,8 +108,8 @@ class Connection(asyncio.Protocol, Link):
             session = self.session
             del self.session  # which holds this connection: a cycle would outlive both
             self._tracers = None
-            session.connection_lost()
-        self._driver.wake()
+            session.lose_link()
+            self._driver.endings.add(session.end_input)
 
     # -- called by the session ---------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.server.endings import Endings
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -23,7 +25,9 @@ class Driver:
     def __init__(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
         self.loop = loop
         self.node = node
-        self.after_turn: list[Callable[[], None]] = []  # called after each turn: hand work to threads
+        self.endings = Endings(node.clock, node.log, self.wake)
+        # Called after each turn: hand work to threads.
+        self.after_turn: list[Callable[[], None]] = [self.endings.after_turn]
         self._waked = False  # a turn is scheduled
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`

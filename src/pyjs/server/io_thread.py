@@ -51,14 +51,19 @@ class IoThread:
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
-                result = job()
-            except Exception as error:  # a defect of one job; those of every stream come behind it
-                result = error
-            try:
-                self._loop.call_soon_threadsafe(self._finish, done, result)
+                self._loop.call_soon_threadsafe(self._finish, done, _result(job))
             except RuntimeError:  # the loop was closed: nobody waits any more
                 return
+            # Or what is gone, a stream with its consumers, lives on here until the next job comes.
+            del item, job, done
 
     def _finish(self, done: Done, result: Exception | None) -> None:
         self.pending -= 1
         done(result)
+
+
+def _result(job: Job) -> Exception | None:
+    try:
+        return job()
+    except Exception as error:  # a defect of one job; those of every stream come behind it
+        return error

@@ -34,12 +34,16 @@ class MemoryReturn:
         self,
         loop: asyncio.AbstractEventLoop,
         thread: IoThread,
+        collect: Callable[[], object],
         trim: Callable[[], object],
         cpu_s: Callable[[], float],
         memory_size: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._thread = thread
+        self._collect = (
+            collect  # empties what Python keeps of dead objects; on the loop, where they may be freed
+        )
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process
         self._memory_size = memory_size
@@ -68,6 +72,7 @@ class MemoryReturn:
         else:
             if worked:
                 self._vain_s = LOOK_S
+            self._collect()
             self._thread.submit(self._run(self._memory_size()), self._done)
 
     def _run(self, before_size: int) -> Callable[[], None]:

@@ -28,6 +28,7 @@ class OpenConnections(Generic[C]):
         """Forget a connection."""
         self._open.discard(connection)
         if not self._open:
+            self._open.clear()  # gives its table back, which only grows otherwise
             self._empty.set()
 
     async def wait_empty(self) -> None:

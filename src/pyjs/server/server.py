@@ -18,10 +18,10 @@ from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server import files, signals
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
-from pyjs.server.allocator import keep_buffers, trim
+from pyjs.server.allocator import keep_buffers, objects_from_glibc, trim
 from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
-from pyjs.server.collector import keep_survivors
+from pyjs.server.collector import collect, keep_survivors
 from pyjs.server.connection import Connection
 from pyjs.server.descriptors import open_files_max, raise_limit
 from pyjs.server.driver import Driver
@@ -78,6 +78,7 @@ class Server:
         """Serve until a signal ends it; return the exit code of the command."""
         raise_limit()
         keep_buffers()
+        objects_from_glibc()
         keep_survivors()
         sys.unraisablehook = self.count_unraisable
         loop = new_event_loop()
@@ -104,7 +105,7 @@ class Server:
             self.log.fatal(str(error))
             return 1
         thread = self._workers.thread(Lane.COMPUTE)
-        memory = MemoryReturn(loop, thread, trim, cpu_seconds, memory_size)
+        memory = MemoryReturn(loop, thread, collect, trim, cpu_seconds, memory_size)
         self.driver.after_turn.append(memory.after_turn)
         await self._stopped.wait()
         return 0

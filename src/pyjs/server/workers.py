@@ -1,5 +1,8 @@
 """The threads that run the jobs of a node, one for each lane; results return to the node's next turn.
 
+Jobs that compute wait here, in fair order over their owners, and the thread gets one at a time: a flood of passwords
+from one address keeps those from other addresses waiting for one check, not for all of them.
+
 Knows nothing of what a job does.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.core.fair_queue import FairQueue
 from pyjs.core.job import Job, Lane
 
 if TYPE_CHECKING:
@@ -23,17 +27,38 @@ class Workers:
         self._driver = driver
         self._turn_state = driver.node.turn_state
         self._threads = threads
+        self._waiting: FairQueue[Job] = FairQueue()  # those that compute
+        self._is_computing = False  # the thread has one of them
 
     @property
     def pending(self) -> int:
         """Return how many jobs were queued and have not returned."""
-        return sum(thread.pending for thread in self._threads.values())
+        return self._waiting.count + sum(thread.pending for thread in self._threads.values())
 
     def after_turn(self) -> None:
         """Start the jobs that the turn queued."""
         if self._turn_state.jobs:
             for job in self._turn_state.take("jobs"):
-                self._threads[job.lane].submit(_runner(job), _finisher(self._driver, job))
+                if job.lane is Lane.COMPUTE:
+                    self._waiting.add(job.owner, job)
+                else:
+                    self._threads[job.lane].submit(_runner(job), _finisher(self._driver, job))
+            self._compute_next()
+
+    def _compute_next(self) -> None:
+        """Give the thread one more job if it has none."""
+        if self._is_computing or not self._waiting.count:
+            return
+        _, job = self._waiting.take()
+        finish = _finisher(self._driver, job)
+
+        def done(failure: Exception | None) -> None:
+            self._is_computing = False
+            finish(failure)
+            self._compute_next()
+
+        self._is_computing = True
+        self._threads[Lane.COMPUTE].submit(_runner(job), done)
 
     def thread(self, lane: Lane) -> IoThread:
         """Return the thread of one lane, for work that is not the node's."""
@@ -41,6 +66,9 @@ class Workers:
 
     def stop(self) -> None:
         """Run what was queued and end the threads."""
+        while self._waiting.count:
+            _, job = self._waiting.take()
+            self._threads[Lane.COMPUTE].submit(_runner(job), _finisher(self._driver, job))
         for thread in self._threads.values():
             thread.stop()
 

@@ -37,7 +37,9 @@ cdef class Catalogue:
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef bint is_every(self, StoreFilter f) noexcept nogil
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
     cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
     cdef int know_tokens(self, uint32_t more) noexcept nogil

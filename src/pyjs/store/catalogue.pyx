@@ -42,6 +42,7 @@ from pyjs.store.subject_index cimport (
     subject_index_add,
     subject_index_collect,
     subject_index_free,
+    subject_index_is_every,
     subject_index_new,
 )
 from pyjs.store.subjects cimport (
@@ -97,7 +98,7 @@ cdef class Catalogue:
         cdef uint64_t count = 0
         if self.msgs == 0 or from_seq > self.last_seq:
             return 0
-        if f.all:
+        if f.all or (not f.literal and self.is_every(f)):
             return self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
         if f.literal:
             s = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
@@ -317,22 +318,43 @@ cdef class Catalogue:
                 return -1
         return 0
 
+    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
+        """Make `out` the list of all subjects that match; -1: they are a large part of all, or there is no memory."""
+        memset(out, 0, sizeof(Matches))
+        out.max = self.subject_table.table.used // 8 + FEW_SUBJECTS
+        if not self.is_every(f) and self.collect(f, out) == 0:
+            return 0
+        free(out.items)
+        memset(out, 0, sizeof(Matches))
+        return -1
+
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
         """Make `out` the list of all subjects that match; -1: no memory."""
         cdef uint32_t id
         cdef Subject* s
-        memset(out, 0, sizeof(Matches))
-        out.max = self.subject_table.table.used // 8 + FEW_SUBJECTS
-        if not f.all and self.collect(f, out) == 0:
+        cdef bint every
+        if self.collect_few(f, out) == 0:
             return 0
-        out.n = 0                                   # a large part of all: then their order of age is the better one
+        every = self.is_every(f)
         out.max = <size_t> -1
-        for id in range(self.subject_table.n_ids):
+        for id in range(self.subject_table.n_ids):  # a large part of all: then their order of age is the better one
             s = subject_by_id(&self.subject_table, id)
-            if s != NULL and (f.all or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
+            if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
                 free(out.items)
                 return -1
         return 0
+
+    cdef bint is_every(self, StoreFilter f) noexcept nogil:
+        """Tell whether it is known without a search that every subject matches."""
+        cdef size_t k
+        if f.all:
+            return True
+        if self.by_token == NULL or self.known_tokens < self.subject_table.n_ids:
+            return False
+        for k in range(f.n):
+            if f.wild[k] and subject_index_is_every(self.by_token, f.patterns[k], f.lengths[k]):
+                return True
+        return False
 
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
         cdef size_t at = out.n, kept
@@ -557,7 +579,14 @@ cdef class Catalogue:
         cdef Matches found
         cdef size_t i, n = 0
         cdef bint ascending = True
-        self.collect_for_python(f, &found)
+        if up_to_seq == 0 and most < self.subject_table.table.used:     # each subject has a last message
+            memset(&found, 0, sizeof(Matches))
+            found.max = most
+            if self.is_every(f) or self.collect(f, &found) != 0:
+                free(found.items)
+                return None
+        else:
+            self.collect_for_python(f, &found)
         lasts = <uint64_t*> found.items         # as long, and read before it is written
         for i in range(found.n):
             seq = self.last_up_to(found.items[i], up_to)

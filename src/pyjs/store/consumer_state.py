@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from dataclasses import dataclass
 
 import xxhash
 
@@ -49,6 +50,20 @@ FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
 SEED_SIZE = 24  # the end of a sealed envelope, tag and checksum: no two are the same
+
+
+@dataclass(frozen=True, slots=True)
+class NextState:
+    """A generation that somebody else writes: both files hold the envelope."""
+
+    directory: str
+    generation: int
+    envelope: bytes
+    replaced: tuple[str, ...]  # files of the generation before
+
+    def path_of(self, kind: str) -> str:
+        """Return where the file goes whose kind is "snap" or "log"."""
+        return f"{self.directory}/{kind}.{self.generation}"
 
 
 class OpenLogs:
@@ -93,6 +108,7 @@ class ConsumerStateFile:
         self._key = key
         self._sealer: Sealer | None = None  # of this generation's deltas
         self._generation = 0
+        self._newest = 0  # generation that was handed out, and may have files if it failed
         self._start = 0  # of the log's entries, behind its envelope
         self._end = 0  # of the log
         self._chain = 0  # checksum of its last entry
@@ -101,6 +117,11 @@ class ConsumerStateFile:
     def deltas_size(self) -> int:
         """Return how many bytes of deltas are behind the snapshot."""
         return self._end - self._start
+
+    @property
+    def snapshot_size(self) -> int:
+        """Return how many bytes the snapshot takes, 0: it is the first one."""
+        return self._start
 
     def begun(self) -> None:
         """Stand behind the first snapshot; the first `append` or `snapshot` makes the directory."""
@@ -111,7 +132,7 @@ class ConsumerStateFile:
         """Add one turn's changes behind the snapshot; they are on the medium after the next sync.
 
         Raises:
-            OSError: they are not kept; the next call must be `snapshot`.
+            OSError: they are not kept; the next call must be `snapshot` or `next_state`.
         """
         if not self._start:
             self._make_first()
@@ -134,15 +155,33 @@ class ConsumerStateFile:
         Raises:
             OSError: the one before still holds everything that was appended, or the new one is whole.
         """
-        generation = self._generation + 1
+        generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
         if not self._disk.exists(self._directory):
             make_directory(self._disk, self._directory)
         write_whole(self._disk, f"{self._directory}/snap.tmp", self._path("snap", generation), envelope)
-        self._disk.sync_dir(self._directory)
+        self._sync_names()
         self._start_log(generation, envelope)
         self._stand_behind(generation, envelope)
         self._remove_others()
+
+    def next_state(self, data: bytes) -> NextState:
+        """Return a new generation with `data`, for a thread to write; then `took`, if it is durable.
+
+        Until then nothing may be appended; afterwards neither, if it failed: `snapshot` comes next.
+        """
+        self._newest = max(self._newest, self._generation) + 1
+        replaced = tuple(self._path(kind, self._generation) for kind in ("snap", "log"))
+        envelope = encode(KIND_STATE, self._newest, {"state": data}, self._key)
+        return NextState(self._directory, self._newest, envelope, replaced)
+
+    def took(self, state: NextState) -> None:
+        """Stand behind a new generation, which is durable; the one before is gone."""
+        for path in state.replaced:
+            self._logs.close(path)
+            self._logs.sync.forget(path)
+        self._logs.close(state.path_of("log"))
+        self._stand_behind(state.generation, state.envelope)
 
     def _make_first(self) -> None:
         """Write both files of the first generation; the sync of the log syncs names as well.
@@ -235,7 +274,7 @@ class ConsumerStateFile:
             path = self._path(kind, generation)
             self._logs.close(path)
             write_whole(self._disk, f"{self._directory}/snap.tmp", path, data)
-            self._disk.sync_dir(self._directory)
+            self._sync_names()
         self._generation = generation
         self._start, self._end, self._chain = len(envelope), len(log), chain
         self._remove_others()
@@ -266,6 +305,11 @@ class ConsumerStateFile:
             self._disk.write_at(fd, data, 0)
         finally:
             self._disk.close_file(fd)
+
+    def _sync_names(self) -> None:
+        """Make the names of the files durable, and the directory's own: nobody may have synced the first log."""
+        self._disk.sync_dir(self._directory)
+        self._disk.sync_dir(self._directory.rpartition("/")[0])
 
     def _is_first_torn(self, numbers: list[int]) -> bool:
         """Return whether the first generation was not durable yet when the server was killed."""

@@ -22,7 +22,7 @@ from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
 from pyjs.base.errors import StoreFailed
 from pyjs.store.recast import Recast
 from pyjs.store.open_files import OpenFiles
-from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file
+from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file, small_index
 from pyjs.store.removal import SegmentRemoval
 from pyjs.store.segment_reader import UNOPENED
 from pyjs.store.store import SyncJob
@@ -43,7 +43,7 @@ cdef void segment_free_if(Segment* s) noexcept nogil:
 
 cdef class FileStore(SegmentStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
-                 key=None, bint recovered=True, files=None) -> None:
+                 key=None, bint recovered=True, files=None, stored_tail=None) -> None:
         self.disk = disk
         self.files = OpenFiles(disk) if files is None else files
         self.directory = directory
@@ -70,6 +70,7 @@ cdef class FileStore(SegmentStore):
         disk.make_dirs(directory)
         self.names_unsynced = True
         self.names_above = ()
+        self.stored_tail = stored_tail
         if recovered:
             for _ in self.recover_steps():
                 pass
@@ -362,8 +363,11 @@ cdef class FileStore(SegmentStore):
         return True
 
     # -- end ---------------------------------------------------------------------------------------------------
-    def close(self) -> None:
-        """Write, sync and close everything; the last segment gives its reserved space back."""
+    def close(self, tails=None) -> None:
+        """Write, sync and close everything; the last segment gives its reserved space back.
+
+        `tails` is a list that takes (number, index file) of the last segment, if that is small, instead of a file.
+        """
         if self.closed:
             return
         self.commit()
@@ -374,7 +378,7 @@ cdef class FileStore(SegmentStore):
                 self.sync_now()
         if not self.failed:
             self.take_rewritten()
-            self.write_indexes()
+            self.write_indexes(tails)
         self.release()
 
     def give_room_back(self) -> None:
@@ -386,11 +390,17 @@ cdef class FileStore(SegmentStore):
         except OSError as error:
             self.log.warn(f"{self.directory}: reserved space stays: {error}")
 
-    def write_indexes(self) -> None:
-        """Write the index files that are missing: that of the open segment above all."""
+    def write_indexes(self, tails=None) -> None:
+        """Write the index files that are missing: that of the open segment above all; see `close`."""
         cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if s != NULL and (not s.sealed or self.left) and self.indexed != self.written:
-            self.unindexed.append(self.without_index(s, False))
+        if s != NULL and (not s.sealed or self.left) \
+                and (self.indexed != self.written or self.stored_tail is not None):
+            full = self.without_index(s, False)
+            small = None if tails is None else small_index(full)
+            if small is not None:
+                tails.append((s.number, small))
+            else:
+                self.unindexed.append(full)
         for problem in index_segments(self.disk, self.unindexed):
             self.log.debug(problem)
         self.unindexed = []

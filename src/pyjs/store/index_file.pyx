@@ -15,6 +15,7 @@ That of an encrypted stream is encrypted as a whole, behind an outer header, and
 Knows nothing of stores. It is written by whatever thread syncs a sealed segment, and by a stop.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -22,17 +23,20 @@ from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
+from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, intact, plausible,
 )
-from pyjs.store.segment cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow
+from pyjs.store.segment cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow, sendable
+from pyjs.store.subjects cimport SubjectTable, subject_by_id
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.form import open_image
+from pyjs.store.index_claims import confirmed
 from pyjs.store.meta import NewerFormat
 from pyjs.store.store import SyncJob
 from pyjs.store.vault import BLOCK_SIZES, Locked
@@ -44,6 +48,8 @@ cdef enum:
     BUFFER_SIZE = 65536         # for what stands around the entries
     BUFFER_KEPT_MAX = 4194304
     OUTER_SIZE = 32             # of the header of an encrypted file
+    SMALL_ENTRIES = 16          # of an index that is kept beside others
+    SMALL_SIZE = 2048           # bytes of it
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
 
@@ -178,7 +184,8 @@ cdef bint consistent(SegmentContents c) except *:
         for i in range(c.n_subjects):
             row = &c.subjects[i]
             if row.count != rows[i].count or row.first != rows[i].first or row.last != rows[i].last \
-                    or row.count == 0 or <uint64_t> row.name_at + row.name_size > c.names_size:
+                    or row.count == 0 or <uint64_t> row.name_at + row.name_size > c.names_size \
+                    or not sendable(c.names + row.name_at, row.name_size):
                 good = False
         free(rows)
     return good and messages == c.messages and with_headers == c.with_headers and size == c.message_bytes
@@ -234,8 +241,10 @@ def decrypted(data, key):
     return key.stream(algorithm, nonce).apply(data[OUTER_SIZE:], 0)
 
 
-def load_index(disk, str path, image, key) -> SegmentContents:
+def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     """Return the contents of the segment `path`, whose plain image is given, from its index file.
+
+    `stored` is that file, if it was kept elsewhere.
 
     Raises:
         IndexUnusable: read the segment.
@@ -243,7 +252,7 @@ def load_index(disk, str path, image, key) -> SegmentContents:
     """
     cdef SegmentContents c
     try:
-        mapped = map_whole(disk, index_path(path))
+        mapped = map_whole(disk, index_path(path)) if stored is None else stored
         file = memoryview(mapped)
         data = decrypted(file, key)
     except FileNotFoundError:
@@ -267,9 +276,21 @@ def load_index(disk, str path, image, key) -> SegmentContents:
         raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
     if not fits_segment(c, size, head, tail):
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
+    if not is_confirmed(c, image):
+        raise IndexUnusable("it says something else than its segment")
     if data is file and isinstance(mapped, FileMap):
         mapped.unguard()        # entries are used unchecked: no zeros for them, the next start makes them anew
     return c
+
+
+cdef bint is_confirmed(SegmentContents c, image) except *:
+    """Whether the records between the messages say what the index file does."""
+    try:
+        return confirmed(c, image)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
 
 
 def map_whole(disk, str path) -> object:
@@ -327,6 +348,31 @@ def store_index(disk, str path, data) -> None:
         disk.close_file(fd)
 
 
+def small_index(FullSegment f not None):
+    """Return the index file of a segment, made by the store alone; None: it is not small, or needs the segment.
+
+    In the thread of the store.
+    """
+    cdef SegmentContents c
+    cdef Entry[SMALL_ENTRIES] room
+    if f.entries == NULL or f.n > SMALL_ENTRIES:
+        return None
+    c = SegmentContents()
+    c.entries, c.cap, c.borrowed = room, f.n, True
+    try:
+        if f.fill(c, NULL) != 0:
+            raise MemoryError
+        data = encode_index(c) if encoded_size(c) <= SMALL_SIZE else None
+    finally:
+        c.entries = NULL        # they end with this function
+    return data if data is None or f.key is None else encrypted(data, f.key)
+
+
+cdef object unset_buffer(size_t size):
+    """Return room for `size` bytes whose pages are first touched when they are filled, without the GIL."""
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 def index_segment(disk, FullSegment f not None) -> None:
     """Write the index file of a segment; for any thread.
 
@@ -339,15 +385,15 @@ def index_segment(disk, FullSegment f not None) -> None:
     cdef SegmentContents c
     cdef size_t size
     cdef char* p
-    cdef object buffer = spare_buffers.pop() if spare_buffers else bytearray(BUFFER_SIZE)
+    cdef object buffer = spare_buffers.pop() if spare_buffers else unset_buffer(BUFFER_SIZE)
     view = whole_image(disk, f.path, f.key)
     if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
-        buffer = bytearray(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
+        buffer = unset_buffer(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
     room = buffer
     c = f.contents(<const char*> &view[0], view.shape[0], <char*> &room[0])
     size = encoded_size(c)
     if size > <size_t> len(buffer):         # the entries stay in the room
-        buffer = bytearray(size)
+        buffer = unset_buffer(size)
     out = buffer
     p = <char*> &out[0]
     with nogil:
@@ -424,10 +470,15 @@ cdef class FullSegment:
         return c
 
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
-        """Fill `c` by the entries; of the file only one record of each subject is read, for its name."""
+        """Fill `c` by the entries; of the file only one record of each subject is read, for its name.
+
+        NULL for the file: the names are those of the store, in whose thread this is.
+        """
+        cdef SubjectTable* table = &(<Catalogue> self.store).subject_table
         cdef uint32_t* places
         cdef uint32_t i, ids = 0
         cdef Entry* e
+        cdef const char* name
         if c.reserve(0, 0, 0, self.n_removals) != 0:
             return -1
         c.base_seq, c.number, c.incarnation, c.sealed = self.base_seq, self.number, self.incarnation, self.sealed
@@ -444,7 +495,8 @@ cdef class FullSegment:
             e = &c.entries[i]
             ids = e.subject_id
             if places[ids] == 0:
-                if c.add_subject(name_in(file, e), e.subject_len) == NO_PLACE:
+                name = name_in(file, e) if file != NULL else subject_by_id(table, ids).name
+                if c.add_subject(name, e.subject_len) == NO_PLACE:
                     break
                 places[ids] = c.n_subjects
             c.count_message(e, places[ids] - 1)

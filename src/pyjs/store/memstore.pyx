@@ -81,6 +81,13 @@ cdef class MemStore(StreamStore):
         p[0] = s.bodies[i]
         return 1
 
+    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
+        cdef uint32_t i
+        StreamStore.clear_front(self, s, end)
+        for i in range(end):
+            free(s.bodies[i])
+            s.bodies[i] = NULL
+
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
         cdef Entry* e = &s.entries[i]
         if erase:

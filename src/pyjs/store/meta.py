@@ -49,6 +49,7 @@ KIND_CONSUMER: Final = 2  # an entry of the list of a stream's consumers (store/
 KIND_STATE: Final = 3  # of a consumer
 KIND_WINDOW: Final = 4  # message ids of a stream's duplicate window, at a clean stop (store/window_file)
 KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/purge_file)
+KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/tail_file)
 
 
 class NewerFormat(PyjsError):

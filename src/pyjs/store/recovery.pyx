@@ -16,7 +16,7 @@ Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
@@ -29,11 +29,12 @@ from pyjs.store.record cimport (
     make_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header, salvage_header
-from pyjs.store.subjects cimport Subject, subjects_add
+from pyjs.store.subjects cimport Subject, subject_by_id, subjects_add
 
 from pyjs.base.disk import is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import MARK, open_image
+from pyjs.store.index_claims import begins_alike
 from pyjs.store.index_file import (
     IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
     store_index,
@@ -57,6 +58,7 @@ def recover_steps(FileStore store):
     """Fill `store` from the segments of its directory, a segment at each step; damage is logged and counted in it."""
     recovery = Recovery(store)
     names = store.disk.list_dir(store.directory)
+    recovery.expect_tail(names)
     names.sort(key=len)                 # of the same length they are in order
     store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
     segments = [name for name in names if is_segment(name)]
@@ -131,7 +133,44 @@ def examine(FileStore store, uint64_t seq) -> None:
         OSError, NewerFormat, Locked: the file cannot be read.
     """
     cdef Segment* s = index_find(&store.index, seq)
-    drop_damaged(store, s, contents_in(store, s))
+    settle_doubts(store, s, contents_in(store, s))
+
+
+cdef int settle_doubts(FileStore store, Segment* s, SegmentContents c) except -1:
+    """Drop what of a segment is damaged; where what is known of it is wrong, and not the segment, nothing is lost."""
+    if contradicts(store, s, c):
+        store.distrust(s)
+    else:
+        drop_damaged(store, s, c)
+    return 0
+
+
+cdef bint contradicts(FileStore store, Segment* s, SegmentContents c) noexcept:
+    """Whether a message was found whole, and the index has another place, time, size or subject for it, or none."""
+    cdef bint last = s == store.index.segments[store.index.n - 1]
+    cdef uint32_t i
+    cdef uint64_t at
+    cdef Entry* found
+    for i in range(s.n):
+        if last and s.entries[i].offset >= store.written:
+            continue
+        at = s.base + i - c.base_seq
+        if is_dead(s, i) or at >= c.n:
+            continue
+        found = &c.entries[at]
+        if found.flags & (ENTRY_MSG | ENTRY_ERASED) != ENTRY_MSG:
+            continue
+        if not same_record(&s.entries[i], found) or s.entries[i].ts != found.ts \
+                or not same_subject(store, s, &s.entries[i], &c.subjects[found.subject_id], c.names):
+            return True
+    return False
+
+
+cdef bint same_subject(FileStore store, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil:
+    cdef Subject* subject = subject_by_id(&store.subject_table,
+                                          e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
+    return subject != NULL and subject.len == row.name_size \
+        and memcmp(subject.name, names + row.name_at, row.name_size) == 0
 
 
 def confirm(FileStore store, uint32_t number) -> int:
@@ -147,9 +186,12 @@ def confirm(FileStore store, uint32_t number) -> int:
     if at == store.index.n or store.closed:
         return 0
     s = store.index.segments[at]
-    if s.examined or not s.sealed:
+    if s.examined or not s.sealed or store.mistaken:
         return 0
     c = contents_in(store, s)
+    if contradicts(store, s, c):
+        store.distrust(s)
+        return 1
     if c.problems:
         drop_damaged(store, s, c)
     return len(c.problems)
@@ -219,6 +261,25 @@ cdef class Recovery:
         self.ends = []
 
     # -- files -------------------------------------------------------------------------------------------------
+    def expect_tail(self, names) -> None:
+        """Have a file of the index that bears witness for a segment which is not among the `names` of its place."""
+        if self.store.stored_tail is not None:
+            stem = f"{self.store.stored_tail[0]:08d}"
+            if f"{stem}.seg" not in names:
+                self.keep_tail(f"{self.store.directory}/{stem}.seg")
+                if f"{stem}.idx" not in names:
+                    names.append(f"{stem}.idx")
+
+    def has_stored(self, path) -> bool:
+        """Whether the index file of a segment was kept elsewhere."""
+        stored = self.store.stored_tail
+        return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
+
+    def keep_tail(self, path) -> None:
+        """Write the index file that was kept elsewhere: its segment is not as it was, and it tells what was in it."""
+        (_, data), self.store.stored_tail = self.store.stored_tail, None
+        store_index(self.store.disk, index_path(path), data)
+
     def read_segment(self, path, number, last) -> None:
         """Take everything that one file holds."""
         cdef SegmentContents c, known = None
@@ -234,6 +295,8 @@ cdef class Recovery:
             c, known, indexed = self.contents_in(path, number, image)
         except CorruptRecord as error:
             reason = error
+            if self.has_stored(path):
+                self.keep_tail(path)
             known = self.witness(index_path(path))
         finally:
             store.disk.close_file(fd)
@@ -299,6 +362,12 @@ cdef class Recovery:
 
     def from_index(self, path, image):
         """Return the contents by the index file; None: read the segment."""
+        if self.has_stored(path):
+            try:
+                return load_index(self.store.disk, path, image, self.store.key, self.store.stored_tail[1])
+            except IndexUnusable as unusable:
+                self.store.log.debug(f"{path} is read, for its index is not used: {unusable}")
+                self.keep_tail(path)
         try:
             return load_index(self.store.disk, path, image, self.store.key)
         except IndexUnusable as unusable:
@@ -366,7 +435,8 @@ cdef class Recovery:
 
     def restore_end(self, SegmentContents c, SegmentContents known) -> bool:
         """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
-        if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number:
+        if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
+                or not begins_alike(known, c):
             return False
         if not c.problems or c.problems[-1][0] != c.end:
             c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))

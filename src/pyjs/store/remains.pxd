@@ -11,4 +11,5 @@ cdef class Remains:
 
     cdef int take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except -1    # leaves empty ones
     cdef void take_segments(self, SeqIndex* index) noexcept nogil       # only once
+    cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil
     cdef void free_all(self) noexcept nogil

@@ -5,10 +5,10 @@ and `free` may run in any thread. Knows nothing of files; a job that reads the s
 
 Compiled: what is freed are the tables of the store (benchmarks/hostile.py: purge).
 """
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport index_free
+from pyjs.store.index cimport Segment, index_free, index_push, segment_free
 from pyjs.store.subject_index cimport subject_index_free
 from pyjs.store.subjects cimport subjects_free, subjects_init
 
@@ -30,6 +30,15 @@ cdef class Remains:
     cdef void take_segments(self, SeqIndex* index) noexcept nogil:
         self.index = index[0]
         memset(index, 0, sizeof(SeqIndex))
+
+    cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil:
+        cdef size_t i
+        for i in range(n):
+            if index.segments[i] != NULL and index_push(&self.index, index.segments[i]) != 0:
+                segment_free(index.segments[i], 1)
+        memmove(index.segments, index.segments + n, (index.n - n) * sizeof(Segment*))
+        index.n -= n
+        index.hot = 0
 
     cdef void free_all(self) noexcept nogil:
         index_free(&self.index, 1)

@@ -84,8 +84,12 @@ cdef class SegmentContents:
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil
     cdef size_t resync(self, size_t at) noexcept nogil
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil
+    cdef size_t cut_at(self, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil
     cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil
+
+# Whether a subject can stand in a protocol line.
+cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
 # Makes the header that a segment must have had whose own is damaged; -1: its records do not tell.
 cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,

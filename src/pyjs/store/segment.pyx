@@ -37,6 +37,7 @@ cdef enum:
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
     EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
     MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
+    PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
 ERASED_BIT = <uint64_t> 1 << 63
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
@@ -125,12 +126,15 @@ cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint3
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Whether a subject has no blanks and no control characters, which would end it in a protocol line."""
+    """Whether a subject can stand in a protocol line: what separates there, and no other byte, is refused.
+
+    The rule is that of wire/parser: each subject that a client can publish to must be readable again.
+    """
     cdef size_t i
     for i in range(n):
-        if <unsigned char> subject[i] <= 32:
+        if subject[i] == c' ' or subject[i] == c'\t' or subject[i] == c'\r' or subject[i] == c'\n':
             return False
-    return True
+    return n > 0
 
 
 cdef class SegmentContents:
@@ -282,6 +286,7 @@ cdef class SegmentContents:
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
         """Judge the bytes at..used, behind which nothing valid stands."""
         cdef RecordHeader h
+        cdef size_t end = self.cut_at(used)
         cdef bint whole = plausible(self.p + at, self.size - at)
         if whole:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
@@ -289,18 +294,28 @@ cdef class SegmentContents:
         if not whole and used - at < RECORD_SIZE_MIN:
             self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
             return
-        if not whole and not self.unread and bad_pages() == self.bad_before and used - at >= RECORD_HEADER_SIZE \
-                and (used + self.shift) % SECTOR_SIZE == 0:
-            # That is where a write can stop; elsewhere it is damage.
+        if end and not whole and not self.unread and bad_pages() == self.bad_before \
+                and used - at >= RECORD_HEADER_SIZE:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
             # A message has the next sequence, what is no message the last one.
-            if RECORD_SIZE_MIN <= h.length and h.length > used - at \
+            if RECORD_SIZE_MIN <= h.length and h.length > end - at \
                     and h.seq + (h.kind != KIND_MSG) == self.base_seq + self.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, b"the last record is damaged")
         self.lost_bytes += used - at
         self.end_damaged = True         # its sequence field may be the damage
+
+    cdef size_t cut_at(self, size_t used) noexcept nogil:
+        """Where a write stopped, of which the last byte that is not zero stands before `used`; 0: it is damage.
+
+        A power loss stops it at a sector, a kill at a page. What was written may end with zeros of its own: then
+        these reach up to the page, and zeros that were reserved follow.
+        """
+        cdef size_t page = (used + self.shift + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE - self.shift
+        if (used + self.shift) % SECTOR_SIZE == 0:
+            return used
+        return page if page < self.size else 0
 
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil:
         with gil:

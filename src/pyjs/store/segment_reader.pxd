@@ -15,6 +15,8 @@ cdef class SegmentReader(StreamStore):
     cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
     cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
     cdef readonly list lost_seqs            # the first of them
+    cdef readonly bint mistaken             # an index file was wrong: reads wait for the store to be opened again
+    cdef public object on_mistake           # called then; None: nobody opens it again
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
     cdef object __weakref__                 # for its views
@@ -28,5 +30,6 @@ cdef class SegmentReader(StreamStore):
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil
     cdef void forget_map(self, Segment* s) noexcept
+    cdef int distrust(self, Segment* s) except -1
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef size_t place_of(self, uint32_t number) noexcept nogil

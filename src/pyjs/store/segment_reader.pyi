@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
 from pyjs.store.open_files import OpenFiles
@@ -16,6 +18,8 @@ class SegmentReader(StreamStore):
     incarnation: int
     key: StreamKey | None
     lost_msgs: int
+    mistaken: bool
+    on_mistake: Callable[[], None] | None
     lost_bytes: int
     lost_seqs: list[int]
     def path_of(self, number: int) -> str: ...

@@ -10,7 +10,7 @@ Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 import errno
 
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
@@ -20,6 +20,7 @@ from pyjs.store.record cimport (
     stored_checksum, whole,
 )
 from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.subjects cimport Subject, subject_by_id
 from pyjs.store.view cimport View, note_use
 
 from pyjs.base.disk import SHORTAGES, read_around
@@ -84,6 +85,17 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
         or stored_checksum(s.data + e.offset, h.length) == 0
 
 
+cdef inline bint has_subject(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
+    """Whether the record of `e`, which was found, has the subject that the index says. Costs a look at its name."""
+    cdef RecordHeader h
+    cdef Subject* subject = subject_by_id(&self.subject_table,
+                                          e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
+    cdef const char* name = s.data + e.offset + RECORD_HEADER_SIZE
+    memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+    name += 16 if h.flags & FLAG_EXTENDED else 0
+    return subject != NULL and subject.len == e.subject_len and memcmp(subject.name, name, e.subject_len) == 0
+
+
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
     """Have the record of the live entry `e` at `out`, checked: 0, -2: it is damaged, -3: not readable now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
@@ -99,6 +111,8 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
         # This process has just written or read what no index file tells of.
         trust = TRUST_ALL if s.examined or (last and e.offset >= self.indexed) else trust
         damaged = find_record(self, s, e, end, trust)
+        if damaged == 0 and trust == TRUST_NONE and not has_subject(self, s, e):
+            damaged = 1
         if damaged > 0:
             damaged = self.examine(seq)
             if damaged == 0:
@@ -148,12 +162,14 @@ cdef class SegmentReader(StreamStore):
     cdef int examine(self, uint64_t seq) noexcept nogil:
         """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
         cdef int failed = -2
+        if self.mistaken:
+            return -3
         with gil:
             from pyjs.store.recovery import examine
 
             try:
                 examine(self, seq)
-                failed = 0
+                failed = -3 if self.mistaken else 0
             except (OSError, ValueError, MemoryError, Locked, NewerFormat) as error:
                 failed = failure_of(error)
                 self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
@@ -265,6 +281,22 @@ cdef class SegmentReader(StreamStore):
         else:
             data = read_around(self.disk, self.path_of(number))
         return data[:self.written] if last.number == number else data
+
+    cdef int distrust(self, Segment* s) except -1:
+        """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
+
+        The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
+        """
+        path = f"{self.path_of(s.number).removesuffix('.seg')}.idx"
+        self.log.error(f"{path} says something else than its segment, which counts: it is removed and made anew")
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            pass
+        self.mistaken = True
+        if self.on_mistake is not None:
+            self.on_mistake()
+        return 0
 
     # -- losses ------------------------------------------------------------------------------------------------
     def note_lost(self, seqs) -> None:

@@ -22,6 +22,7 @@ cdef class SegmentStore(SegmentReader):
     cdef readonly uint64_t synced_mark      # the last of them that is on the medium
     cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
     cdef bint left                          # the last segment has no footer, and gets no more records
+    cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced

@@ -28,6 +28,7 @@ from pyjs.store.record cimport (
     RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
     stored_checksum, write_segment_header,
 )
+from pyjs.store.remains cimport Remains
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.segment_reader cimport SegmentReader
 from pyjs.store.store cimport StreamStore
@@ -374,11 +375,12 @@ cdef class SegmentStore(SegmentReader):
 
     cdef int new_segment(self) except -1:
         cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
-        if self.left and self.index.n and self.indexed != self.written:
+        if self.left and self.index.n and (self.indexed != self.written or self.stored_tail is not None):
             self.unindexed.append(self.without_index(self.index.segments[self.index.n - 1], False))
         if s == NULL or index_push(&self.index, s) != 0:
             raise MemoryError
         self.written = self.allocated = self.staged = self.indexed = 0
+        self.stored_tail = None
         self.next_number += 1
         self.files.open(self.path_of(s.number), create=True)
         s.last_ts = self.last_ts
@@ -646,6 +648,20 @@ cdef class SegmentStore(SegmentReader):
         self.staged_from = 0
         self.n_removals = self.n_erasures = 0
         self.state_due = True
+
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
+        return not self.recovering and StreamStore.keeps_few(self, seq)
+
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept:
+        cdef size_t i
+        for i in range(n):
+            self.doom(self.index.segments[i])
+        if self.in_flight is not None:          # who syncs may read them
+            for i in range(n):
+                self.keep_buried(self.index.segments[i])
+                self.index.segments[i] = NULL
+        self.state_due = True
+        StreamStore.part_from_first(self, n, remains)
 
     cdef void doom(self, Segment* s) noexcept:
         """Have the file of `s` removed once the next commit is on the medium.

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.index cimport Entry, Segment
+from pyjs.store.remains cimport Remains
 from pyjs.store.subjects cimport Subject
 from pyjs.wire.ops cimport Msg
 
@@ -28,6 +29,7 @@ cdef class StreamStore(Catalogue):
     cdef readonly bint failed           # a write or sync failed: appends are refused (StoreFailed in `error`)
     cdef readonly object error
     cdef public bint track_drops        # someone drains `take_drops`
+    cdef public uint32_t many           # messages: more at the front are dropped in one piece
     cdef public bint changing           # between two steps of a removal: a reader would see half of it
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -52,6 +54,8 @@ cdef class StreamStore(Catalogue):
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
     cdef void clear_segments(self) noexcept nogil               # every message is gone
+    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil        # entries before `end` are gone
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept         # the first n segments go
     cdef Segment* tail(self) noexcept nogil                     # where the next entry goes; NULL: refused
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
@@ -65,6 +69,10 @@ cdef class StreamStore(Catalogue):
     cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil
     cdef void part_from_subjects(self) noexcept
     cdef void part_from_segments(self) noexcept
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil
+    cdef void keep_from(self, uint64_t seq) noexcept
+    cdef int renew_subjects(self, uint64_t seq, Remains remains) noexcept nogil
+    cdef void count_anew(self) noexcept nogil
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)

@@ -34,6 +34,7 @@ class StreamStore(Catalogue):
     error: Exception | None
     track_drops: bool
     changing: bool
+    many: int
 
     def store(self, subject: Bytes, headers: Bytes, payload: Bytes, ts: int) -> int: ...
     def skip_seq(self) -> int: ...

@@ -2,6 +2,7 @@
 
 Knows nothing of streams' limits, consumers or the protocol, and nothing of where bodies live: that is the
 business of memstore and filestore, which fill the hooks. All state here is rebuilt by them at a start.
+Long because appends and drops of every kind change one state.
 
 Compiled because every published message is appended here (benchmarks/: JetStream rows).
 Source: state and purge rules as seen on nats-server, tests/conformance.
@@ -26,18 +27,24 @@ from pyjs.store.index cimport (
     index_remove,
     is_dead,
     segment_add,
+    segment_count_from,
     segment_free,
     segment_mark,
+    segment_mark_range,
+    segment_next_live,
     subject_of,
 )
 from pyjs.store.remains cimport Remains
 from pyjs.store.subject_index cimport subject_index_remove
 from pyjs.store.subjects cimport (
     Subject,
+    SubjectTable,
     subject_by_id,
     subjects_add,
     subjects_clear,
     subjects_find,
+    subjects_free,
+    subjects_init,
     subjects_remove,
 )
 from pyjs.wire.ops cimport Msg
@@ -51,6 +58,8 @@ cdef enum:
     SEGMENT_ENTRIES_MAX = 1048576       # beyond, every gap does
     FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
     SEGMENTS_AT_ONCE = 4        # likewise
+    KEPT_MAX = 8192             # messages: in front of so few that stay,
+    MANY = 4096                 # more than so many are dropped in one piece
 
 
 cdef class StoredMessage:
@@ -107,6 +116,9 @@ class SyncJob:
 
 
 cdef class StreamStore(Catalogue):
+    def __cinit__(self, *arguments, **named):
+        self.many = MANY
+
     def __dealloc__(self):
         free(self.drop_log)
 
@@ -318,9 +330,107 @@ cdef class StreamStore(Catalogue):
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil:
         """Drop every message below `seq`; return how many."""
         cdef uint64_t before = self.msgs
+        if self.keeps_few(seq):
+            with gil:
+                self.keep_from(seq)
         while self.msgs and self.first_seq < seq:
             self.drop(self.first_seq, 0)
         return before - self.msgs
+
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
+        """Whether few of many messages stay, all in segments that nobody else reads: it is enough to count those."""
+        cdef size_t at = index_at(&self.index, seq)
+        cdef uint64_t kept = 0
+        cdef Segment* s
+        while at < self.index.n and kept <= KEPT_MAX:
+            s = self.index.segments[at]
+            if s.sealed or s.locals != NULL:
+                return False
+            kept += segment_count_from(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
+            at += 1
+        return 0 < kept <= KEPT_MAX and self.msgs - kept > self.many and not self.track_drops
+
+    cdef void keep_from(self, uint64_t seq) noexcept:
+        """Drop everything below `seq`: subjects and counts are made anew of what stays, the rest is for take_remains.
+
+        Does nothing when there is no memory for that.
+        """
+        cdef Remains remains
+        cdef size_t at = index_at(&self.index, seq)
+        try:
+            remains = Remains()
+            self.remains = [*(self.remains or ()), remains]
+        except MemoryError:
+            return
+        if self.renew_subjects(seq, remains) != 0:
+            return
+        self.known_tokens = 0
+        if self.index.segments[at].base < seq:
+            self.clear_front(self.index.segments[at], <uint32_t> (seq - self.index.segments[at].base))
+        self.part_from_first(at, remains)
+        self.count_anew()
+        self.move_first(seq)
+
+    cdef int renew_subjects(self, uint64_t seq, Remains remains) noexcept nogil:
+        """Begin a table of the subjects of the messages from `seq` on; `remains` takes the old one. -1: no memory."""
+        cdef SubjectTable fresh
+        cdef Subject* old
+        cdef Subject* s
+        cdef Segment* segment
+        cdef uint64_t each
+        cdef uint32_t i
+        subjects_init(&fresh)
+        fresh.last_gen = self.subject_table.last_gen        # filters remember generations
+        each = index_next_live(&self.index, seq)
+        while each:
+            segment = index_find(&self.index, each)
+            old = subject_by_id(&self.subject_table, subject_of(segment, <uint32_t> (each - segment.base)))
+            s = subjects_add(&fresh, old.name, old.len)
+            if s == NULL:
+                subjects_free(&fresh)
+                return -1
+            if s.count == 0:
+                s.first = each
+            s.count += 1
+            s.last = each
+            each = index_next_live(&self.index, each + 1)
+        each = index_next_live(&self.index, seq)
+        while each:                                         # only now, for nothing can fail any more
+            segment = index_find(&self.index, each)
+            i = <uint32_t> (each - segment.base)
+            old = subject_by_id(&self.subject_table, segment.entries[i].subject_id)
+            s = subjects_find(&fresh, old.name, old.len)
+            segment.entries[i].subject_id = s.id
+            segment.presence[(s.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (s.id & 63)
+            each = index_next_live(&self.index, each + 1)
+        remains.subjects, self.subject_table = self.subject_table, fresh
+        remains.by_token, self.by_token = self.by_token, NULL
+        return 0
+
+    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
+        """Mark the entries of a segment before `end` as gone, without counting them."""
+        segment_mark_range(s, 0, end)
+
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept:
+        """Go on without the first `n` segments."""
+        remains.take_first_segments(&self.index, n)
+
+    cdef void count_anew(self) noexcept nogil:
+        """Count the messages of all segments, which are few."""
+        cdef Segment* s
+        cdef size_t at
+        cdef uint32_t i
+        self.msgs = self.bytes = 0
+        for at in range(self.index.n):
+            s = self.index.segments[at]
+            s.live, s.live_bytes = 0, 0
+            i = segment_next_live(s, 0)
+            while i < s.n:
+                s.live += 1
+                s.live_bytes += self.stored_size(&s.entries[i])
+                i = segment_next_live(s, i + 1)
+            self.msgs += s.live
+            self.bytes += s.live_bytes
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
         """Drop everything; the next message gets `first_seq`, or last_seq + 1 if that is more."""
@@ -464,6 +574,8 @@ cdef class StreamStore(Catalogue):
         total = self.count_from(0, f)
         if keep >= total:
             return 0
+        if keep == 0 and before_seq and total == self.msgs:
+            return self.drop_below(before_seq)
         left = total - keep
         seq = self.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):

@@ -35,3 +35,5 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil      
 # Add the subjects that match; 0, -1: no memory, or more than `max`.
 cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil
+# Tell whether a pattern with wildcards matches every subject, which is seen where they all begin alike.
+cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil

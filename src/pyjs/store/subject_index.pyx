@@ -285,3 +285,27 @@ cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, M
             below.at = 0
             below.pattern_at = b.pattern_at if all else b.pattern_at + <uint32_t> size + 1
             b = below
+
+
+cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil:
+    cdef Branch* b = x.branches[0]
+    cdef uint32_t slot
+    cdef size_t size
+    while b.here == 0:                              # what ends here, others go on from: `>` is more than nothing
+        if n == 1 and pattern[0] == c'>':
+            return True
+        size = token_size(pattern, n)
+        if b.children.used != 1 or size == n:
+            return False
+        slot = 0
+        while b.children.slots[slot].ref == 0:
+            slot += 1
+        if b.children.slots[slot].ref & LEAF:
+            return False
+        b = x.branches[b.children.slots[slot].ref]
+        if not (size == 1 and pattern[0] == c'*') and \
+                (size != b.token_size or memcmp(pattern, b.token, size) != 0):
+            return False
+        pattern += size + 1
+        n -= size + 1
+    return False

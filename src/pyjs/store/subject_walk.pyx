@@ -1,13 +1,14 @@
-"""The subjects that match a filter, handed out a few at a time while the store goes on.
+"""The subjects that match a filter, found and handed out a few at a time while the store goes on.
 
-Remembers ids and generations, not subjects: one that loses its last message meanwhile is left out. Knows nothing of
-what they are listed for.
+Few matches come from the index of subjects at once; where many subjects match, all of them are looked at, a few in
+each call of `look`, which goes first. Remembers ids and generations, not subjects: one that loses its last message
+meanwhile is left out. Knows nothing of what they are listed for.
 
 Compiled because a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, realloc
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.catalogue cimport Catalogue
@@ -19,61 +20,90 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class SubjectWalk:
-    """The subjects of one store that matched when the walk began."""
-
-    cdef Catalogue store
-    cdef uint32_t* ids              # and generations, in pairs; NULL: all subjects, in the order of their ids
-    cdef readonly size_t total      # when the walk began
-    cdef size_t at, end
-
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         cdef Matches found
-        cdef size_t i
         self.store = store
-        if f.all:
+        self.wanted = f
+        if store.is_every(f):
             self.total = store.subject_table.table.used
             self.end = store.subject_table.n_ids
-            return
-        store.collect_for_python(f, &found)
-        self.ids = <uint32_t*> malloc(found.n * 2 * sizeof(uint32_t) + 1)
-        if self.ids == NULL:
-            free(found.items)
-            raise MemoryError
-        for i in range(found.n):
-            self.ids[2 * i] = found.items[i].id
-            self.ids[2 * i + 1] = found.items[i].gen
-        self.total = self.end = found.n
-        free(found.items)
+            self.found_all = True
+        elif store.collect_few(f, &found) == 0:
+            try:
+                self.remember(found.items, found.n)
+            finally:
+                free(found.items)
+            self.found_all = True
+        else:
+            self.look_end = store.subject_table.n_ids
 
     def __dealloc__(self):
         free(self.ids)
 
+    def look(self, uint32_t limit) -> bool:
+        """Look at `limit` more subjects; returns whether all matches are known, and nothing else may come before.
+
+        Raises MemoryError.
+        """
+        cdef SubjectTable* t = &self.store.subject_table
+        cdef Subject* s
+        if self.found_all:
+            return True
+        while self.looked_at < self.look_end and limit:
+            s = subject_by_id(t, self.looked_at) if self.looked_at < t.n_ids else NULL      # a closed store has none
+            if s != NULL and self.wanted.matches_name(s, self.wanted.n):
+                self.remember(&s, 1)
+            self.looked_at += 1
+            limit -= 1
+        self.found_all = self.looked_at == self.look_end
+        return self.found_all
+
+    cdef int remember(self, Subject** items, size_t n) except -1:
+        cdef size_t i, room = max(2 * self.room, self.total + n)
+        cdef void* grown
+        if self.total + n > self.room:
+            grown = realloc(self.ids, room * 2 * sizeof(uint32_t))
+            if grown == NULL:
+                raise MemoryError
+            self.ids, self.room = <uint32_t*> grown, room
+        for i in range(n):
+            self.ids[2 * self.total] = items[i].id
+            self.ids[2 * self.total + 1] = items[i].gen
+            self.total += 1
+        self.end = self.total
+        return 0
+
     def skip(self, size_t count) -> None:
         """Leave out the next `count`."""
-        while count and self.at < self.end:
-            count -= self.subject() != NULL
-            self.at += 1
+        while count and self.next() != NULL:
+            count -= 1
 
     def take(self, size_t count) -> dict:
         """Return name and number of messages of the next `count`, those left out that are gone."""
         cdef dict counts = {}
         cdef Subject* s
-        while count and self.at < self.end:
-            s = self.subject()
-            if s != NULL:
-                counts[PyBytes_FromStringAndSize(s.name, s.len)] = s.count
-                count -= 1
-            self.at += 1
+        while count:
+            s = self.next()
+            if s == NULL:
+                break
+            counts[PyBytes_FromStringAndSize(s.name, s.len)] = s.count
+            count -= 1
         return counts
 
-    cdef Subject* subject(self) noexcept nogil:
-        """The subject where the walk is, NULL: it has gone."""
+    cdef Subject* next(self) noexcept nogil:
+        """The next subject that is not gone, NULL: there is none."""
         cdef SubjectTable* t = &self.store.subject_table
-        cdef uint32_t id = <uint32_t> self.at if self.ids == NULL else self.ids[2 * self.at]
-        cdef Subject* s = subject_by_id(t, id) if id < t.n_ids else NULL        # a closed store has none
-        return s if s != NULL and (self.ids == NULL or s.gen == self.ids[2 * self.at + 1]) else NULL
+        cdef Subject* s
+        cdef uint32_t id
+        while self.at < self.end:
+            id = <uint32_t> self.at if self.ids == NULL else self.ids[2 * self.at]
+            s = subject_by_id(t, id) if id < t.n_ids else NULL        # a closed store has none
+            self.at += 1
+            if s != NULL and (self.ids == NULL or s.gen == self.ids[2 * self.at - 1]):
+                return s
+        return NULL
 
     @property
     def done(self) -> bool:
         """Whether all were taken."""
-        return self.at == self.end
+        return self.at >= self.end

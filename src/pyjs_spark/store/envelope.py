@@ -21,9 +21,11 @@ HEADER = struct.Struct("<8sHBBBBHIIQ")
 SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
 MAGIC = b"PYJSMETA"
 VERSION = 1
-STREAM = 1
+STREAM = 1  # kinds
+PURGE = 5
 SEALED = 1
 CHECKSUM_SIZE = 8
+FLAGS_AT = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +47,67 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
         BadStore: a newer version wrote it.
         StoreKeyNeeded: it is encrypted, and not with `key`.
     """
-    if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
+    if not _is_whole(data, STREAM, path):
         return None
-    _, version, kind, flags, *needs, size, _, generation = HEADER.unpack_from(data)
+    body, data_key = data[HEADER.size : -CHECKSUM_SIZE], None
+    if data[FLAGS_AT] & SEALED:
+        body, data_key = _opened(body, data[: HEADER.size], path, key)
+    said = needed("msgpack", "store directories").unpackb(body, strict_map_key=False)
+    generation = HEADER.unpack_from(data)[-1]
+    return Metadata(generation, int(said["created_ns"]), said["config"], data_key)
+
+
+def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
+    """Return which messages the purge in an envelope removes: a filter, "" for all, and the sequence they are below.
+
+    None: it is no whole envelope, so its purge had not begun, or does not say it, which the server takes as that.
+
+    Raises:
+        BadStore: a newer version wrote it.
+        StoreKeyNeeded: it is encrypted, and not with the stream's `key`.
+    """
+    if not _is_whole(data, PURGE, path):
+        return None
+    body = data[HEADER.size : -CHECKSUM_SIZE]
+    if data[FLAGS_AT] & SEALED:
+        if len(body) < SEAL.size:
+            return None
+        body = _opened_with(body, data[: HEADER.size], path, key)
+    msgpack = needed("msgpack", "store directories")
+    try:
+        said = msgpack.unpackb(body, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None
+    subject, before_seq = (said.get("subject"), said.get("before_seq")) if isinstance(said, dict) else (0, 0)
+    if not isinstance(subject, str) or not isinstance(before_seq, int) or not 0 < before_seq < 1 << 64:
+        return None
+    return subject, before_seq
+
+
+def _is_whole(data: bytes, wanted: int, path: str) -> bool:
+    """Return whether `data` is one whole envelope of the kind `wanted`. Raises BadStore: of a newer version."""
+    if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
+        return False
+    _, version, kind, flags, *needs, size, _, _ = HEADER.unpack_from(data)
     end = HEADER.size + size
     if len(data) != end + CHECKSUM_SIZE or xxh64(data[:end], 0).to_bytes(8, "little") != data[end:]:
-        return None
+        return False
     if version > VERSION or flags & ~SEALED:
         raise BadStore(
             f"{path} was written by a newer server: it needs version {'.'.join(map(str, needs))} to read"
         )
-    if kind != STREAM:
-        return None
-    body, data_key = data[HEADER.size : end], None
-    if flags & SEALED:
-        body, data_key = _opened(body, data[: HEADER.size], path, key)
-    said = needed("msgpack", "store directories").unpackb(body, strict_map_key=False)
-    return Metadata(generation, int(said["created_ns"]), said["config"], data_key)
+    return bool(kind == wanted)
+
+
+def _opened_with(body: bytes, frame: bytes, path: str, key: StreamKey | None) -> bytes:
+    """Return the map of an envelope that the data key of its stream sealed."""
+    algorithm, wrapped_size, _ = SEAL.unpack_from(body)
+    try:
+        if key is None:
+            raise WrongKey
+        return key.open_meta(algorithm, body[SEAL.size + wrapped_size :], frame)
+    except WrongKey:
+        raise StoreKeyNeeded(f"{path} is encrypted with another key than its stream") from None
 
 
 def _opened(body: bytes, frame: bytes, path: str, key: str) -> tuple[bytes, StreamKey]:

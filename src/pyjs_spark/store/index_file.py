@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from pyjs_spark.entries import ENTRY, ENTRY_SIZE, MESSAGE, RECORD, RECORD_SIZE_MIN, is_whole
+from pyjs_spark.entries import (
+    ENTRY,
+    ENTRY_SIZE,
+    EXTENDED,
+    KIND_MESSAGE,
+    MESSAGE,
+    RECORD,
+    RECORD_SIZE_MIN,
+    is_sendable,
+    is_whole,
+)
 from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.image import HEADER_SIZE, Image, header_in
@@ -34,7 +44,7 @@ SUBJECT = np.dtype(
     ]
 )
 SUBJECT_SIZE = 24
-KIND_FOOTER = 4
+KIND_STATE, KIND_DELETES, KIND_FOOTER, KIND_META = 2, 3, 4, 5
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
 REMOVED_SEQ = (1 << 63) - 1  # without the bit that says whether the message was overwritten
 
@@ -79,6 +89,8 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
     rows, names, removed = _parts_in(plain, parts)
     if len(rows) and int(rows["subject_id"].max()) >= len(names):
         return None
+    if not all(is_sendable(name) for name in names):
+        return None
     return Contents(
         number=number,
         incarnation=incarnation,
@@ -115,8 +127,39 @@ def fits(index: Contents, image: Image) -> bool:
     if int.from_bytes(tail[-8:], "little") != index.chain:
         return False
     if not index.is_sealed:
-        return image.size == index.end
-    return len(tail) == FOOTER_SIZE + 8 and _is_footer(tail, index.next_seq - index.base_seq)
+        return image.size == index.end and _is_confirmed(index, image)
+    is_footed = len(tail) == FOOTER_SIZE + 8 and _is_footer(tail, index.next_seq - index.base_seq)
+    return is_footed and _is_confirmed(index, image)
+
+
+def _is_confirmed(index: Contents, image: Image) -> bool:
+    """Return whether the records between the messages are none, and say what the index file does; as the server."""
+    rows = index.entries
+    begins = np.append(rows["offset"].astype(np.int64), index.end)
+    sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]
+    ends = np.append(HEADER_SIZE, begins[:-1] + sizes)
+    if (begins < ends).any():
+        return False
+    next_seq = max(index.base_seq, int(rows["seq"][-1]) + 1 if len(rows) else 0)
+    floor, removals = 0, b""
+    for gap in np.flatnonzero(begins > ends).tolist():
+        data = image.read(int(ends[gap]), int(begins[gap] - ends[gap]))
+        at = 0
+        while len(data) - at >= RECORD_SIZE_MIN:
+            length, kind, _, _, seq, *_ = RECORD.unpack_from(data, at)
+            body = data[at + RECORD.size : at + length - 8]
+            if not KIND_MESSAGE < kind <= KIND_META or not RECORD_SIZE_MIN <= length <= len(data) - at:
+                return False
+            if kind == KIND_STATE:
+                floor = max(floor, int.from_bytes(body[:8], "little"))
+            elif kind == KIND_DELETES:
+                removals += body[: len(body) // 8 * 8]
+            next_seq = max(next_seq, seq + 1)
+            at += length
+        if at != len(data):
+            return False
+    said: Any = np.frombuffer(removals, "<u8") & np.uint64(REMOVED_SEQ)
+    return (next_seq, floor) == (index.next_seq, index.floor) and np.array_equal(said, index.removals)
 
 
 def _is_footer(tail: bytes, entries: int) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyjs_spark import entries
 from pyjs_spark.batches import BatchMaker, decoded_columns
-from pyjs_spark.entries import CHAINED, ERASED, EXTENDED, FULL, HEAD_SIZE, TAKEN, Decoding
+from pyjs_spark.entries import CHAINED, ERASED, FULL, TAKEN, Decoding
 from pyjs_spark.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
 from pyjs_spark.store import snapshot
 from pyjs_spark.store.api import info_of, snapshot_of
@@ -24,8 +24,8 @@ from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.image import HeldImage, Image, Unusable, open_image
 from pyjs_spark.store.pieces import pieces
 from pyjs_spark.store.place import Place
+from pyjs_spark.store.purge import matching
 from pyjs_spark.store.snapshot import Snapshot
-from pyjs_spark.subjects import is_match
 
 try:
     from pyjs_spark._entries import Decoder
@@ -143,26 +143,7 @@ class _Read:
         rows = rows[first:last]
         if not self._chosen or not len(rows):
             return rows
-        if contents.names is not None:
-            is_wanted = np.array([self._is_chosen(name) for name in contents.names], np.bool_)
-            return rows[is_wanted[rows["subject_id"]]]
-        return rows[self._by_subjects(rows, image)]
-
-    def _by_subjects(self, rows: Any, image: Image) -> Any:
-        """Return which records, of a segment without an index file, have subjects that are asked for."""
-        data = image.read(0, image.size)
-        begins = rows["offset"].astype(np.int64) + HEAD_SIZE + np.where(rows["flags"] & EXTENDED, 16, 0)
-        known: dict[bytes, bool] = {}
-        found = np.zeros(len(rows), np.bool_)
-        for at, (begin, size) in enumerate(zip(begins.tolist(), rows["subject_len"].tolist(), strict=True)):
-            name = data[begin : begin + size]
-            if name not in known:
-                known[name] = self._is_chosen(name)
-            found[at] = known[name]
-        return found
-
-    def _is_chosen(self, name: bytes) -> bool:
-        return any(is_match(name.split(b"."), wanted) for wanted in self._chosen)
+        return rows[matching(contents, rows, image, self._chosen)]
 
     def _rows(self, rows: Any, image: Image, check: bool) -> Generator[None, None, bool]:
         """Decode these entries; return whether all of them checked out."""
@@ -199,6 +180,9 @@ class _Read:
         by_index = snapshot.load(self._found.stream, segment.number, segment.base_seq)
         for problem in contents.problems:
             LOG.warning("%s %s", path, problem)
+        if not contents.problems:
+            LOG.warning("%s is whole, and its index file says something else: that counts for nothing", path)
+            return
         seqs = self._found.live(by_index.entries)["seq"]
         gone = seqs[~np.isin(seqs, contents.entries["seq"])]
         gone = gone[(gone > np.uint64(self.decoder.last_seq)) & (gone < np.uint64(self._what.high))]

@@ -33,6 +33,7 @@ from pyjs_spark.entries import (
     RECORD_SIZE_MIN,
     check_of,
     hash_of,
+    is_sendable,
     is_whole,
 )
 from pyjs_spark.errors import BadStore
@@ -41,6 +42,7 @@ from pyjs_spark.store.contents import Contents, no_entries
 from pyjs_spark.store.image import (
     CHECKED,
     HEADER_SIZE,
+    PAGE_SIZE,
     SECTOR_SIZE,
     VERSION,
     Header,
@@ -280,15 +282,25 @@ class _Scan:
         if not is_whole and used - at < RECORD_SIZE_MIN:
             self._report(at, used - at, cut_short)
             return
-        if not is_whole and used - at >= HEAD_SIZE and (used + self._shift) % SECTOR_SIZE == 0:
-            # That is where a write can stop; elsewhere it is damage.
+        end = self._cut_at(used)
+        if not is_whole and used - at >= HEAD_SIZE and end:
             length, kind, _, _, seq, *_ = RECORD.unpack_from(self._data, at)
             seq += kind != KIND_MESSAGE  # a message has the next sequence, what is no message the last one
-            if length >= RECORD_SIZE_MIN and seq == self._next_seq and length > used - at:
+            if length >= RECORD_SIZE_MIN and seq == self._next_seq and length > end - at:
                 self._report(at, used - at, cut_short)
                 return
         self._report(at, used - at, "the last record is damaged")
         self._is_end_lost = True  # its sequence field may be the damage
+
+    def _cut_at(self, used: int) -> int:
+        """Return where a write stopped, whose last byte that is not zero stands before `used`; 0: it is damage.
+
+        What was written may end with zeros of its own: then these reach up to the page, and reserved zeros follow.
+        """
+        page = -(-(used + self._shift) // PAGE_SIZE) * PAGE_SIZE - self._shift
+        if (used + self._shift) % SECTOR_SIZE == 0:
+            return used
+        return page if page < len(self._data) else 0
 
     def _resync(self, at: int) -> int:
         """Return the next place where a record stands that fits the checksum in front of it, or its check; 0: none.
@@ -397,6 +409,11 @@ class _Scan:
             return
         self._skip_to(head.seq)
         fixed = RECORD_SIZE_MIN + (16 if head.flags & IS_EXTENDED else 0)
+        begin = at + fixed - CHECKSUM_SIZE
+        if not is_sendable(self._data[begin : begin + head.subject_len]):
+            self._report(at, head.length, "a subject that no client can send: not taken")
+            self._after_damage = 1
+            return
         size = head.length - fixed - head.subject_len
         flags = MESSAGE | (EXTENDED if head.flags & IS_EXTENDED else 0)
         flags |= ERASED if head.flags & IS_ERASED else 0
@@ -431,6 +448,9 @@ def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tu
         if fixed + subject_len + header_len > length or not next_seq <= seq <= next_seq + gaps_max:
             break
         if int.from_bytes(data[at - CHECKSUM_SIZE : at], "little") != chain or not is_whole(view, at, length):
+            break
+        begin = at + fixed - CHECKSUM_SIZE
+        if not is_sendable(data[begin : begin + subject_len]):
             break
         gaps_max -= seq - next_seq
         next_seq = seq + 1

@@ -11,6 +11,7 @@ What a segment says of itself is remembered for this process, as long as its fil
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,8 +23,9 @@ from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import StreamPlace, segment_numbers
 from pyjs_spark.store.image import Image, Unusable, open_image
 from pyjs_spark.store.index_file import FOOTER_SIZE, fits, index_in
-from pyjs_spark.store.keys import StreamKey
+from pyjs_spark.store.purge import Purge, matching, purge_of
 from pyjs_spark.store.scan import scanned
+from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
 
 SEGMENT_SIZE = 8 << 20
 RECORD_MIN = 41  # bytes that a message takes at least
@@ -57,7 +59,12 @@ class Snapshot:
         self._cut = 0  # messages that the missing end of the segment before may have held, at most
         self._end_lost = ""  # where the last record of the segment before is damaged
         self._removals: list[Any] = []
+        purges = {purge_of(stream)}
         self._build()
+        purges.add(purge_of(stream))  # one that began, or ended, meanwhile
+        for purge in purges:
+            if purge is not None:
+                self._end_purge(purge)
         removed = np.concatenate(self._removals) if self._removals else np.zeros(0, np.uint64)
         self.removed: Any = np.unique(removed)
         self.lost = [each for each in self.lost if self._matters(each)]
@@ -119,11 +126,11 @@ class Snapshot:
         names = os.listdir(directory)
         present = set(segment_numbers(names, ".seg"))
         last = max(present, default=0)
-        for number in sorted(present | set(segment_numbers(names, ".idx"))):
+        for number in sorted(present | set(segment_numbers(names, ".idx")) | kept_numbers(directory)):
             if number in present:
                 self._add(number, number == last)
             else:
-                known = _index_of(f"{directory}/{number:08d}.seg", self.stream.metadata.key)
+                known = _index_of(self.stream, number)
                 self._mourn(number, known, "is missing")
         if self._end_lost:
             self.last_seq += 1
@@ -168,6 +175,21 @@ class Snapshot:
         self._cut = 0
         self._end_lost = ""
         self.last_seq = max(self.last_seq, base_seq - 1)
+
+    def _end_purge(self, purge: Purge) -> None:
+        """Take as removed what a purge under way is still to remove: a start of the server does the rest of it."""
+        end_seq = min(purge.before_seq, self.last_seq + 1)
+        if not purge.subject:
+            self.floor = max(self.floor, end_seq)
+            return
+        filters = [purge.subject.encode().split(b".")]
+        for segment in self.segments:
+            if segment.base_seq >= end_seq:
+                break
+            with closing(_opened(self.stream, segment.number)) as image:
+                contents = contents_of(self.stream, image, segment.number, segment.base_seq)
+                rows = contents.entries[contents.entries["seq"] < np.uint64(end_seq)]
+                self._removals.append(rows["seq"][matching(contents, rows, image, filters)])
 
     def _mourn(self, number: int, known: Contents | None, what: str) -> None:
         """Count the messages of a segment that is gone as lost, as far as its index file tells of them."""
@@ -246,11 +268,12 @@ def load(stream: StreamPlace, number: int, base_seq: int) -> Contents:
         FileNotFoundError: it was removed meanwhile.
         Unusable: it cannot be read.
     """
-    image = open_image(f"{stream.messages}/{number:08d}.seg", stream.metadata.key)
-    try:
+    with closing(_opened(stream, number)) as image:
         return contents_of(stream, image, number, base_seq)
-    finally:
-        image.close()
+
+
+def _opened(stream: StreamPlace, number: int) -> Image:
+    return open_image(f"{stream.messages}/{number:08d}.seg", stream.metadata.key)
 
 
 def contents_of(
@@ -263,7 +286,7 @@ def contents_of(
     Raises:
         Unusable: it cannot be read.
     """
-    known = _index_of(f"{stream.messages}/{number:08d}.seg", stream.metadata.key)
+    known = _index_of(stream, number)
     if not is_doubted and known is not None and fits(known, image):
         found = known
     else:
@@ -294,7 +317,7 @@ def _recalled(
     None for the first: it cannot be read. The answer is remembered until one of the two files changes.
     """
     path = f"{stream.messages}/{number:08d}.seg"
-    signature = (*_signature(path), *_signature(_index_path(path)))
+    signature = (*_signature(path), *_signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)
     if kept is not None and kept[0] == signature:
         return kept[1], _facts.get(path, _NO_FILE), kept[2]
@@ -309,7 +332,7 @@ def _recalled(
 def _read(
     stream: StreamPlace, number: int, path: str, next_seq: int
 ) -> tuple[Contents | None, Contents | None]:
-    known = _index_of(path, stream.metadata.key)
+    known = _index_of(stream, number)
     try:
         image = open_image(path, stream.metadata.key)
     except Unusable:
@@ -326,10 +349,14 @@ def _read(
         image.close()
 
 
-def _index_of(path: str, key: StreamKey | None) -> Contents | None:
+def _index_of(stream: StreamPlace, number: int) -> Contents | None:
+    kept = kept_index(stream.messages, number)
+    found = None if kept is None else index_in(kept, stream.metadata.key)
+    if found is not None:
+        return found
     try:
-        with open(_index_path(path), "rb") as file:
-            return index_in(file.read(), key)
+        with open(_index_path(f"{stream.messages}/{number:08d}.seg"), "rb") as file:
+            return index_in(file.read(), stream.metadata.key)
     except OSError:
         return None
 

@@ -62,6 +62,22 @@ def test_a_change_waits_for_reports_and_later_reports_wait_for_the_change() -> N
     assert not fixture.state.chores
 
 
+def test_who_comes_does_not_overtake_who_was_let_in_and_has_not_gone_on_yet() -> None:
+    fixture = GatesFixture()
+    fixture.start("change", "S", alone=True)
+    fixture.start("first", "S", alone=False)
+    fixture.turn()
+    fixture.turn()  # the change has left, and the first is let in
+    late = Chore(fixture._work("second", "S", False, 1), None)
+
+    goes_on = late.go_on()  # as a request does, before the chores of the turn
+    turns = [fixture.turn() for _ in range(3)]
+
+    assert not goes_on
+    assert turns == [["first0"], ["second0"], []]
+    assert not fixture.gates.is_busy("S")
+
+
 def test_streams_do_not_wait_for_each_other() -> None:
     fixture = GatesFixture()
     fixture.start("a", "S", alone=True, steps=2)

@@ -6,8 +6,18 @@ import re
 
 from tests.support.node import Client, NodeFixture
 
+from pyjs.config.options import (
+    AuthorizationOptions,
+    Options,
+    PermissionOptions,
+    ResponsePermission,
+    UserOptions,
+)
+from pyjs.core.sink import Request
+
 FAN = 200  # subscriptions of the receiver
 MSGS = 400  # 80,000 deliveries: several shares
+INPUT_WORK = 65_536  # of all sessions in one turn
 
 
 def flood(node: NodeFixture, receiver: Client) -> bytes:
@@ -69,6 +79,89 @@ def test_sessions_take_turns_with_the_work_of_a_turn() -> None:
     counts = [publisher.session.in_msgs for publisher in publishers]
     assert all(0 < count < MSGS for count in counts)
     assert max(counts) <= 3 * min(counts)
+
+
+def test_a_share_that_piles_up_is_a_few_megabytes_at_most() -> None:
+    node = NodeFixture()
+    receiver, publisher = node.client(), node.client()
+    flood(node, receiver)
+    receiver.session.output_paused()
+    copied_by_message = FAN * 1024
+
+    publisher.session.receive_data(b"PUB flood 1024\r\n%1024d\r\n" % 7 * 50)
+    assert publisher.session.in_msgs * copied_by_message < 2 << 20
+
+    before = publisher.session.in_msgs
+    one_turn(node)
+    assert (publisher.session.in_msgs - before) * copied_by_message < 6 << 20
+    node.turn()
+    assert publisher.session.in_msgs == 50
+
+
+def test_a_refused_publish_is_work_whatever_its_size() -> None:
+    node = NodeFixture()
+    client = node.client()
+    client.session.receive_data(b"PUB $NRG.x 60000\r\n%60000d\r\n" % 7 * 2000)
+    assert client.session.in_msgs == 2000
+
+    assert node.node.turn_state.input_left < INPUT_WORK
+
+
+def test_receivers_that_refuse_are_work() -> None:
+    node = NodeFixture()
+    client = node.client(b'{"verbose":false,"echo":false}')
+    client.send(b"".join(b"SUB own %d\r\n" % sid for sid in range(FAN)))
+
+    client.session.receive_data(b"PUB own 1\r\nx\r\n" * 2_000)
+
+    assert client.session.in_msgs <= 200
+    node.turn()
+    assert client.session.in_msgs == 2_000
+    assert client.take() == b""
+
+
+def test_requests_that_are_copied_out_are_more_work_than_messages() -> None:
+    node = NodeFixture()
+    client = node.client()
+    taken: list[Request] = []
+    node.node.accounts["$G"].subscribe_handler(b"service", taken.append)
+
+    client.session.receive_data(b"PUB service 1\r\nx\r\n" * 5_000)
+
+    assert client.session.in_msgs <= 1_000
+    node.turn()
+    assert len(taken) == 5_000
+
+
+def test_replies_that_are_noted_are_more_work_than_messages() -> None:
+    permissions = PermissionOptions(allow_responses=ResponsePermission(1, 10**12))
+    users = (UserOptions("service", "s", permissions), UserOptions("asker", "a"))
+    node = NodeFixture(Options(authorization=AuthorizationOptions(users=users)))
+    service = node.client(b'{"verbose":false,"user":"service","pass":"s"}')
+    asker = node.client(b'{"verbose":false,"user":"asker","pass":"a"}')
+    service.send(b"SUB ask 1\r\n")
+
+    asker.session.receive_data(b"".join(b"PUB ask _R.%d 1\r\nx\r\n" % number for number in range(2_000)))
+
+    assert asker.session.in_msgs <= 500
+    node.turn()
+    assert service.session.out_msgs == 2_000
+
+
+def test_a_crowd_logs_in_over_several_turns_while_others_are_served() -> None:
+    node = NodeFixture()
+    quiet = node.client()
+    crowd = [node.client(None) for _ in range(600)]
+
+    for client in crowd:
+        client.session.receive_data(b'CONNECT {"verbose":false}\r\nPING\r\n')
+    quiet.session.receive_data(b"PING\r\n")
+    one_turn(node)
+
+    assert quiet.take() == b"PONG\r\n"
+    assert 100 < sum(client.session.connected for client in crowd) < 550
+    node.turn()
+    assert all(client.take() == b"PONG\r\n" for client in crowd)
 
 
 def test_reading_pauses_while_two_reads_wait_and_goes_on_afterwards() -> None:
@@ -169,6 +262,20 @@ def test_a_disconnect_with_many_subscriptions_is_done_in_steps() -> None:
     assert other.payloads() == [b"y"]
     node.turn()
     assert len(account.subs) == 1
+
+
+def test_subscriptions_that_left_are_freed_step_by_step() -> None:
+    node = NodeFixture()
+    account = node.node.accounts["$G"]
+    client = subscribed(node, 2_000)
+    subs = list(client.session.subscriptions.values())
+
+    left = [len(subs) for _ in account.unsubscribe_steps(subs)]
+
+    assert len(left) >= 10
+    assert left == sorted(set(left), reverse=True)
+    assert subs == []
+    assert len(account.subs) == 0
 
 
 def test_a_second_connect_ends_many_subscriptions_at_once() -> None:

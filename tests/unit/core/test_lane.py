@@ -80,6 +80,15 @@ def test_a_share_is_of_the_whole_turn() -> None:
     assert fixture.lane.waiting.count == 2
 
 
+def test_a_lone_item_that_comes_again_and_again_in_a_turn_has_one_share() -> None:
+    fixture = LaneFixture(Share(100, 100))
+    for _ in range(16):
+        fixture.lane.run(items(1, takes_ns=60), 1)
+
+    assert len(fixture.done) == 3  # the first, and two in the share
+    assert fixture.lane.waiting.count == 13
+
+
 def test_one_item_is_done_in_each_turn_however_long_it_takes() -> None:
     fixture = LaneFixture(Share(100, 100))
 

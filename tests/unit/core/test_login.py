@@ -142,6 +142,16 @@ def test_a_connection_that_is_gone_needs_no_check() -> None:
     assert not job.matches
 
 
+def test_attempts_take_turns_by_address_and_connection() -> None:
+    node = hashed_node()
+    clients = [node.client(connect=None) for _ in range(2)]
+    for client, name in zip(clients, (b"h", b"nobody"), strict=True):
+        client.send(LOGIN % (name, b"wrong"))
+    owners = [job.owner for job in node.node.turn_state.jobs]
+    assert owners == [(client.session.peer.ip, client.session.cid) for client in clients]
+    release(node)
+
+
 def test_a_client_that_fires_and_forgets_is_heard_after_its_check() -> None:
     node = hashed_node()
     listener = node.client(connect=None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.node import CONNECT, NodeFixture
+from tests.support.node import CONNECT, MemoryLink, NodeFixture
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.config.options import Options
+from pyjs.core.link import Peer
 
 
 @pytest.fixture
@@ -342,3 +343,33 @@ def test_much_output_leaves_as_it_was_written_and_so_does_what_follows(count: in
     assert receiver.payloads() == payloads
     sender.send(b"PUB a 1\r\nx\r\n")
     assert receiver.payloads() == [b"x"]
+
+
+class PiecesLink(MemoryLink):
+    """Keeps what the session writes as the objects it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+
+def test_output_that_piles_up_is_never_copied_to_a_larger_place(node: NodeFixture) -> None:
+    link = PiecesLink()
+    receiver = node.node.open_session(Peer("127.0.0.1", 50001), link)
+    receiver.receive_data(b"CONNECT {}\r\nSUB a 1\r\n")
+    node.turn()
+    link.pieces.clear()
+    receiver.output_paused()
+    sender = node.client()
+    for _ in range(80):
+        sender.send(b"PUB a 100000\r\n%100000d\r\n" % 7)
+    receiver.output_resumed()
+    node.turn()
+
+    sizes = [len(piece) for piece in link.pieces]
+    assert sum(sizes) == 80 * len(b"MSG a 1 100000\r\n%100000d\r\n" % 7)
+    assert len(sizes) >= 8
+    assert max(sizes) <= 1 << 20

@@ -507,3 +507,42 @@ def test_acks_in_the_long_form_count_too(js: ConsumerFixture) -> None:
     js.user.send(b"PUB $JS.ACK._.szMpdrwD.S.c.1.1.1.0.0 0\r\n\r\n")
     # then
     assert js.info()["num_ack_pending"] == 0
+
+
+# -- many at once ------------------------------------------------------------------------------------------------
+
+MANY = 40_000  # more than one turn drops
+
+
+def test_a_stream_drops_what_one_ack_settles_over_some_turns() -> None:
+    # given
+    js = ConsumerFixture(retention="interest")
+    js.consumer(ack_policy="all", max_ack_pending=-1)
+    js.user.send(b"PUB s.a 1\r\nx\r\n" * MANY)
+    js.request(batch=MANY)
+    js.inbox.take()
+    left = []
+    # when all but three are acknowledged
+    last = MANY - 3
+    js.user.session.receive_data(b"PUB $JS.ACK.S.c.1.%d.%d.0.0 4\r\n+ACK\r\n" % (last, last))
+    js.node.turn(js.clock.now_ns())
+    while js.node.has_work:
+        left.append(js.stream("S").store.msgs)
+        js.node.turn(js.clock.now_ns())
+    # then
+    assert 3 < left[0] < MANY
+    assert js.state("S")["messages"] == 3
+    assert js.info()["num_ack_pending"] == 3
+
+
+def test_a_consumer_that_is_deleted_leaves_nothing_that_it_settled() -> None:
+    # given
+    js = ConsumerFixture(retention="workqueue")
+    js.consumer()
+    js.fill(2)
+    first, _ = js.pull(batch=2)
+    # when both come in one turn
+    ack = b"PUB %b 4\r\n+ACK\r\n" % first.reply
+    js.user.send(ack + b"PUB $JS.API.CONSUMER.DELETE.S.c in.1 0\r\n\r\n")
+    # then
+    assert js.state("S")["messages"] == 1

@@ -17,6 +17,7 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_record import first_state
 from pyjs.jetstream.consumer_start import Start
+from pyjs.jetstream.skips import pack
 from pyjs.store.consumer_list import MARK, drop_values, encode_entry, list_paths
 
 
@@ -379,7 +380,7 @@ def test_the_first_state_is_that_of_a_consumer_that_begins(js: Pipelined) -> Non
     js.create("a")
     consumer = js.stream("S").consumers["a"]
     assert isinstance(consumer, Consumer)
-    start = Start(5, (5, 7), 9)
+    start = Start(5, pack([5, 7]), 9)
     consumer.begin(start, written=True)
 
     assert json.loads(first_state(start)) == {"version": 1, **consumer.dump_state()}

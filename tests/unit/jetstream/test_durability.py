@@ -233,6 +233,45 @@ def test_a_full_disk_refuses_and_later_takes_again() -> None:
     assert js.publish("a.x", Nats_Msg_Id="one")["duplicate"] is True
 
 
+def test_messages_expire_while_the_disk_is_full_and_stay_away() -> None:
+    disk = FullDisk()
+    js = JetStreamFixture(disk=disk)
+    add(js, "A", max_age=10 * S)
+    js.publish("a.x", b"1")
+    js.advance(seconds=9)
+    js.publish("a.x", b"2")
+    disk.full = True
+    js.advance(seconds=2)  # the first expires, which cannot be written
+    assert js.payloads("A") == [b"2"]
+
+    js.advance(seconds=9)
+    assert js.payloads("A") == []
+
+    disk.full = False
+    js.advance(seconds=3)
+    assert js.publish("a.x", b"3")["seq"] == 3
+    assert js.restart().payloads("A") == [b"3"]
+
+
+def test_a_message_whose_marker_cannot_be_stored_expires_when_the_disk_has_room() -> None:
+    disk = FullDisk()
+    js = JetStreamFixture(disk=disk)
+    add(js, "A", max_age=10 * S, subject_delete_marker_ttl=60 * S)
+    js.publish("a.x", b"1")
+    disk.full = True
+    js.refused("a.x", bytes(100))
+    js.advance(seconds=12)
+    assert js.payloads("A") == [b"1"]
+
+    disk.full = False
+    js.advance(seconds=3)
+
+    marker = js.stream("A").store.get(js.state("A")["last_seq"])
+    assert marker
+    assert b"Nats-Marker-Reason" in marker.headers
+    assert js.state("A")["messages"] == 1
+
+
 @pytest.mark.parametrize(
     ("request_name", "body"),
     [

@@ -184,6 +184,29 @@ def test_a_message_that_an_earlier_write_of_the_turn_took_is_confirmed() -> None
     assert len(js.restart().payloads("A")) == 2 + len(kept)
 
 
+@pytest.mark.parametrize("rollup", ["all", "sub"])
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_a_rollup_of_many_messages_is_done_when_it_is_confirmed(storage: str, rollup: str) -> None:
+    js = JetStreamFixture()
+    js.add("A", subjects=["a.>"], storage=storage, allow_rollup_hdrs=True)
+    subject = "a.%d" if rollup == "all" else "a.0"
+    js.user.send(
+        b"".join(b"PUB %b 1\r\nx\r\n" % (subject.replace("%d", str(n))).encode() for n in range(20_000))
+    )
+    js.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": {"name": "c", "ack_policy": "explicit"}})
+
+    ack = js.publish("a.0", b"new", Nats_Rollup=rollup)
+
+    assert ack["seq"] == 20_001
+    assert js.payloads("A") == [b"new"]
+    assert js.state("A")["num_subjects"] == 1
+    assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 1
+    if storage == "file":
+        again = js.restart()
+        assert again.payloads("A") == [b"new"]
+        assert again.publish("a.0")["seq"] == 20_002
+
+
 # -- discard new: what is to go makes room in the same turn --------------------------------------------------
 
 

@@ -94,6 +94,7 @@ def test_a_stream_that_fails_again_stays_closed_until_the_next_start(js: JetStre
 
     assert "S" not in js.engine.streams
     assert js.error("STREAM.CREATE.S", {"name": "S", "subjects": ["S.*"]})[1] == 10049
+    assert js.error("STREAM.CREATE.O", {"name": "O", "subjects": ["S.>"]})[1] == 10065
     assert js.publish("T.1")["seq"] == 1
     again = js.restart()
     assert again.payloads("S") == [b"kept", b"x", b"x"]

@@ -87,6 +87,18 @@ def test_a_large_batched_get_leaves_time_for_others(js: LongFixture) -> None:
     assert early + len(asker.frames()) == 20_001
 
 
+def test_a_batched_get_ends_when_nobody_listens_any_more(js: LongFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_direct=True)
+    js.fill(10, 20_000)
+    asker = js.asker()
+
+    js.ask_later(asker, API + "DIRECT.GET.S", {"seq": 1, "batch": 20_000})
+    js.one_turn()
+    asker.session.connection_lost()
+
+    assert js.turns_until_idle() <= 2
+
+
 def test_too_many_last_messages_are_refused_however_many_there_are(js: LongFixture) -> None:
     js.add("S", subjects=["s.*"], allow_direct=True)
     js.fill(1025, 1025)
@@ -179,3 +191,157 @@ def test_an_overlap_among_many_subjects_is_named_as_among_few(js: LongFixture) -
     answer = js.error("STREAM.CREATE.S", {"name": "S", "subjects": subjects})
 
     assert answer == (500, 10052, 'subject "s.1700" overlaps with "s.1700"')
+
+
+def test_a_consumer_of_the_last_of_many_subjects_is_made_in_steps(js: LongFixture) -> None:
+    # given
+    js.add("S", subjects=["s.*"], storage="memory")
+    js.fill(50_000, 60_000)
+    asker, other = js.asker(), js.client()
+    config = {"durable_name": "c", "filter_subject": "s.*", "ack_policy": "none"}
+    config["deliver_policy"] = "last_per_subject"
+    js.ask_later(asker, API + "STREAM.MSG.GET.S", {"last_by_subj": "s.*"})  # now it knows its subjects
+    js.turns_until_idle()
+    asker.take()
+    # when
+    js.ask_later(asker, API + "CONSUMER.DURABLE.CREATE.S.c", {"stream_name": "S", "config": config})
+    js.one_turn()
+    other.session.receive_data(b"PUB s.1 1\r\ny\r\nPING\r\n")
+    js.one_turn()
+    early, served = asker.frames(), other.take()
+    turns = js.turns_until_idle()
+    # then
+    assert early == []
+    assert served == b"PONG\r\n"
+    assert turns > 1
+    assert json.loads(asker.frames()[0].payload)["num_pending"] == 50_001
+    # when
+    js.ask_later(asker, API + "CONSUMER.MSG.NEXT.S.c", {"batch": 100_000, "no_wait": True})
+    js.turns_until_idle()
+    # then: the last of each subject when it was asked for, then what came after
+    subjects = [frame.subject for frame in asker.frames() if frame.reply]
+    assert subjects == [b"s.%d" % (n % 50_000) for n in range(10_000, 60_000)] + [b"s.1"]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_the_matches_of_a_new_consumer_are_counted_in_steps(js: LongFixture, removed: bool) -> None:
+    # given
+    js.add("S", subjects=["s.*", "t.*"], storage="memory")
+    js.fill(30_000, 30_000)
+    js.fill(10_000, 10_000, "t")
+    asker = js.asker()
+    config = {"durable_name": "c", "filter_subject": "s.*"}
+    # when
+    js.ask_later(asker, API + "CONSUMER.DURABLE.CREATE.S.c", {"stream_name": "S", "config": config})
+    js.one_turn()
+    js.user.session.receive_data(b"PUB s.new 1\r\ny\r\nPUB t.new 1\r\ny\r\n")
+    js.one_turn()
+    if removed:
+        js.stream("S").delete_msg(7, False)
+    turns = js.turns_until_idle()
+    # then
+    assert turns > 1
+    assert json.loads(asker.frames()[0].payload)["num_pending"] == 30_001 - removed
+
+
+def test_a_changed_filter_is_counted_in_steps(js: LongFixture) -> None:
+    # given
+    js.add("S", subjects=["s.*", "t.*"], storage="memory")
+    js.fill(30_000, 30_000)
+    js.fill(10_000, 10_000, "t")
+    asker = js.asker()
+    config = {"durable_name": "c", "filter_subject": "t.*"}
+    body = {"stream_name": "S", "config": config}
+    js.ask_later(asker, API + "CONSUMER.DURABLE.CREATE.S.c", body)
+    js.turns_until_idle()
+    asker.take()
+    # when
+    config["filter_subject"] = "s.*"
+    js.ask_later(asker, API + "CONSUMER.DURABLE.CREATE.S.c", body)
+    js.one_turn()
+    js.user.session.receive_data(b"PUB s.new 1\r\ny\r\n")
+    turns = js.turns_until_idle()
+    # then
+    assert turns > 1
+    assert json.loads(asker.frames()[0].payload)["num_pending"] == 30_001
+
+
+def test_the_first_get_by_wildcard_among_many_subjects_takes_steps(js: LongFixture) -> None:
+    # given
+    js.add("S", subjects=["s.*"], storage="memory", allow_direct=True)
+    js.fill(50_000, 50_000)
+    asker = js.asker()
+    # when
+    js.ask_later(asker, API + "STREAM.MSG.GET.S", {"last_by_subj": "*.49999"})
+    js.one_turn()
+    early = asker.frames()
+    turns = js.turns_until_idle()
+    # then
+    assert early == []
+    assert turns > 1
+    assert json.loads(asker.frames()[0].payload)["message"]["seq"] == 50_000
+    # when: the stream knows them now
+    js.ask_later(asker, API + "STREAM.MSG.GET.S", {"next_by_subj": "*.49998", "seq": 1})
+    js.one_turn()
+    # then
+    assert json.loads(asker.frames()[0].payload)["message"]["seq"] == 49_999
+
+
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        ({"last_by_subj": "*.77"}, b"Nats-Sequence: 78\r\n"),
+        ({"multi_last": ["*.77", "s.5"], "batch": 9}, b"Nats-Sequence: 6\r\n"),
+        ({"next_by_subj": "*.77", "batch": 2, "seq": 1}, b"Nats-Sequence: 78\r\n"),
+    ],
+)
+def test_the_first_direct_get_by_wildcard_among_many_subjects_takes_steps(
+    js: LongFixture, body: dict[str, Any], first: bytes
+) -> None:
+    js.add("S", subjects=["s.*"], storage="memory", allow_direct=True)
+    js.fill(50_000, 50_000)
+    asker = js.asker()
+
+    js.ask_later(asker, API + "DIRECT.GET.S", body)
+    js.one_turn()
+    early = asker.frames()
+    turns = js.turns_until_idle()
+
+    assert early == []
+    assert turns > 1
+    assert first in asker.frames()[0].headers
+
+
+def test_the_consumers_of_a_deleted_stream_are_stopped_in_steps(js: LongFixture) -> None:
+    # given
+    js.add("S", subjects=["s.*"], storage="memory", max_consumers=10_000)
+    js.fill(10, 10)
+    asker = js.asker()
+    for number in range(1_500):
+        body = {"stream_name": "S", "config": {"durable_name": f"c{number}", "ack_policy": "explicit"}}
+        js.ask_later(asker, API + f"CONSUMER.DURABLE.CREATE.S.c{number}", body)
+    js.turns_until_idle()
+    js.ask_later(asker, API + "CONSUMER.MSG.NEXT.S.c1499", {"batch": 20, "expires": 10**10}, b"_I.pull")
+    js.turns_until_idle()
+    asker.take()
+    # when
+    js.ask_later(asker, API + "STREAM.DELETE.S")
+    js.one_turn()
+    js.ask_later(asker, API + "CONSUMER.MSG.NEXT.S.c1498", {"batch": 1}, b"_I.late")
+    js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"], "storage": "memory"})
+    early = asker.frames()
+    turns = js.turns_until_idle()
+    # then
+    assert early == []
+    assert turns > 1
+    answers = asker.frames()
+    assert [f.headers for f in answers if f.subject == b"_I.pull"] == [
+        b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
+    ]
+    assert [f.headers for f in answers if f.subject == b"_I.late"] == [
+        b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
+    ]
+    deleted, created = (json.loads(f.payload) for f in answers if f.subject == b"_I.a")
+    assert deleted["success"]
+    assert created["state"]["consumer_count"] == 0
+    assert js.stream("S").store.msgs == 0

@@ -119,3 +119,65 @@ def test_a_ttl_of_half_a_million_parts_is_none() -> None:
     assert parse_ttl_ns(b"1s" * 500) == 500 * S
     assert parse_ttl_ns(b"1s" * 500_000) is None
     assert parse_ttl_ns(b"0" * 500_000 + b"5") == 5 * S
+
+
+MANY = 60_000  # more than one turn drops
+
+
+def all_published(js: JetStreamFixture, header: bytes) -> None:
+    """Publish MANY messages on subjects of their own."""
+    js.user.send(
+        b"".join(b"HPUB s.%d %d %d\r\n%b\r\n" % (n, len(header), len(header), header) for n in range(MANY))
+    )
+    assert js.stream("S").store.msgs == MANY
+
+
+@pytest.mark.parametrize(
+    ("config", "header"),
+    [
+        ({}, b"NATS/1.0\r\nNats-TTL: 2\r\n\r\n"),
+        ({"max_age": 2 * S}, b"NATS/1.0\r\nA: b\r\n\r\n"),
+    ],
+)
+def test_many_that_expire_together_go_over_some_turns(
+    js: JetStreamFixture, config: dict[str, int], header: bytes
+) -> None:
+    js.add("S", subjects=["s.*"], allow_msg_ttl=True, **config)
+    all_published(js, header)
+    js.clock.advance(3 * S)
+    left = []
+
+    js.node.turn(js.clock.now_ns())
+    while js.node.has_work:
+        left.append(js.stream("S").store.msgs)
+        js.node.turn(js.clock.now_ns())
+
+    assert len(left) > 1
+    assert left == sorted(left, reverse=True)
+    assert js.stream("S").store.msgs == 0
+    assert js.stream("S").aging.lifetimes.size == 0
+
+
+def test_a_stream_that_is_deleted_while_messages_expire_is_gone(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_msg_ttl=True)
+    all_published(js, b"NATS/1.0\r\nNats-TTL: 2\r\n\r\n")
+    js.clock.advance(3 * S)
+    js.node.turn(js.clock.now_ns())
+
+    assert js.api("STREAM.DELETE.S")["success"]
+
+
+def test_those_that_never_expire_do_not_keep_the_others(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"], allow_msg_ttl=True, max_age=S)
+    for number in range(4):
+        js.publish("s", b"never", Nats_TTL="never")
+        js.publish("s", b"plain %d" % number)
+        js.advance(milliseconds=300)
+
+    js.advance(milliseconds=500)
+    assert js.payloads("S") == [b"never"] * 4 + [b"plain 3"]
+    js.advance(seconds=2)
+    js.api("STREAM.PURGE.S", {"keep": 1})
+    js.publish("s", b"last")
+    js.advance(seconds=2)
+    assert js.payloads("S") == [b"never"]

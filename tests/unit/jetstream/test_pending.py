@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -74,6 +75,28 @@ class PendingMachine(RuleBasedStateMachine):
         assert not self.real.settle(seq)
         del self.model[seq]
         self.dequeue(seq)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def settle_to(self, data: st.DataObject) -> None:
+        last = data.draw(st.sampled_from(sorted(self.model)))
+        self.real.settle_to(last)
+        for seq in [each for each in self.model if each <= last]:
+            del self.model[seq]
+            self.dequeue(seq)
+
+    @rule()
+    def give_back(self) -> None:
+        self.real.give_back()
+
+    @rule(n=st.sampled_from([3_000, 9_000]))
+    def deliver_many_that_are_settled(self, n: int) -> None:
+        for seq in range(self.seq + 1, self.seq + n + 1):
+            self.real.deliver_first(seq, self.cseq + 1, self.now)
+        for seq in range(self.seq + 1, self.seq + n + 1):
+            self.real.settle(seq)
+        self.seq += n
+        self.cseq += 1
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -217,6 +240,61 @@ def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
     assert queued == [16_384, 32_768, 40_000]
     assert pending.queued() == list(range(1, count + 1))
     assert pending.due_at_ns() == 0
+
+
+def delayed(count: int, every: int) -> PendingAcks:
+    """Return `count` deliveries; of each `every` one waits for an ack, one is queued and one is delayed."""
+    pending = PendingAcks([10])
+    for seq in range(1, count + 1):
+        pending.deliver_first(seq, seq, 0)
+    for seq in range(1, count + 1, every):
+        pending.nak(seq)
+        if seq < count:
+            pending.nak(seq + 1, 1_000_000 - seq)
+    return pending
+
+
+@pytest.mark.parametrize("last", [4_000, 19_990, 20_000, 30_000])
+def test_one_ack_of_many_leaves_what_follows(last: int) -> None:
+    # given
+    pending = delayed(20_000, 3)
+    expected = [entry for entry in pending.dump() if entry[0] > last]
+    # when
+    pending.settle_to(last)
+    # then
+    assert pending.dump() == expected
+    assert pending.queued() == [seq for seq, *_, where, _ in expected if where == 1]
+    assert [pending.settle(seq) for seq in (last - 1, last, last + 1)] == [False, False, last < 20_000]
+
+
+def test_memory_is_given_back_when_few_are_left_of_many() -> None:
+    # given
+    pending = delayed(20_000, 3)
+    roomy = pending.give_back()
+    expected = [entry for entry in pending.dump() if entry[0] % 1_000 < 3]
+    for seq in range(1, 20_001):
+        if seq % 1_000 >= 3:
+            pending.settle(seq)
+    queued, due_at = pending.queued(), pending.due_at_ns()
+    # when
+    room = pending.give_back()
+    # then nothing has changed but the room
+    assert room < 200 < 20_000 < roomy
+    assert (pending.dump(), pending.queued(), pending.due_at_ns()) == (expected, queued, due_at)
+    assert all(pending.settle(entry[0]) for entry in expected)
+    pending.deliver_first(30_000, 30_000, 0)
+    assert pending.queued() == []
+
+
+def test_a_slab_that_is_empty_takes_deliveries_again() -> None:
+    # given
+    pending = delayed(20_000, 3)
+    pending.settle_to(20_000)
+    # when
+    pending.give_back()
+    pending.deliver_first(20_001, 20_001, 5)
+    # then
+    assert pending.dump() == [(20_001, 20_001, 5, 1, 4, 15)]
 
 
 @given(st.lists(st.integers(1, 2**63), unique=True, max_size=300), st.randoms(use_true_random=False))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pyjs.jetstream.message_ttl import parse_ttl_ns
 from pyjs.jetstream.pub_headers import scan
 
 
@@ -45,7 +48,22 @@ def test_empty_values_count_as_absent() -> None:
 
 def test_headers_of_later_features_are_noticed() -> None:
     assert scan(block(b"Nats-Incr: 1")) == {"later": b""}
-    assert scan(block(b"Nats-TTL: 1s")) == {"ttl": b"1s", "later": b""}
+    assert scan(block(b"Nats-TTL: 1m")) == {"ttl": b"1m", "later": b""}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [(b"1", 1), (b"1s", 1), (b"007", 7), (b"999999999s", 999_999_999)]
+)
+def test_a_plain_time_to_live_is_read_at_once(text: bytes, seconds: int) -> None:
+    assert scan(block(b"Nats-TTL: " + text)) == {"ttl": text, "ttl_ns": seconds * 10**9}
+    assert parse_ttl_ns(text) == seconds * 10**9
+
+
+@pytest.mark.parametrize(
+    "text", [b"0", b"0s", b"s", b"ss", b"1 ", b"-1", b"+1", b"1.5s", b"never", b"1234567890"]
+)
+def test_any_other_time_to_live_is_read_by_its_text(text: bytes) -> None:
+    assert scan(block(b"Nats-TTL: " + text)) == {"ttl": text, "later": b""}
 
 
 def test_blocks_that_end_early_are_read_safely() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from tests.support.disk import FaultyDisk
@@ -122,3 +123,17 @@ def test_a_store_of_few_messages_is_freed_at_once() -> None:
     store.store(b"s", b"", b"x", 1)
     store.purge(store.make_filter(()))
     assert store.take_remains() == []
+
+
+def test_thousands_of_directories_wait_in_order_whatever_their_names(tmp_path: Path) -> None:
+    given = Fixture()
+    names = [f"{number} {'ü' * (number % 100)}" for number in range(3 * FILES_PER_JOB)] + [
+        os.fsdecode(b"\xff")
+    ]
+    for name in names:
+        given.removals.add(fill(tmp_path / name, 0))
+    left = [len(names)]
+    while given.run_job():
+        left.append(len(list(tmp_path.iterdir())))
+    jobs = range(3 * FILES_PER_JOB, -1, -FILES_PER_JOB)  # the first one began with the first directory
+    assert left == [len(names), *jobs]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.consumer_lists import damage_entry, listed
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.scrub import PASS_EVERY_NS, Scrubber, SegmentStep
+from pyjs.jetstream.scrub import PASS_EVERY_NS, STREAMS_AT_ONCE, MetadataStep, Scrubber, SegmentStep
 from pyjs.jetstream.service import SCRUB_AFTER_NS
+from pyjs.jetstream.stream import Stream
 from pyjs.store.filestore import FileStore
 
 RATE = 100_000
@@ -246,11 +249,87 @@ def test_both_copies_come_from_what_the_server_knows(js: Scrubbing) -> None:
     again.node.stop()
 
 
+def consumers_of(js: JetStreamFixture) -> list[dict[str, Any]]:
+    """Return what /jsz and the API tell of the consumers of S, as far as it is stored."""
+    infos = [js.api(f"CONSUMER.INFO.S.{name}") for name in sorted(js.stream("S").consumers)]
+    for info in infos:
+        info["delivered"].pop("last_active", None)
+    keys = ("name", "created", "config", "delivered", "ack_floor", "num_ack_pending", "num_pending")
+    return [{key: info[key] for key in keys} for info in infos]
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_list_of_consumers_damaged_in_both_copies_is_written_anew_from_memory(
+    number: int, js: Scrubbing
+) -> None:
+    # given: consumers that were made, changed, removed, made again, and one with a state in files
+    js.api("CONSUMER.CREATE.S.d", {"stream_name": "S", "config": {"durable_name": "d"}})
+    js.api("CONSUMER.DELETE.S.d")
+    js.api("CONSUMER.CREATE.S.d", {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "all"}})
+    changed = {"durable_name": "d", "ack_policy": "all", "description": "changed"}
+    js.api("CONSUMER.CREATE.S.d", {"stream_name": "S", "config": changed})
+    js.api("CONSUMER.CREATE.S.e", {"stream_name": "S", "config": {"durable_name": "e", "ack_policy": "all"}})
+    js.user.send(b"SUB _INBOX.d d\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.e _INBOX.d 2\r\n12\r\n")
+    js.turn()
+    expected = consumers_of(js)
+    damage_entry(js.files(), number)
+    js.begin()
+
+    js.advance(seconds=30)
+
+    assert js.report()["damaged"] == 2
+    copies = [(js.files() / f"consumers.{each}").read_bytes() for each in "ab"]
+    assert copies[0] == copies[1]
+    assert listed(js.files()) == ["c", "d", "e"]
+    assert not list((js.files() / "consumers").glob(".damaged*"))
+    js.advance(seconds=DAY_S + 30)
+    assert (js.report()["passes"], js.report()["damaged"]) == (2, 2)
+    again = js.restart()
+    assert consumers_of(again) == expected
+    again.node.stop()
+
+
+def test_a_list_of_consumers_that_is_gone_is_written_anew_from_memory(js: Scrubbing) -> None:
+    expected = consumers_of(js)
+    for each in "ab":
+        (js.files() / f"consumers.{each}").unlink()
+    js.begin()
+    js.advance(seconds=30)
+    again = js.restart()
+    assert consumers_of(again) == expected
+    again.node.stop()
+
+
 def test_a_stream_that_is_deleted_on_the_way_is_left_out(js: Scrubbing) -> None:
     js.begin()
     js.api("STREAM.DELETE.S")
     js.advance(seconds=30)
     assert (js.report()["passes"], js.report()["damaged"]) == (1, 0)
+
+
+def test_streams_that_are_deleted_on_the_way_leave_nothing(js: Scrubbing) -> None:
+    names = [f"T{number}" for number in range(3)]
+    for name in names:
+        js.add(name, subjects=[name], storage="file")
+    js.begin()
+    assert js.report()["running"]
+    for name in ("M", "S", *names):
+        js.api(f"STREAM.DELETE.{name}")
+    js.node.turn_state.take("unsynced")  # nothing syncs here
+    kept = [each for each in gc.get_objects() if isinstance(each, Stream) and each.name in names]
+    assert kept == []
+    js.advance(seconds=30)
+    assert js.report()["passes"] == 1
+    assert js.engine.files._lists == {}
+
+
+def test_a_pass_comes_to_every_stream(js: Scrubbing) -> None:
+    names = {f"T{number}" for number in range(2 * STREAMS_AT_ONCE)}
+    for name in names:
+        js.add(name, subjects=[name], storage="file")
+    js.begin()
+    checked = [step._stream.name for step in js.scrubber._all_steps() if isinstance(step, MetadataStep)]
+    assert sorted(checked) == sorted({"S", *names})
 
 
 def test_what_looked_damaged_only_while_it_was_read_is_no_damage(js: Scrubbing) -> None:

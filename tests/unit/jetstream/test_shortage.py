@@ -112,6 +112,46 @@ def test_a_stream_that_cannot_be_opened_at_the_start_is_opened_later(
     js.node.stop()
 
 
+@pytest.mark.parametrize("short", ["meta.a", "00000001.seg", "/consumers", "/log.", "msgs"])
+def test_nobody_else_gets_the_subjects_of_a_stream_that_is_opened_later(store: Path, short: str) -> None:
+    # given
+    disk = ShortDisk(short)
+    js = server(store, disk)
+    other = {"name": "O", "subjects": ["*"], "storage": "file"}
+    unknown = (503, 10023, "insufficient resources")
+    overlap = (400, 10065, "subjects overlap with an existing stream")
+    # when
+    for _ in range(2):
+        expected = unknown if short == "meta.a" else overlap
+        assert js.error("STREAM.CREATE.O", other | {"subjects": ["s"]}) == expected
+        assert js.error("STREAM.CREATE.S", {"name": "S", "subjects": ["x"]})[1] in (10049, 10023)
+        t = js.api("STREAM.INFO.T")["config"]
+        assert "error" in js.api("STREAM.UPDATE.T", t | {"subjects": ["t", "s"]})
+        js.advance(milliseconds=REOPEN_NS // MS)
+    disk.short = ""
+    js.advance(milliseconds=REOPEN_NS // MS)
+    # then
+    assert js.state("S")["messages"] == 3
+    assert js.error("STREAM.CREATE.O", other) == overlap
+    js.add("P", subjects=["p"], storage="file")
+    js.api("STREAM.DELETE.S")
+    js.add("Q", subjects=["s"], storage="file")
+    js.node.stop()
+
+
+def test_the_room_of_a_stream_that_is_opened_later_stays_its_own(store: Path) -> None:
+    disk = ShortDisk("00000001.seg")
+    js = server(store, disk)
+    usage = js.engine.usage["file"]
+    assert usage.reserved == 1 << 18
+    disk.short = ""
+    js.advance(milliseconds=REOPEN_NS // MS)
+    assert usage.reserved == 1 << 18
+    js.api("STREAM.DELETE.S")
+    assert usage.reserved == 0
+    js.node.stop()
+
+
 def test_a_publish_is_refused_for_want_of_descriptors_and_taken_later(store: Path) -> None:
     # given
     disk = ShortDisk()

@@ -164,3 +164,41 @@ def test_a_stream_made_after_a_step_has_the_wall_time() -> None:
 
     answer = json.loads(js.ask("$JS.API.STREAM.INFO.S").payload)
     assert answer["created"] == answer["ts"] == time_text(js.clock.now_ns() + DAY_NS)
+
+
+@pytest.mark.parametrize("ns", [DAY_NS, -DAY_NS])
+def test_advisories_and_the_state_of_a_consumer_tell_the_wall_time(ns: int) -> None:
+    js = JetStreamFixture()
+    step(js, ns)
+    watcher = js.client()
+    watcher.send(b"SUB $JS.EVENT.ADVISORY.> 9\r\n")
+
+    js.add("S", subjects=["s"])
+    js.publish("s")
+    config = {"durable_name": "C", "ack_policy": "explicit", "max_deliver": 1}
+    js.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    js.user.send(b"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.C in 0\r\n\r\n")
+    js.turn()
+    (delivery,) = [frame for frame in js.user.frames() if frame.reply.startswith(b"$JS.ACK.")]
+    js.user.send(b"PUB %b 5\r\n+TERM\r\n" % delivery.reply)
+    js.turn()
+    info = js.api("CONSUMER.INFO.S.C")
+    js.api("CONSUMER.DELETE.S.C")
+
+    wall = time_text(js.clock.now_ns() + ns)
+    told = [json.loads(frame.payload) for frame in watcher.frames()]
+    stamps = [each["timestamp"] for each in told if "timestamp" in each]
+    assert len(stamps) > 2
+    assert set(stamps) == {wall}
+    assert info["ts"] == info["delivered"]["last_active"] == info["ack_floor"]["last_active"] == wall
+
+
+def test_what_is_left_of_a_pause_is_by_the_wall_clock() -> None:
+    js = JetStreamFixture()
+    js.add("S", subjects=["s"])
+    until = time_text(js.clock.now_ns() + 2 * DAY_NS)
+    config = {"durable_name": "C", "ack_policy": "explicit", "pause_until": until}
+    js.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    step(js, DAY_NS)
+    left = js.api("CONSUMER.INFO.S.C")["pause_remaining"]
+    assert left == DAY_NS - 10 * NS_PER_MS

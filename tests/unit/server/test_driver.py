@@ -1,6 +1,7 @@
 import asyncio
 from typing import cast
 
+from pyjs.base.log import ListLog
 from pyjs.base.timers import Timers
 from pyjs.node import Node
 from pyjs.server.clock import SystemClock
@@ -14,6 +15,7 @@ class CountingNode:
 
     def __init__(self) -> None:
         self.clock = SystemClock()
+        self.log = ListLog()
         self.timers = Timers()
         self.turns = 0
         self.work = 0

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import weakref
 
 from pyjs.server.io_thread import IoThread
 
@@ -62,4 +63,26 @@ async def test_a_job_that_raises_costs_no_other_job() -> None:
     thread.submit(lambda: None, done.set_result)
     assert await asyncio.wait_for(done, 5) is None
     assert results == [error]
+    thread.stop()
+
+
+async def test_a_thread_that_waits_holds_nothing_of_its_last_job() -> None:
+    class Stream:
+        def sync(self) -> None:
+            pass
+
+        def finish_sync(self, result: Exception | None) -> None:
+            done.set_result(None)
+
+    thread = IoThread(asyncio.get_running_loop(), "test")
+    done = asyncio.get_running_loop().create_future()
+    stream = Stream()
+    gone = threading.Event()
+    weakref.finalize(stream, gone.set)
+
+    thread.submit(stream.sync, stream.finish_sync)
+    del stream
+    await asyncio.wait_for(done, 5)
+
+    assert await asyncio.to_thread(gone.wait, 5)
     thread.stop()

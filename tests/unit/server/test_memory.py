@@ -54,16 +54,23 @@ class Process:
         self.size = 20 * MB
         self.free = 0
         self.trims = 0
+        self.collected = 0
         self.returning = MemoryReturn(
             self.timer,  # type: ignore[arg-type]
             Here(),
+            self._collect,
             self._trim,
             lambda: self.cpu,
             lambda: self.size,
         )
 
+    def _collect(self) -> None:
+        assert self.collected == self.trims  # once before each trim
+        self.collected += 1
+
     def _trim(self) -> None:
         self.trims += 1
+        assert self.collected == self.trims
         self.size -= self.free
         self.free = 0
 

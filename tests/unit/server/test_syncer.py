@@ -342,3 +342,80 @@ async def test_a_result_that_a_stream_cannot_take_keeps_none_from_the_others() -
     with pytest.raises(RuntimeError):
         syncer._finish(works, errors)
     assert [str(error) for error in taken] == ["job", "job"]
+
+
+class Asked:
+    """A stream that notes when it is asked for its job, and has one, has none, or fails."""
+
+    def __init__(self, asked: list[int], number: int, job: Any) -> None:
+        self._asked = asked
+        self._number = number
+        self._job = job
+
+    def begin_sync(self) -> Any:
+        self._asked.append(self._number)
+        if isinstance(self._job, Exception):
+            raise self._job
+        return self._job
+
+    def finish_sync(self, error: Exception | None) -> None:
+        self._asked.append(-self._number)
+
+
+def written(site: Site, asked: list[int], jobs: list[Any]) -> None:
+    """Have streams with these jobs ask for a sync."""
+    unsynced: Any = site.driver.node.turn_state.unsynced
+    unsynced[:] = [Asked(asked, number, job) for number, job in enumerate(jobs, 1)]
+
+
+async def test_many_streams_are_asked_some_at_a_time(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    monkeypatch.setattr(syncer, "BEGUN_AT_ONCE", 2)
+    asked: list[int] = []
+    written(site, asked, [lambda: None] * 5)
+
+    site.syncer.sync()
+    assert asked == [1, 2]
+    await asyncio.sleep(0)
+    assert asked == [1, 2, 3, 4]
+    await asyncio.sleep(0)
+    await site.settle()
+
+    assert asked == [1, 2, 3, 4, 5, -1, -2, -3, -4, -5]
+
+
+async def test_a_stream_that_fails_to_give_its_job_keeps_none_from_the_others(
+    tmp_path: Path, opened: list[Site]
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    asked: list[int] = []
+    written(site, asked, [lambda: None, RuntimeError("?"), lambda: None])
+
+    with pytest.raises(RuntimeError):
+        site.syncer.sync()
+    await asyncio.sleep(0)
+    await site.settle()
+
+    assert asked == [1, 2, 3, -1, -3]
+
+
+@pytest.mark.parametrize("job", [None, lambda: None])
+async def test_a_drain_waits_until_all_streams_were_asked(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch, job: Any
+) -> None:
+    site = Site(tmp_path, always=False)
+    opened.append(site)
+    monkeypatch.setattr(syncer, "BEGUN_AT_ONCE", 2)
+    asked: list[int] = []
+    written(site, asked, [job] * 5)
+
+    drained = asyncio.Event()
+    site.syncer.drain(drained.set)
+    assert not drained.is_set()
+    await asyncio.wait_for(drained.wait(), 10)
+
+    assert asked[:5] == [1, 2, 3, 4, 5]

@@ -57,6 +57,38 @@ async def test_a_job_runs_in_the_thread_of_its_lane() -> None:
     assert [job.ran_in for job in jobs] == ["pyjs-files", "pyjs-compute"]
 
 
+async def test_jobs_that_compute_run_in_fair_order_over_addresses() -> None:
+    order: list[str] = []
+
+    class Ordered(Noting):
+        def __init__(self, ip: str, cid: int) -> None:
+            super().__init__(Lane.COMPUTE)
+            self.owner = (ip, cid)
+
+        def run(self) -> None:
+            order.append(str(self.owner[0]))
+
+    flood = [Ordered("flooder", cid) for cid in range(50)]
+
+    await run_all(*flood, Ordered("a", 51), Ordered("b", 52), Ordered("a", 53))
+
+    assert order[:6] == ["flooder", "a", "b", "flooder", "a", "flooder"]
+    assert len(order) == 53
+
+
+async def test_a_stop_runs_what_computes() -> None:
+    loop, fixture = asyncio.get_running_loop(), NodeFixture()
+    driver = Driver(loop, fixture.node)
+    workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
+    jobs = [Noting(Lane.COMPUTE) for _ in range(3)]
+    fixture.node.turn_state.jobs.extend(jobs)
+    workers.after_turn()
+    assert workers.pending == 3
+    workers.stop()
+    assert [job.ran_in for job in jobs] == ["pyjs-compute"] * 3
+    driver.stop()
+
+
 async def test_what_a_job_raises_reaches_its_end_and_nobody_else() -> None:
     bad, good = Noting(Lane.FILES, OSError("no")), Noting(Lane.FILES)
 

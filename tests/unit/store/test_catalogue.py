@@ -262,3 +262,20 @@ def test_a_walk_hands_out_what_is_left_of_the_subjects_it_began_with() -> None:
     assert len({**first, **rest}) in (8, 9)  # b"s.0" was left out, b"s.5" has gone unless it came first
     assert b"s.late" not in rest
     assert walk.take(5) == {}
+
+
+def test_a_walk_over_a_large_part_of_the_subjects_looks_at_them_in_steps() -> None:
+    # given
+    store = MemStore()
+    for i in range(20_000):
+        store.store(b"%s.%d" % (b"s" if i % 2 else b"other", i), b"", b"", i + 1)
+    walk = SubjectWalk(store, store.make_filter((b"s.*",)))
+    # when
+    steps = 1
+    while not walk.look(1_000):
+        steps += 1
+        store.store(b"s.late.%d" % steps, b"", b"", 30_000)
+    # then
+    assert steps >= 20
+    assert walk.total == 10_000
+    assert list(walk.take(3)) == [b"s.1", b"s.3", b"s.5"]

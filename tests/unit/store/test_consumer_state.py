@@ -240,6 +240,21 @@ def test_an_error_at_any_call_loses_nothing_that_was_kept(tmp_path: Path) -> Non
         assert fresh(directory).load() == (b"again", [], [])
 
 
+def test_a_snapshot_behind_unsynced_deltas_has_the_name_of_the_directory_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    disk = OsDisk()
+    monkeypatch.setattr(disk, "sync_dir", synced.append)
+    file = ConsumerStateFile(disk, str(tmp_path / "c"), first=b"first")
+    file.begun()
+    file.append(b"delta")
+
+    file.snapshot(b"state")
+
+    assert str(tmp_path) in synced
+
+
 def test_few_logs_are_open_at_a_time(tmp_path: Path) -> None:
     disk = OsDisk()
     logs = OpenLogs(disk, OpenFiles(disk, 2))

@@ -45,12 +45,22 @@ def test_a_record_with_a_sequence_far_ahead_does_not_fill_the_memory(kind: int) 
     assert (found.messages, found.n, len(found.problems)) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("subject", [b"a b", b"a\r\n", b"a\0", b"\t"])
+@pytest.mark.parametrize("subject", [b"a b", b"a\r\n", b"a\rb", b"\t", b""])
 def test_a_subject_that_would_end_in_a_protocol_line_is_damage(subject: bytes) -> None:
     data = segment_of(1, message_record(1, 5, subject, b"", b"x"), message_record(2, 6, b"a", b"", b"y"))
     found = scan_segment(data)
     assert (found.messages, found.lost) == (1, [(1, 1)])
     assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    "subject", [b"a\0", b"\x01", b"s.\x0b.\x0c", b"\x1f\x7f", b"s.*", b"s.>", b"\xff\xfe"]
+)
+def test_a_subject_that_a_client_can_publish_to_is_read_again(subject: bytes) -> None:
+    # nats-server 2.15 takes, stores and delivers each of them
+    data = segment_of(1, message_record(1, 5, subject, b"", b"x"), message_record(2, 6, b"a", b"", b"y"))
+    found = scan_segment(data)
+    assert (found.messages, found.lost, found.problems) == (2, [], [])
 
 
 def test_many_gaps_in_one_segment_do_not_fill_the_memory() -> None:

@@ -482,6 +482,43 @@ def test_a_write_that_a_kill_cut_at_a_page_is_no_loss_whatever_it_was(tmp_path: 
     store.close()
 
 
+@pytest.mark.parametrize("zeros", [1, 15, 300, 1000])
+def test_a_write_that_a_kill_cut_at_a_page_after_zeros_of_its_own_is_no_loss(
+    tmp_path: Path, zeros: int
+) -> None:
+    # given: a message that crosses a page, of which the part in front of the page ends with zeros
+    first = message_record(1, 5, b"s", b"", b"x" * 2500)
+    room = 4096 - len(segment_of(1, first)) - 32 - 1
+    payload = b"y" * (room - zeros) + bytes(zeros) + b"z" * 500
+    data = segment_of(1, first, message_record(2, 6, b"s", b"", payload))
+    assert data[4095] == 0 != data[4096]
+    (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(8192))
+    # when
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    # then
+    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (1, 0, 0)
+    assert ["cut short" in text for _, text in log.lines] == [True]
+    assert store.store(b"s", b"", b"y", 6) == 2
+    store.close()
+
+
+def test_zeros_that_end_elsewhere_than_at_a_page_are_damage(tmp_path: Path) -> None:
+    """The message ends before the page, or the file does: no write stopped there."""
+    first = message_record(1, 5, b"s", b"", b"x" * 2500)
+    for number, (size, behind) in enumerate(((300, bytes(8192)), (2000, b""))):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        data = segment_of(1, first, message_record(2, 6, b"s", b"", b"y" * size))
+        cut = len(segment_of(1, first)) + 200
+        (directory / "00000001.seg").write_bytes(
+            data[:cut] + (bytes(len(data) - cut) + behind if behind else b"")
+        )
+        store = open_store(directory)
+        assert (store.msgs, store.lost_msgs) == (1, 1)
+        store.close()
+
+
 def test_a_sync_that_ends_after_its_stream_was_deleted_is_no_failure(tmp_path: Path) -> None:
     # given
     log = ListLog()

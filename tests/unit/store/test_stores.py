@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -38,6 +39,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.now = 1000
         self.model = ReferenceStore(self.overhead, self.header_overhead)
         self.store = self.open()
+        self.store.many = 2
 
     def open(self) -> StreamStore:
         return MemStore()
@@ -129,7 +131,9 @@ class FileStoreMachine(StoreMachine):
         return self.directory / str(self.generation)
 
     def open(self) -> StreamStore:
-        return open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
+        store = open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
+        store.many = 2  # so that a purge of three messages is one of many
+        return store
 
     @property
     def form(self) -> tuple[StreamKey | None, int]:
@@ -252,3 +256,22 @@ TestAes = AesMachine.TestCase
 TestBoth = BothMachine.TestCase
 TestCompressed.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
 TestChacha.settings = TestAes.settings = TestBoth.settings = TestCompressed.settings
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_many_messages_at_the_front_go_in_one_piece(kind: str, tmp_path: Path) -> None:
+    store = MemStore() if kind == "memory" else open_store(tmp_path, ListLog(), 1 << 20)
+    for number in range(10_000):
+        store.store(b"s.%d" % number, b"", b"x", 1 + number)
+    store.store(b"s.7", b"", b"y", 10_001)
+    assert store.drop_seq(9_999)
+
+    purged = store.purge(store.make_filter(()), 9_998)
+
+    assert (purged, store.msgs, store.first_seq, store.num_subjects()) == (9_997, 3, 9_998, 3)
+    assert len(store.take_remains()) == 1
+    assert store.get(9_997) is None
+    found = [store.get_last(subject) for subject in (b"s.7", b"s.9997", b"s.5", b"s.*")]
+    assert [message and message.seq for message in found] == [10_001, 9_998, None, 10_001]
+    assert store.store(b"s.5", b"", b"z", 10_002) == 10_002
+    assert store.count_matching(0, store.make_filter((b"s.*",))) == 4

@@ -31,7 +31,7 @@ def send(account: Account, shared: Shared, request: Request, response: bytes) ->
     if request.payload:
         fields["request"] = request.payload.decode("utf-8", "replace")
     fields["response"] = response.decode()
-    now_ns = shared.clock.now_ns()
+    now_ns = shared.clock.wall_ns()
     advisories.publish(
         account, shared.rng, SUBJECT, "advisory.v1.api_audit", now_ns, fields, shared.options.domain
     )

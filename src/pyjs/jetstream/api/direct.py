@@ -15,12 +15,13 @@ from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream.api.endpoint import is_empty
-from pyjs.jetstream.api.messages import find, is_conflicting
+from pyjs.jetstream.api.messages import find, is_conflicting, subjects_of
 from pyjs.jetstream.direct_answer import DirectAnswers
 from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.level import needs_higher_level
 from pyjs.jetstream.models import GET_MSG_REQUEST
 from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.stream_info import SUBJECTS_STEP, know_subjects
 from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StoredMessage
 
@@ -68,6 +69,21 @@ class DirectGet:
         given = self._read(request)
         if given is None:
             return None
+        store = self._stream.store
+        wanted = store.make_filter(subjects_of(given))
+        if not store.learn_subjects(wanted, SUBJECTS_STEP):
+            return self._answer_later(request, wanted, given)
+        return self._answer(request, given)
+
+    def _answer_later(self, request: Request, wanted: StoreFilter, given: dict[str, Any]) -> Iterator[None]:
+        """Answer when the store is ready to search among its many subjects."""
+        yield
+        yield from know_subjects(self._stream.store, wanted)
+        steps = self._answer(request, given)
+        if steps is not None:
+            yield from steps
+
+    def _answer(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
         if not any(given.get(name) for name in MESSAGE_FIELDS):
             self._status(request, "408 Empty Request")
         elif _is_contradiction(given):
@@ -210,6 +226,8 @@ class DirectGet:
         for seq in seqs:
             if step_left <= 0:
                 yield
+                if not self._account.has_interest(request.reply):
+                    return  # who asked has left
                 step_left = STEP_SIZE
             try:
                 message = self._stream.store.get(seq)

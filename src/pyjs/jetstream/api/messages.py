@@ -12,24 +12,40 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes, models
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.json_strict import parse_time_ns
 from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.stream_info import SUBJECTS_STEP, know_subjects
+from pyjs.store.filter import StoreFilter
 from pyjs.store.store import StoredMessage, StreamStore
 
 if TYPE_CHECKING:
     from typing import Any
 
 
-def get(call: ApiCall) -> JsonDict:
-    """Return the message that a sequence, a subject or a time leads to."""
+def get(call: ApiCall) -> JsonDict | Steps:
+    """Return the message that a sequence, a subject or a time leads to; the first search among many takes steps."""
     call.require_body()
     given = models.read(call.body, models.GET_MSG_REQUEST, call.js.options.strict)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
+    store = call.stream().store
+    wanted = store.make_filter(subjects_of(given))
+    if not store.learn_subjects(wanted, SUBJECTS_STEP):
+        return _get_later(store, wanted, given)
+    return _get(store, given)
+
+
+def _get_later(store: StreamStore, wanted: StoreFilter, given: dict[str, Any]) -> Steps:
+    yield None
+    yield from know_subjects(store, wanted)
+    return _get(store, given)
+
+
+def _get(store: StreamStore, given: dict[str, Any]) -> JsonDict:
     try:
-        message = find(call.stream().store, given)
+        message = find(store, given)
     except NotNow:
         raise errcodes.INSUFFICIENT_RESOURCES.error() from None
     if message is None:
@@ -50,6 +66,12 @@ def is_conflicting(given: dict[str, Any]) -> bool:
     if not (seq or last or following or start):
         return True
     return bool((seq and last) or (seq and start) or (start and last) or (last and following))
+
+
+def subjects_of(given: dict[str, Any]) -> tuple[bytes, ...]:
+    """Return the subjects that a request names."""
+    names = [given.get("last_by_subj"), given.get("next_by_subj"), *(given.get("multi_last") or ())]
+    return tuple(name.encode() for name in names if name)
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:

@@ -1,0 +1,48 @@
+"""The index files that an account keeps together: looked up by a check, put in their places by a repair.
+
+Knows nothing of what they say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.fsck.findings import DAMAGE, Finding
+from pyjs.store.index_file import store_index
+from pyjs.store.tail_file import read_tails, tails_path, write_tails
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.store.tail_file import Tails
+
+
+class StoredTails:
+    """Those of the accounts of one store."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._by_account: dict[str, Tails] = {}  # by the directory of the account's streams
+
+    def load(self, streams: str) -> list[Finding]:
+        """Read those of the account whose streams are in the directory `streams`; returns what is damaged."""
+        path = tails_path(streams)
+        try:
+            self._by_account[streams], problems = read_tails(self._disk, path)
+        except OSError as error:
+            problems = [f"it cannot be read: {error.strerror or error}"]
+        text = "index files in it are damaged; a start reads their segments: "
+        return [Finding(DAMAGE, path, text + problem) for problem in problems]
+
+    def of(self, directory: str) -> dict[str, bytes]:
+        """Return the index files that are kept of the stream in `directory`, by the paths that are theirs."""
+        streams, _, name = directory.rpartition("/")
+        tail = self._by_account.get(streams, {}).get(name)
+        return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}
+
+    def put_in_place(self, directory: str) -> None:
+        """Write those of a stream that is about to be repaired as files of their own. Raises OSError."""
+        for path, data in self.of(directory).items():
+            store_index(self._disk, path, data)
+            streams, _, name = directory.rpartition("/")
+            del self._by_account[streams][name]
+            write_tails(self._disk, tails_path(streams), self._by_account[streams])

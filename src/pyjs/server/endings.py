@@ -1,0 +1,51 @@
+"""What is still to do for connections that are over: some of it after each turn, however many end at once.
+
+A session that ends takes its subscriptions out, tells monitoring and frees its buffers: some 30 us. Knows nothing of
+sessions: it gets callables.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyjs.server.failures import log_exception
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.clock import Clock
+    from pyjs.base.log import Log
+
+SHARE_NS = 2_000_000  # after one turn
+STRIDE = 8  # between two looks at the clock
+
+
+class Endings:
+    """Calls that wait for the end of a turn, in their order; the driver calls `after_turn`."""
+
+    def __init__(self, clock: Clock, log: Log, wake: Callable[[], None]) -> None:
+        self._clock = clock
+        self._log = log
+        self._wake = wake  # asks for a turn
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def add(self, end: Callable[[], object]) -> None:
+        """Have `end` called after a turn: the next one, unless many wait."""
+        self._waiting.append(end)
+        self._wake()
+
+    def after_turn(self) -> None:
+        """Call as many as there is time for."""
+        if not self._waiting:
+            return
+        deadline_ns = self._clock.now_ns() + SHARE_NS
+        for at in range(len(self._waiting)):
+            if at % STRIDE == 0 and at and self._clock.now_ns() >= deadline_ns:
+                break
+            try:
+                self._waiting.popleft()()
+            except Exception as error:  # of one connection
+                log_exception(self._log, "A connection did not end as it should", error)
+        if self._waiting:
+            self._wake()

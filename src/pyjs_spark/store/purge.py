@@ -1,0 +1,65 @@
+"""A purge in steps that a kill interrupted: what is left of it is gone for a reader too, as it is after a start.
+
+    <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
+
+Source: docs/storage-format.md, "Purge".
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyjs_spark.entries import EXTENDED, HEAD_SIZE
+from pyjs_spark.store.contents import Contents
+from pyjs_spark.store.directory import StreamPlace
+from pyjs_spark.store.envelope import purge_in
+from pyjs_spark.store.image import Image
+from pyjs_spark.subjects import is_match
+
+NAME = "purge"
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """The messages that a purge removes."""
+
+    subject: str  # a filter; "": every subject
+    before_seq: int
+
+
+def purge_of(stream: StreamPlace) -> Purge | None:
+    """Return the purge that is under way, or was when the server was killed. Raises BadStore, StoreKeyNeeded."""
+    path = f"{os.path.dirname(stream.messages)}/{NAME}"
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    said = purge_in(data, path, stream.metadata.key)
+    return Purge(*said) if said is not None else None
+
+
+def matching(contents: Contents, rows: Any, image: Image, filters: list[list[bytes]]) -> Any:
+    """Return which of some entries of a segment have subjects that one of `filters`, as tokens, matches."""
+    if contents.names is not None:
+        wanted = np.array([_is_chosen(name, filters) for name in contents.names], np.bool_)
+        return wanted[rows["subject_id"]]
+    data = image.read(0, image.size)
+    begins = rows["offset"].astype(np.int64) + HEAD_SIZE + np.where(rows["flags"] & EXTENDED, 16, 0)
+    known: dict[bytes, bool] = {}
+    found = np.zeros(len(rows), np.bool_)
+    for at, (begin, size) in enumerate(zip(begins.tolist(), rows["subject_len"].tolist(), strict=True)):
+        name = data[begin : begin + size]
+        if name not in known:
+            known[name] = _is_chosen(name, filters)
+        found[at] = known[name]
+    return found
+
+
+def _is_chosen(name: bytes, filters: list[list[bytes]]) -> bool:
+    tokens = name.split(b".")
+    return any(is_match(tokens, wanted) for wanted in filters)

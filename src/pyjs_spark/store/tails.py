@@ -1,0 +1,84 @@
+"""The index files of open segments that an account keeps together in one file.
+
+    <account>/tails = envelope of kind 6 *, each of {"streams": {directory of a stream: [number, index file]}}
+
+Source: docs/storage-format.md, "Index files".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pyjs_spark.hashing import xxh64
+from pyjs_spark.store.envelope import CHECKSUM_SIZE, HEADER, MAGIC, VERSION
+from pyjs_spark.store.packages import needed
+
+TAILS = 6
+Signature = tuple[int, int]
+Tails = dict[str, tuple[int, bytes]]
+_known: dict[str, tuple[Signature, Tails]] = {}  # the file read last
+
+
+def tails_signature(messages: str) -> Signature:
+    """Return what changes with the file of the account that the directory of messages `messages` is of."""
+    try:
+        found = os.stat(_path_of(messages))
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
+
+
+def kept_index(messages: str, number: int) -> bytes | None:
+    """Return the index file of a segment that is kept with those of other streams, None: it is not there."""
+    tail = _tail_of(messages)
+    return tail[1] if tail is not None and tail[0] == number else None
+
+
+def kept_numbers(messages: str) -> set[int]:
+    """Return the number of the segment whose index file is kept so."""
+    tail = _tail_of(messages)
+    return set() if tail is None else {tail[0]}
+
+
+def _tail_of(messages: str) -> tuple[int, bytes] | None:
+    signature = tails_signature(messages)
+    if signature == (0, 0):
+        return None
+    path = _path_of(messages)
+    known = _known.get(path)
+    if known is None or known[0] != signature:
+        _known.clear()
+        known = _known[path] = (signature, _read(path))
+    return known[1].get(messages.split("/")[-2])
+
+
+def _path_of(messages: str) -> str:
+    return f"{messages.rsplit('/', 3)[0]}/tails"
+
+
+def _read(path: str) -> Tails:
+    """Return what is whole in the file."""
+    try:
+        with open(path, "rb") as file:
+            return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}
+    except OSError:
+        return {}
+
+
+def _bodies(data: bytes) -> Iterator[bytes]:
+    """Yield the bodies of whole envelopes."""
+    at = 0
+    while at >= 0 and len(data) - at >= HEADER.size + CHECKSUM_SIZE:
+        magic, version, kind, flags, *_, size, _, _ = HEADER.unpack_from(data, at)
+        end = at + HEADER.size + size
+        checksum = data[end : end + CHECKSUM_SIZE]
+        is_whole = magic == MAGIC and xxh64(data[at:end], 0).to_bytes(8, "little") == checksum
+        if is_whole and (version, kind, flags) == (VERSION, TAILS, 0):
+            yield data[at + HEADER.size : end]
+        at = end + CHECKSUM_SIZE if is_whole else data.find(MAGIC, at + 1)
+
+
+def _entries(body: bytes) -> Iterator[tuple[str, tuple[int, bytes]]]:
+    said = needed("msgpack", "store directories").unpackb(body, strict_map_key=False)
+    yield from ((name, (number, index)) for name, (number, index) in said.get("streams", {}).items())

@@ -1,0 +1,93 @@
+"""What monitoring remembers of closed connections: which ones, what of them, and in how little memory."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+from tests.support.node import NodeFixture
+
+from pyjs.config.options import Options
+from pyjs.core.closed import PACKED, ClosedSession, ClosedSubscription
+
+
+def ended(node: NodeFixture, number: int) -> ClosedSession:
+    """Let a client come and go; return what is to be remembered."""
+    client = node.client(b'{"name":"n%d","lang":"go","version":"1.%d"}' % (number, number))
+    client.send(b"SUB s.%d q %d\r\nPUB s.%d 2\r\nhi\r\n" % (number, number, number))
+    before = ClosedSession.of(client.session)
+    client.session.close("Client Closed")
+    node.turn()
+    return before
+
+
+@pytest.mark.parametrize("most", [1, 10, PACKED, PACKED + 1, 200])
+def test_the_last_ones_are_remembered_in_order(most: int) -> None:
+    options = Options()
+    options.max_closed_clients = most
+    node = NodeFixture(options)
+    for number in range(3 * PACKED + 7):
+        ended(node, number)
+        closed = list(node.node.closed)
+        assert len(closed) == len(node.node.closed) == min(most, number + 1)
+    names = [each.options.name for each in closed]
+    assert names == [f"n{number}" for number in range(3 * PACKED + 7)][-most:]
+
+
+def test_what_is_packed_says_the_same_as_before() -> None:
+    node = NodeFixture()
+    wanted = [ended(node, number) for number in range(PACKED + 3)]
+    for closed, before in zip(node.node.closed, wanted, strict=True):
+        for name in (
+            "cid",
+            "peer",
+            "started_at_ns",
+            "in_msgs",
+            "in_bytes",
+            "out_msgs",
+            "out_bytes",
+            "num_subscriptions",
+        ):
+            assert getattr(closed, name) == getattr(before, name)
+        assert closed.account is before.account
+        assert closed.user is before.user
+        assert (closed.options.name, closed.options.lang) == (before.options.name, "go")
+        assert closed.options.version == before.options.version
+        assert (closed.closed_reason, closed.closed_at_ns > 0) == ("Client Closed", True)
+        assert closed.shown == before.shown
+        assert list(closed.subscriptions) == [sub.sid for sub in before.shown]
+
+
+def test_what_ends_while_it_is_listed_is_not_in_the_list() -> None:
+    node = NodeFixture()
+    for number in range(2 * PACKED):
+        ended(node, number)
+    parts = node.node.closed.parts()
+    for number in range(PACKED):
+        ended(node, number)
+    assert sum(len(some) for some in parts) == 2 * PACKED
+
+
+def test_thousands_of_them_are_few_objects() -> None:
+    node = NodeFixture()
+    for number in range(20 * PACKED):
+        ended(node, number)
+    kept = [each for each in gc.get_objects() if isinstance(each, ClosedSession | ClosedSubscription)]
+    assert len(kept) < 2 * PACKED
+    assert len({id(piece.owners) for piece in node.node.closed._pieces}) == 1
+
+
+def test_when_the_last_client_is_gone_nothing_of_a_crowd_is_left() -> None:
+    node = NodeFixture()
+    node.client().session.close("Client Closed")
+    node.turn()
+    tables = (node.node.sessions, node.node.accounts["$G"].sessions)
+    alone = [sys.getsizeof(table) for table in tables]
+    crowd = [node.client() for _ in range(300)]
+    assert [sys.getsizeof(table) for table in tables] > alone
+    for client in crowd:
+        client.session.close("Client Closed")
+    node.turn()
+    assert [len(table) for table in tables] == [0, 0]
+    assert [sys.getsizeof(table) for table in tables] <= alone
