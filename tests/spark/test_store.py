@@ -347,6 +347,21 @@ def test_a_write_that_was_cut_at_a_page_after_zeros_of_its_own_is_no_loss(store:
     assert store.read(high=4) == ([1, 2], 1)
 
 
+@pytest.mark.parametrize("kept", range(1, 8))
+def test_a_write_that_was_cut_within_its_checksum_is_no_loss(store: Store, kept: int) -> None:
+    data = store.segment(1, 1, 2, footer=False)
+    room = 4096 - len(data) - 40 - len(b"orders.new") + 8 - kept
+    whole = Stored(3, payload=b"x" * room).record(tail(data))
+    assert len(data) + len(whole) == 4096 + 8 - kept
+    store.path(1).write_bytes((data + whole)[:4096] + bytes(8192))
+    assert store.read() == ([1, 2], 0)
+    damaged = bytearray(data + whole)
+    damaged[4000] ^= 1
+    store.path(1).write_bytes(damaged[:4096] + bytes(8192))
+    snapshot._remembered.clear()
+    assert store.read(high=4) == ([1, 2], 1)
+
+
 def test_a_last_record_that_is_damaged_is_lost(store: Store) -> None:
     data = store.segment(1, 1, 2, 3, footer=False)
     data[-20] ^= 1

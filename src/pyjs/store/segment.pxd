@@ -84,6 +84,7 @@ cdef class SegmentContents:
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil
     cdef size_t resync(self, size_t at) noexcept nogil
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil
+    cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil
     cdef size_t cut_at(self, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil
     cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil

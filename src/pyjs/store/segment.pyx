@@ -290,7 +290,7 @@ cdef class SegmentContents:
         cdef bint whole = plausible(self.p + at, self.size - at)
         if whole:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-            whole = at + h.length - CHECKSUM_SIZE < used
+            whole = at + h.length - CHECKSUM_SIZE < used and not self.is_cut_in_checksum(at, h.length, end)
         if not whole and used - at < RECORD_SIZE_MIN:
             self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
             return
@@ -305,6 +305,16 @@ cdef class SegmentContents:
         self.report(at, used - at, b"the last record is damaged")
         self.lost_bytes += used - at
         self.end_damaged = True         # its sequence field may be the damage
+
+    cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
+        """Whether a write stopped at `end`, within the checksum of a record all of which is right up to there."""
+        cdef size_t begin = at + length - CHECKSUM_SIZE
+        cdef uint64_t computed
+        cdef bint sound = True
+        if not begin < end < at + length or not intact_alone(self.p + at):
+            return False
+        computed = computed_checksum(self.p + at, length, self.chain, &sound)
+        return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
         """Where a write stopped, of which the last byte that is not zero stands before `used`; 0: it is damage.

@@ -277,12 +277,16 @@ class _Scan:
     def _judge_end(self, at: int, used: int) -> None:
         """Judge the bytes at..used, behind which nothing valid stands."""
         head = self._plausible(at)
-        is_whole = head is not None and at + head.length - CHECKSUM_SIZE < used
+        end = self._cut_at(used)
+        is_whole = (
+            head is not None
+            and at + head.length - CHECKSUM_SIZE < used
+            and not self._is_cut_in_checksum(at, head, end)
+        )
         cut_short = "the last write was cut short; it was never acknowledged"
         if not is_whole and used - at < RECORD_SIZE_MIN:
             self._report(at, used - at, cut_short)
             return
-        end = self._cut_at(used)
         if not is_whole and used - at >= HEAD_SIZE and end:
             length, kind, _, _, seq, *_ = RECORD.unpack_from(self._data, at)
             seq += kind != KIND_MESSAGE  # a message has the next sequence, what is no message the last one
@@ -291,6 +295,14 @@ class _Scan:
                 return
         self._report(at, used - at, "the last record is damaged")
         self._is_end_lost = True  # its sequence field may be the damage
+
+    def _is_cut_in_checksum(self, at: int, head: Head, end: int) -> bool:
+        """Return whether a write stopped at `end`, within the checksum of a record that is right up to there."""
+        begin = at + head.length - CHECKSUM_SIZE
+        if not begin < end < at + head.length or not self._is_intact_alone(at, head):
+            return False
+        computed = self._computed(at, head, self._chain)[0].to_bytes(CHECKSUM_SIZE, "little")
+        return computed.startswith(bytes(self._data[begin:end]))
 
     def _cut_at(self, used: int) -> int:
         """Return where a write stopped, whose last byte that is not zero stands before `used`; 0: it is damage.

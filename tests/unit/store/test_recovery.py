@@ -25,6 +25,7 @@ from tests.unit.store.segment_files import (
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
+from pyjs.store.segment import scan_segment
 
 SEGMENT_SIZE = 500
 COUNT = 24
@@ -500,6 +501,50 @@ def test_a_write_that_a_kill_cut_at_a_page_after_zeros_of_its_own_is_no_loss(
     assert (store.msgs, store.lost_msgs, store.lost_bytes) == (1, 0, 0)
     assert ["cut short" in text for _, text in log.lines] == [True]
     assert store.store(b"s", b"", b"y", 6) == 2
+    store.close()
+
+
+def written_up_to(directory: Path, end: int) -> bytes:
+    """Return a segment of two messages, whose bytes end at `end`."""
+    store = open_store(directory, segment_size=1 << 20)
+    store.store(b"s", b"", b"x" * 2500, 5)
+    store.flush()
+    path = directory / "00000001.seg"
+    begin = scan_segment(path.read_bytes()).end
+    store.store(b"s", b"", b"y" * (end - begin - 40 - 1), 6)
+    store.flush()
+    data = path.read_bytes()
+    assert scan_segment(data).end == end
+    store.close()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    return data
+
+
+@pytest.mark.parametrize("kept", range(1, 8))
+def test_a_write_that_a_kill_cut_within_its_checksum_is_no_loss(tmp_path: Path, kept: int) -> None:
+    # given: a message of which everything but a part of the checksum stands in front of a page
+    data = written_up_to(tmp_path, 4096 + 8 - kept)
+    (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(8192))
+    # when
+    log = ListLog()
+    store = open_store(tmp_path, log)
+    # then
+    assert (store.msgs, store.last_seq, store.lost_msgs, store.lost_bytes) == (1, 1, 0, 0)
+    assert ["cut short" in text for _, text in log.lines] == [True]
+    assert store.store(b"s", b"", b"y", 6) == 2
+    store.close()
+
+
+@pytest.mark.parametrize("damaged_at", [2700, 4000, 4095])
+def test_a_damaged_record_whose_checksum_crosses_a_page_is_no_write_that_was_cut(
+    tmp_path: Path, damaged_at: int
+) -> None:
+    data = bytearray(written_up_to(tmp_path, 4096 + 4))
+    data[damaged_at] ^= 1
+    (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(8192))
+    store = open_store(tmp_path)
+    assert (store.msgs, store.last_seq, store.lost_msgs) == (1, 2, 1)
     store.close()
 
 
