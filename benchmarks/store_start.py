@@ -19,11 +19,13 @@ import time
 from pathlib import Path
 from statistics import median
 
+from store_load_build import load_module
+
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
-from pyjs.store.store_bench import append_many, load_many
 
+store_load = load_module()
 SEGMENT_SIZE = 8 << 20
 PARTS = 20  # a sync after each, as in a server that runs for a while
 
@@ -36,7 +38,7 @@ def fill(directory: str, how: str, messages: int, size: int, subjects: int) -> N
     """Write the messages; then end as `how` says, without the destructors of Python in any case."""
     store = open_store(directory)
     for _ in range(PARTS):
-        append_many(store, messages // PARTS, size, 1000, subjects)
+        store_load.append_many(store, messages // PARTS, size, 1000, subjects)
         store.sync_now()
     if how == "stop":
         store.close()
@@ -50,7 +52,7 @@ def start(directory: str) -> None:
     took = [(time.perf_counter() - began) * 1e3]
     for _ in range(2):
         began = time.perf_counter()
-        load_many(store, 1, store.last_seq + 1)
+        store_load.load_many(store, 1, store.last_seq + 1)
         took.append((time.perf_counter() - began) * 1e9 / store.msgs)
     print(json.dumps(took), flush=True)
     os._exit(0)

@@ -56,6 +56,7 @@ from pyjs.store.meta_record import meta_in
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import Locked, StreamKey, Vault
+from pyjs.store.view import ViewCache
 from pyjs.store.window_file import is_plain, read_parts, write_parts
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class AccountFiles:
         vault: Vault | None = None,
         removals: Removals | None = None,
         open_files: OpenFiles | None = None,
+        views: ViewCache | None = None,
     ) -> None:
         self._disk = disk
         self._account = account
@@ -122,6 +124,7 @@ class AccountFiles:
         self._unread: set[str] = set()  # directories that stay although they could not be read
         self._open_files = open_files or OpenFiles(disk)  # those of all accounts
         self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
+        self._views = ViewCache() if views is None else views  # those of all accounts
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
         # Directories of streams for which descriptors or memory were short; None: not even the metadata is read.
         self.postponed: dict[str, StreamConfig | None] = {}
@@ -363,6 +366,7 @@ class AccountFiles:
             recovered=False,
             files=self._open_files,
             stored_tail=self.tails.of(directory.rpartition("/")[2]),
+            views=self._views,
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:

@@ -29,6 +29,7 @@ from pyjs.jetstream.scrub import Scrubber
 from pyjs.jetstream.usage import Usage
 from pyjs.store.layout import file_name, lock_store, streams_directory
 from pyjs.store.open_files import OpenFiles
+from pyjs.store.view import ViewCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +87,7 @@ class JetStreamServer:
         self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
         self._removals: Removals | None = None  # of all accounts; None: nothing is stored yet
         self.open_files = OpenFiles(host.disk, host.disk.open_files_max)  # of all streams and consumers
+        self.views = ViewCache()  # what is read of compressed and encrypted segments, of all streams
         self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
@@ -246,7 +248,16 @@ class JetStreamServer:
         if self._removals is None:
             self._removals = Removals(disk, host.log, host.turn_state)
         return AccountFiles(
-            disk, root, account, host.log, now_ns, self._logs, self._vault, self._removals, self.open_files
+            disk,
+            root,
+            account,
+            host.log,
+            now_ns,
+            self._logs,
+            self._vault,
+            self._removals,
+            self.open_files,
+            self.views,
         )
 
     def _stop_account(self, engine: JetStream) -> None:

@@ -14,11 +14,12 @@ Knows nothing of requests and clients. Compiled: it makes no object per message 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
     CHUNK_BITS,
@@ -50,7 +51,6 @@ cdef enum:
     FLAG_LAST = 1               # of the request
     FLAG_END = 2                # nothing more in the range, or in the stream as it is now
     FLAG_ENTRIES_ONLY = 4
-    RESERVE_MIN = 1024
     DATA_MAX = 0x7fffffff
     ASKED = 2048                # verdicts that a filter remembers
 # What things cost, about, in nanoseconds: how much one request may do (tests/unit/store/test_bulk.py).
@@ -88,21 +88,6 @@ cdef enum Stop:
     STOP_WORK                   # enough for one request
     STOP_NOT_NOW                # the next message cannot be read at present
     STOP_NO_MEMORY
-
-
-cdef inline bint grow(void** items, size_t* room, size_t n, size_t size) noexcept nogil:
-    """Have room for item number `n`; 0: no memory."""
-    cdef size_t more
-    cdef void* grown
-    if n < room[0]:
-        return 1
-    more = room[0] * 2 if room[0] else RESERVE_MIN
-    grown = realloc(items[0], more * size)
-    if grown == NULL:
-        return 0
-    items[0] = grown
-    room[0] = more
-    return 1
 
 
 @cython.final
@@ -320,7 +305,7 @@ cdef class BulkReader:
 
     cdef Stop add_entry(self, Segment* s, uint32_t i, uint32_t offset, int flags) noexcept nogil:
         cdef Entry* e
-        if not grow(<void**> &self.entries, &self.room, self.n, sizeof(Entry)):
+        if grow(<void**> &self.entries, &self.room, self.n + 1, sizeof(Entry)) != 0:
             return STOP_NO_MEMORY
         e = &self.entries[self.n]
         self.n += 1
@@ -338,7 +323,7 @@ cdef class BulkReader:
         if whole and run != NULL and run.p + run.size == p:
             run.size += size
             return STOP_END
-        if not grow(<void**> &self.runs, &self.runs_room, self.n_runs, sizeof(Run)):
+        if grow(<void**> &self.runs, &self.runs_room, self.n_runs + 1, sizeof(Run)) != 0:
             return STOP_NO_MEMORY
         self.runs[self.n_runs].p = p
         self.runs[self.n_runs].size = size

@@ -568,12 +568,11 @@ cdef class Catalogue:
             return True
         return self.know_tokens(limit) != 1
 
-    def last_seqs(self, StoreFilter f not None, uint64_t up_to_seq=0) -> list:
-        """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending."""
-        return self.last_seqs_or_none(f, up_to_seq, <size_t> -1)
-
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
-        """Return what last_seqs does, None: they are more than `most`."""
+        """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
+
+        None: they are more than `most`.
+        """
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
         cdef uint64_t* lasts
         cdef Matches found

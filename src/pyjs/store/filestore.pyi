@@ -7,6 +7,7 @@ from pyjs.store.recast import Recast
 from pyjs.store.removal import SegmentRemoval
 from pyjs.store.segment_store import SegmentStore
 from pyjs.store.vault import StreamKey
+from pyjs.store.view import ViewCache
 
 SOURCE_HASH: bytes
 
@@ -22,6 +23,7 @@ class FileStore(SegmentStore):
         recovered: bool = ...,
         files: OpenFiles | None = ...,
         stored_tail: tuple[int, bytes] | None = ...,
+        views: ViewCache | None = ...,
     ) -> None: ...
     def recover_steps(self) -> Iterator[None]: ...
     def try_resume(self) -> bool: ...

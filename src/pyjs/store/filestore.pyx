@@ -18,6 +18,7 @@ from pyjs.store.index cimport Segment, segment_free
 from pyjs.store.index_file cimport full_segment
 from pyjs.store.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
 from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
+from pyjs.store.view cimport ViewCache
 
 from pyjs.base.errors import StoreFailed
 from pyjs.store.recast import Recast
@@ -43,7 +44,7 @@ cdef void segment_free_if(Segment* s) noexcept nogil:
 
 cdef class FileStore(SegmentStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
-                 key=None, bint recovered=True, files=None, stored_tail=None) -> None:
+                 key=None, bint recovered=True, files=None, stored_tail=None, views=None) -> None:
         self.disk = disk
         self.files = OpenFiles(disk) if files is None else files
         self.directory = directory
@@ -56,6 +57,7 @@ cdef class FileStore(SegmentStore):
         self.header_overhead = 4
         self.maps = {}
         self.views = {}
+        self.view_cache = ViewCache() if views is None else views
         self.index_maps = {}
         self.unsynced = []
         self.found = []

@@ -59,7 +59,7 @@ cdef struct Segment:
     bint sparse                 # file: it is to be written anew, for most of it is dead
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
-    uint32_t removed_room
+    size_t removed_room
     uint64_t map_size           # file: bytes behind `data`
     uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
 

@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -142,15 +143,8 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil:
 
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil:
-    cdef size_t cap
-    cdef void* segments
-    if x.n == x.cap:
-        cap = x.cap * 2 if x.cap else 4
-        segments = realloc(x.segments, cap * sizeof(Segment*))
-        if segments == NULL:
-            return -1
-        x.segments = <Segment**> segments
-        x.cap = cap
+    if grow(<void**> &x.segments, &x.cap, x.n + 1, sizeof(Segment*)) != 0:
+        return -1
     x.segments[x.n] = s
     x.n += 1
     return 0

@@ -9,10 +9,11 @@ Knows nothing of stores: filestore chooses segments and puts the new ones in the
 the GIL. Compiled: it copies every live record and seals it anew (benchmarks/store_start.py reads what it wrote).
 """
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
 from pyjs.store.index cimport (
     ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
     segment_next_live, subject_of,
@@ -194,14 +195,7 @@ cdef class SegmentRewrite:
         self.size += length
 
     cdef int make_room(self, size_t length) noexcept nogil:
-        cdef void* more
-        if self.size + length <= self.room:
-            return 0
-        more = realloc(self.out, (self.size + length) * 2)
-        if more == NULL:
-            return -1
-        self.out, self.room = <char*> more, (self.size + length) * 2
-        return 0
+        return grow(<void**> &self.out, &self.room, self.size + length, 1)
 
 
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil:

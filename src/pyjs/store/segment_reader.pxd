@@ -3,6 +3,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index cimport Segment
 from pyjs.store.store cimport StreamStore
+from pyjs.store.view cimport ViewCache
 
 cdef class SegmentReader(StreamStore):
     """What a store in segments reads; segment_store.pyx writes, and inherits this."""
@@ -19,6 +20,7 @@ cdef class SegmentReader(StreamStore):
     cdef public object on_mistake           # called then; None: nobody opens it again
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
+    cdef readonly ViewCache view_cache      # of the node
     cdef object __weakref__                 # for its views
     cdef char* staging                      # records not written yet, of the last segment
     cdef uint64_t written                   # bytes of the last segment in its file

@@ -5,6 +5,7 @@ from pyjs.base.log import Log
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.store import StreamStore
 from pyjs.store.vault import StreamKey
+from pyjs.store.view import ViewCache
 
 SOURCE_HASH: bytes
 UNOPENED: tuple[int, ...]
@@ -15,6 +16,7 @@ class SegmentReader(StreamStore):
     directory: str
     log: Log
     segment_size: int
+    view_cache: ViewCache
     incarnation: int
     key: StreamKey | None
     lost_msgs: int

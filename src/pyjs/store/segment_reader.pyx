@@ -68,7 +68,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
-        note_use(s.filled)
+        note_use(self.view_cache, s.filled)
         if not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
             failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
     if failed:
@@ -222,7 +222,8 @@ cdef class SegmentReader(StreamStore):
         size = s.end if s.sealed else max(self.segment_size, wanted)
         fd = self.files.open_to_read(self.path_of(s.number))
         try:
-            view = View(self, s.number, open_image(self.disk, self.path_of(s.number), fd, self.key), size)
+            image = open_image(self.disk, self.path_of(s.number), fd, self.key)
+            view = View(self.view_cache, self, s.number, image, size)
         finally:
             self.disk.close_file(fd)
         self.forget_map(s)

@@ -47,7 +47,7 @@ cdef class SegmentStore(SegmentReader):
     cdef SegmentRewrite rewriting           # handed out by begin_upkeep
     cdef SegmentRewrite rewritten           # done, and waits for the sync of what made messages superfluous
     cdef Segment** buried                   # gone, but a sync that is on its way may read their entries
-    cdef size_t n_buried
+    cdef size_t n_buried, buried_room
     cdef bint mended                        # after a failed write: entries may have no record
     cdef uint64_t allocated                 # bytes reserved for the last segment
     cdef uint64_t* removals                 # interior removals to record with the next commit

@@ -15,10 +15,11 @@ Long because staging, segments and removals change one state.
 import errno
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow, grow_to
 from pyjs.store.index cimport (
     Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
 )
@@ -151,15 +152,11 @@ cdef class SegmentStore(SegmentReader):
 
     cdef char* stage(self, size_t length) noexcept nogil:
         """Return room for a record of `length` bytes behind what is staged."""
-        cdef void* more
         if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
-        if self.staged + length > self.staging_room:
-            more = realloc(self.staging, self.staged + length + STAGED_MAX)
-            if more == NULL:
-                return NULL
-            self.staging = <char*> more
-            self.staging_room = self.staged + length + STAGED_MAX
+        if self.staged + length > self.staging_room \
+                and grow_to(<void**> &self.staging, &self.staging_room, self.staged + length + STAGED_MAX, 1) != 0:
+            return NULL
         return self.staging + self.staged
 
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
@@ -512,36 +509,22 @@ cdef class SegmentStore(SegmentReader):
                 self.sparse.append(s.number)
 
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        cdef void* more
         if erased:
-            if self.n_erasures == self.erasures_room:
-                more = realloc(self.erasures, (self.erasures_room * 2 + 64) * 8)
-                if more == NULL:
-                    return -1
-                self.erasures = <uint64_t*> more
-                self.erasures_room = self.erasures_room * 2 + 64
+            if grow(<void**> &self.erasures, &self.erasures_room, self.n_erasures + 1, 8) != 0:
+                return -1
             self.erasures[self.n_erasures] = seq
             self.n_erasures += 1
             return 0
-        if self.n_removals == self.removals_room:
-            more = realloc(self.removals, (self.removals_room * 2 + 64) * 8)
-            if more == NULL:
-                return -1
-            self.removals = <uint64_t*> more
-            self.removals_room = self.removals_room * 2 + 64
+        if grow(<void**> &self.removals, &self.removals_room, self.n_removals + 1, 8) != 0:
+            return -1
         self.removals[self.n_removals] = seq
         self.n_removals += 1
         return 0
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
         """Remember that the removal of `seq` is recorded in the file of `s`."""
-        cdef void* more
-        if s.n_removed == s.removed_room:
-            more = realloc(s.removed, (s.removed_room * 2 + 16) * 8)
-            if more == NULL:
-                return -1
-            s.removed = <uint64_t*> more
-            s.removed_room = s.removed_room * 2 + 16
+        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
+            return -1
         s.removed[s.n_removed] = seq
         s.n_removed += 1
         return 0
@@ -619,11 +602,8 @@ cdef class SegmentStore(SegmentReader):
 
     cdef void keep_buried(self, Segment* s) noexcept nogil:
         """Free a segment when the sync that is on its way, or the next one, has ended."""
-        cdef void* more
-        more = realloc(self.buried, (self.n_buried + 1) * sizeof(Segment*))
-        if more == NULL:
+        if grow(<void**> &self.buried, &self.buried_room, self.n_buried + 1, sizeof(Segment*)) != 0:
             return                      # out of memory: rather lost than read when it is not ours
-        self.buried = <Segment**> more
         self.buried[self.n_buried] = s
         self.n_buried += 1
 
@@ -633,7 +613,7 @@ cdef class SegmentStore(SegmentReader):
             segment_free(self.buried[i], 0)
         free(self.buried)
         self.buried = NULL
-        self.n_buried = 0
+        self.n_buried = self.buried_room = 0
 
     cdef void clear_segments(self) noexcept nogil:
         cdef size_t i

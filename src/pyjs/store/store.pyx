@@ -9,10 +9,11 @@ Source: state and purge rules as seen on nats-server, tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
     ENTRY_MSG,
@@ -313,15 +314,8 @@ cdef class StreamStore(Catalogue):
     cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil:
         cdef uint32_t subject_size = subject.len
         cdef size_t n = 12 + subject_size
-        cdef size_t cap
-        cdef void* grown
-        if self.drop_log_len + n > self.drop_log_cap:
-            cap = self.drop_log_cap * 2 + n + 1024
-            grown = realloc(self.drop_log, cap)
-            if grown == NULL:
-                return
-            self.drop_log = <char*> grown
-            self.drop_log_cap = cap
+        if grow(<void**> &self.drop_log, &self.drop_log_cap, self.drop_log_len + n, 1) != 0:
+            return
         memcpy(self.drop_log + self.drop_log_len, &seq, 8)
         memcpy(self.drop_log + self.drop_log_len + 8, &subject_size, 4)
         memcpy(self.drop_log + self.drop_log_len + 12, subject.name, subject_size)

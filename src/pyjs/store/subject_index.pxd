@@ -19,7 +19,7 @@ cdef struct SubjectIndex:
     SubjectTable* subjects
     Branch** branches           # [0] is the root; those that are free: 2 * number of the next free one + 1
     uint32_t n
-    uint32_t room
+    size_t room
     uint32_t free               # number of a free one, 0: there is none
 
 cdef struct Matches:            # a growing list; whoever collects frees `items`

@@ -9,10 +9,11 @@ Nothing here recurses: the depth of the trie is what clients make it.
 Compiled because a branch is taken per token of each subject (benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uint32_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow, grow_by_half
 from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_search
 from pyjs.base.table cimport table_hash
 from pyjs.store.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
@@ -40,19 +41,15 @@ cdef inline Subject* leaf(SubjectIndex* x, uint32_t child) noexcept nogil:
 # -- branches --------------------------------------------------------------------------------------------------
 
 cdef int more_branches(SubjectIndex* x) noexcept nogil:
-    cdef uint32_t room = x.room + (x.room >> 1) + 4
-    cdef void* branches = realloc(x.branches, room * sizeof(Branch*)) if room < BRANCHES_MAX else NULL
-    if branches == NULL:
+    if x.n + 1 >= BRANCHES_MAX:
         return -1
-    x.branches = <Branch**> branches
-    x.room = room
-    return 0
+    return grow_by_half(<void**> &x.branches, &x.room, x.n + 1, sizeof(Branch*))
 
 
 cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size_t n) noexcept nogil:
     """Return a branch that nothing leads to yet; NULL: no memory."""
     cdef Branch* b
-    if x.free == 0 and x.n == x.room and more_branches(x) != 0:
+    if x.free == 0 and more_branches(x) != 0:
         return NULL
     b = <Branch*> malloc(sizeof(Branch) + n)
     if b == NULL:
@@ -224,17 +221,8 @@ cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
 # -- searching -------------------------------------------------------------------------------------------------
 
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil:
-    cdef size_t cap
-    cdef void* items
-    if m.n == m.max:
+    if m.n == m.max or grow(<void**> &m.items, &m.cap, m.n + 1, sizeof(Subject*)) != 0:
         return -1
-    if m.n == m.cap:
-        cap = m.cap * 2 if m.cap else 64
-        items = realloc(m.items, cap * sizeof(Subject*))
-        if items == NULL:
-            return -1
-        m.items = <Subject**> items
-        m.cap = cap
     m.items[m.n] = s
     m.n += 1
     return 0

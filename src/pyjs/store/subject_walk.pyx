@@ -8,9 +8,10 @@ Compiled because a stream may have millions of subjects (benchmarks/: scaling, s
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
 from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.subject_index cimport Matches
@@ -59,13 +60,9 @@ cdef class SubjectWalk:
         return self.found_all
 
     cdef int remember(self, Subject** items, size_t n) except -1:
-        cdef size_t i, room = max(2 * self.room, self.total + n)
-        cdef void* grown
-        if self.total + n > self.room:
-            grown = realloc(self.ids, room * 2 * sizeof(uint32_t))
-            if grown == NULL:
-                raise MemoryError
-            self.ids, self.room = <uint32_t*> grown, room
+        cdef size_t i
+        if grow(<void**> &self.ids, &self.room, self.total + n, 2 * sizeof(uint32_t)) != 0:
+            raise MemoryError
         for i in range(n):
             self.ids[2 * self.total] = items[i].id
             self.ids[2 * self.total + 1] = items[i].gen

@@ -29,11 +29,11 @@ cdef struct SubjectTable:
     uint32_t* refs              # id -> reference; see FREE in subjects.pyx
     Chunk* chunks
     uint32_t n_chunks
-    uint32_t chunks_room
+    size_t chunks_room
     uint32_t filling            # number of the chunk that new subjects go to
     uint64_t live               # bytes of all live blocks
     uint32_t n_ids              # ids ever used
-    uint32_t ids_room
+    size_t ids_room
     uint32_t free_id            # of the last subject that was removed; NO_ID: all are in use
     uint32_t last_gen
 

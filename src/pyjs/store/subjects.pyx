@@ -12,10 +12,11 @@ those are emptied into it that are less than a quarter live. So blocks move, but
 Compiled because every append looks its subject up here (benchmarks/: jspub-150k).
 """
 from libc.stdint cimport uint16_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow, grow_by_half
 from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_search
 from pyjs.base.table cimport table_hash
 
@@ -65,18 +66,12 @@ cdef inline uint32_t tag_of(const char* name, size_t n) noexcept nogil:
 
 cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
     """Return a number that no chunk has; -1: there is none, or no memory."""
-    cdef uint32_t i, room
-    cdef void* chunks
+    cdef uint32_t i
     for i in range(t.n_chunks):
         if t.chunks[i].base == NULL:
             return i
-    if t.n_chunks == t.chunks_room:
-        room = t.chunks_room * 2 if t.chunks_room else 4
-        chunks = realloc(t.chunks, room * sizeof(Chunk)) if room <= CHUNKS_MAX else NULL
-        if chunks == NULL:
-            return -1
-        t.chunks = <Chunk*> chunks
-        t.chunks_room = room
+    if t.n_chunks == CHUNKS_MAX or grow(<void**> &t.chunks, &t.chunks_room, t.n_chunks + 1, sizeof(Chunk)) != 0:
+        return -1
     t.n_chunks += 1
     t.chunks[t.n_chunks - 1].base = NULL
     return t.n_chunks - 1
@@ -132,13 +127,7 @@ cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
     """Make room for more ids; 0: there is no memory."""
-    cdef uint32_t room = t.ids_room + (t.ids_room >> 1) + 4
-    cdef void* refs = realloc(t.refs, room * sizeof(uint32_t)) if room < NO_ID else NULL
-    if refs == NULL:
-        return 0
-    t.refs = <uint32_t*> refs
-    t.ids_room = room
-    return 1
+    return t.n_ids + 1 < NO_ID and grow_by_half(<void**> &t.refs, &t.ids_room, t.n_ids + 1, sizeof(uint32_t)) == 0
 
 
 # -- subjects --------------------------------------------------------------------------------------------------
@@ -169,7 +158,7 @@ cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept
     if s != NULL or n > NAME_MAX:
         return s
     size = block_size(n)
-    if t.free_id == NO_ID and t.n_ids == t.ids_room and not more_ids(t):
+    if t.free_id == NO_ID and not more_ids(t):
         return NULL
     if (t.n_chunks == 0 or t.chunks[t.filling].base == NULL
             or t.chunks[t.filling].used + size > t.chunks[t.filling].size) and begin_chunk(t, size) != 0:

@@ -3,10 +3,25 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index cimport Filled
 
-cdef void note_use(Filled* filled) noexcept nogil       # a record of that view is read: it stays for a while
+cdef class ViewCache:
+    """The views of all streams of a node, under one limit of bytes."""
+    cdef public uint64_t held_max   # bytes filled in, at most
+    cdef readonly uint64_t held     # bytes filled in
+    # Address of each View -> None; in front those that were not used for long. A view that goes leaves.
+    cdef dict views
+    cdef uint64_t reads             # records that were read in views
+
+    cdef int make_room(self) except -1
+    cdef bint is_over(self)
+
+cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
+    """Note that a record of that view is read: it stays for a while."""
+    cache.reads += 1
+    filled.used = cache.reads
 
 cdef class View:
     """The image of a segment in memory of our own. Who points into it keeps it."""
+    cdef ViewCache cache
     cdef object owner               # a weak reference to the SegmentReader
     cdef uint32_t number            # of the segment
     cdef uint64_t held              # bytes that were filled in

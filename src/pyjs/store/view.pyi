@@ -3,9 +3,16 @@ from pyjs.store.segment_reader import SegmentReader
 
 SOURCE_HASH: bytes
 
+HELD_MAX: int
+
+class ViewCache:
+    held_max: int
+    held: int
+    def __init__(self, held_max: int = ...) -> None: ...
+    def __len__(self) -> int: ...
+
 class View:
     size: int
-    def __init__(self, owner: SegmentReader, number: int, image: PlainImage, size: int) -> None: ...
-
-def views_held() -> tuple[int, int]: ...
-def views_limited(limit: int) -> int: ...
+    def __init__(
+        self, cache: ViewCache, owner: SegmentReader, number: int, image: PlainImage, size: int
+    ) -> None: ...

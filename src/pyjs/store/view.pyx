@@ -7,12 +7,13 @@ it then, and a bit says that it is there. What is written to the open segment is
 Of a chunk with places that the disk cannot read, or that do not check out, no bit says so: who reads in it asks here,
 and what does not touch those places is served.
 
-All views of a process share one limit of bytes. Those that were not used for long go first, and only their owner
-forgets them; to be used costs no more than a number that is written down (`used`).
+All views of a node share one limit of bytes, that of their ViewCache. Those that were not used for long go first, and
+only their owner forgets them; to be used costs no more than a number that is written down (`used`).
 
 Knows nothing of records. Compiled: the message path reads records here as it does in a map
 (benchmarks/, JetStream rows with `key`).
 """
+cimport cython
 from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -29,52 +30,44 @@ cdef enum:
     READS_KEPT = 4              # who reads a record is done with it before that many others were read after it
 # Bytes filled in, of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
 # read from end to end. What is pushed out costs 0.2 ms when it is read again: a map and a chunk.
-cdef uint64_t held_max = 64 << 20
-cdef uint64_t held = 0
-# Address of each View -> None, of all stores; in front those that were not used for long. A view that goes leaves.
-cdef dict views = {}
-cdef uint64_t reads = READS_KEPT        # records that were read in views
+HELD_MAX = 64 << 20
 
 
-def views_held() -> tuple:
-    """Return how many views there are, and how many bytes are filled in."""
-    return len(views), held
+cdef class ViewCache:
+    def __init__(self, uint64_t held_max=HELD_MAX) -> None:
+        self.held_max = held_max
+        self.views = {}
+        self.reads = READS_KEPT
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    cdef int make_room(self) except -1:
+        """Give views up until the rest is within the limit; first those not used since they were looked at."""
+        cdef View view
+        cdef size_t address, left = 2 * len(self.views)
+        while self.is_over() and left:
+            left -= 1
+            address = next(iter(self.views))
+            view = <View> <void*> address
+            if view.filled.used <= view.looked_at and view.filled.used + READS_KEPT <= self.reads:
+                view.give_up()
+            else:
+                del self.views[address]
+                self.views[address] = None
+                view.looked_at = self.reads
+        return 0
+
+    cdef bint is_over(self):
+        return self.held > self.held_max or len(self.views) > VIEWS_MAX
 
 
-def views_limited(uint64_t limit) -> int:
-    """Have another limit, for tests; returns the one before."""
-    global held_max
-    before, held_max = held_max, limit
-    return before
-
-
-cdef void note_use(Filled* filled) noexcept nogil:
-    global reads
-    reads += 1
-    filled.used = reads
-
-
-cdef int make_room() except -1:
-    """Give views up until the rest is within the limit; first those that were not used since they were looked at."""
-    cdef View view
-    cdef size_t address, left = 2 * len(views)
-    while (held > held_max or len(views) > VIEWS_MAX) and left:
-        left -= 1
-        address = next(iter(views))
-        view = <View> <void*> address
-        if view.filled.used <= view.looked_at and view.filled.used + READS_KEPT <= reads:
-            view.give_up()
-        else:
-            del views[address]
-            views[address] = None
-            view.looked_at = reads
-    return 0
-
-
+@cython.no_gc_clear                 # so that `leave` finds the cache at the end
 cdef class View:
-    def __cinit__(self, owner, uint32_t number, image, uint64_t size):
+    def __cinit__(self, ViewCache cache not None, owner, uint32_t number, image, uint64_t size):
         from pyjs.base.file_map import blank_memory     # here: a start need not have it
 
+        self.cache = cache
         self.owner = PyWeakref_NewRef(owner, None)
         self.number = number
         self.image = image
@@ -83,10 +76,10 @@ cdef class View:
         self.room = blank_memory(size)
         self.memory = <char*> &self.room[0]
         self.filled.chunks = <uint64_t*> calloc((size >> (CHUNK_BITS + 6)) + 1, 8)
-        self.filled.used = reads
+        self.filled.used = cache.reads
         if self.filled.chunks == NULL:
             raise MemoryError
-        views[<size_t> <void*> self] = None
+        cache.views[<size_t> <void*> self] = None
 
     def __dealloc__(self):
         self.leave()
@@ -94,10 +87,9 @@ cdef class View:
 
     cdef int count(self, uint64_t n) except -1:
         """Count bytes that were filled in."""
-        global held
         self.held += n
-        held += n
-        return make_room() if held > held_max or len(views) > VIEWS_MAX else 0
+        self.cache.held += n
+        return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
         """Have the owner forget this view."""
@@ -109,9 +101,8 @@ cdef class View:
 
     cdef void leave(self) noexcept:
         """Count no more: the owner has forgotten this view."""
-        global held
-        views.pop(<size_t> <void*> self, None)
-        held -= self.held
+        self.cache.views.pop(<size_t> <void*> self, None)
+        self.cache.held -= self.held
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:

@@ -10,6 +10,7 @@ from pyjs.store.filestore import FileStore
 from pyjs.store.vault import StreamKey
 
 INCARNATION = 7
+MANY = 1 << 62  # sequences: all of them
 
 
 def open_store(
@@ -41,8 +42,8 @@ def state_of(store: FileStore) -> dict[str, object]:
             if (message := store.get(seq)) is not None
         ],
         "counts": store.subject_counts(everything),
-        "last": store.last_seqs(everything),
-        "up to": [store.last_seqs(everything, seq) for seq in seqs],
+        "last": store.last_seqs_or_none(everything, 0, MANY),
+        "up to": [store.last_seqs_or_none(everything, seq, MANY) for seq in seqs],
         "next": [store.next_match(seq, store.make_filter((name,))) for name in names for seq in seqs],
         "times": [store.seq_at(ts + step) for ts in sorted(times) for step in (-1, 0, 1)],
         "segments": store.segment_paths(),

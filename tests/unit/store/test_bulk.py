@@ -22,7 +22,6 @@ from pyjs.store.bulk import BulkReader, describe_segments, segment_count
 from pyjs.store.filestore import FileStore
 from pyjs.store.memstore import MemStore
 from pyjs.store.store import StreamStore
-from pyjs.store.view import views_held, views_limited
 
 KINDS = ["memory", *FORMS]
 SUBJECTS = [b"a", b"b", b"a.b", b"a.c", b"x.y.z"]
@@ -472,12 +471,9 @@ def test_views_that_are_pushed_out_while_a_chunk_is_composed_do_not_spoil_it(
     assert isinstance(store, FileStore)
     assert len(store.segment_paths()) > 6
     store.drop_maps()
-    before = views_limited(1)
-    try:
-        # then
-        assert messages_of(read_chunks(store)) == wanted
-    finally:
-        views_limited(before)
+    store.view_cache.held_max = 1
+    # then
+    assert messages_of(read_chunks(store)) == wanted
     store.close()
 
 
@@ -489,12 +485,11 @@ def test_a_bulk_read_leaves_no_view_of_a_segment_that_it_has_passed(tmp_path: Pa
     settle(store)
     assert isinstance(store, FileStore)
     store.drop_maps()
-    before = views_held()[0]
     store.get(1)
     # when
     read_chunks(store, chunk_size=1000)
     # then
-    assert views_held()[0] == before + 1, "that of the first segment was there already"
+    assert len(store.view_cache) == 1, "that of the first segment was there already"
     store.close()
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pyjs.store.memstore import MemStore
-from pyjs.store.store_bench import append_many
 
 MB = 1_000_000
 
@@ -17,6 +16,12 @@ def heap_size() -> int:
     """Return the resident bytes of this process that are no pages of files."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
+
+
+def append_many(store: MemStore, count: int, size: int) -> None:
+    """Store a message of `size` bytes in each of `count` subjects."""
+    for number in range(count):
+        store.store(b"bench.%06d" % number, b"", b"x" * size, number)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -55,7 +60,7 @@ def test_a_subject_as_long_as_there_may_be_is_stored_with_its_neighbours() -> No
 def test_a_hundred_thousand_subjects_take_less_than_350_bytes_each() -> None:
     store = MemStore()
     before = heap_size()
-    append_many(store, 100_000, 16, subjects=100_000)
+    append_many(store, 100_000, 16)
     assert store.learn_subjects(store.make_filter((b"*.000007",)), 1_000_000)
     assert heap_size() - before < 350 * 100_000
 
@@ -63,11 +68,11 @@ def test_a_hundred_thousand_subjects_take_less_than_350_bytes_each() -> None:
 def test_subjects_that_left_while_one_stayed_leave_no_memory_behind() -> None:
     store = MemStore()
     store.store(b"stays", b"", b"", 1)
-    append_many(store, 1_000, 16, subjects=1_000)
+    append_many(store, 1_000, 16)
     before = heap_size()
     for begin in range(2, 300_000, 1_000):
         for seq in range(begin, begin + 1_000):
             store.drop_seq(seq)
-        append_many(store, 1_000, 1, subjects=1_000)
+        append_many(store, 1_000, 1)
     assert store.last_match(b"stays") == 1
     assert heap_size() - before < 10 * MB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -13,7 +12,7 @@ from tests.unit.store.forms import FORMS, upkeep
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
-from pyjs.store.view import views_held, views_limited
+from pyjs.store.view import ViewCache
 
 CHUNK = 65_536
 COUNT = 1000
@@ -21,11 +20,9 @@ LIMIT = 20 * CHUNK
 VEILED = pytest.mark.parametrize("name", ["zstd", "chacha", "aes", "chacha and zstd"])
 
 
-@pytest.fixture(autouse=True)
-def limit() -> Iterator[None]:
-    before = views_limited(LIMIT)
-    yield
-    views_limited(before)
+@pytest.fixture
+def views() -> ViewCache:
+    return ViewCache(LIMIT)
 
 
 class CountingDisk(OsDisk):
@@ -39,9 +36,11 @@ class CountingDisk(OsDisk):
         return super().read_at(fd, size, offset)
 
 
-def open_store(directory: Path, name: str, size: int = 1 << 20, disk: OsDisk | None = None) -> FileStore:
+def open_store(
+    views: ViewCache, directory: Path, name: str, size: int = 1 << 20, disk: OsDisk | None = None
+) -> FileStore:
     key, codec = FORMS[name]
-    store = FileStore(disk or OsDisk(), str(directory), ListLog(), size, INCARNATION, key)
+    store = FileStore(disk or OsDisk(), str(directory), ListLog(), size, INCARNATION, key, views=views)
     store.set_codec(codec)
     return store
 
@@ -68,30 +67,33 @@ def assert_whole(stores: list[FileStore], seq: int) -> None:
 
 
 @VEILED
-def test_all_streams_together_stay_within_one_limit(tmp_path: Path, name: str) -> None:
-    stores = [open_store(tmp_path / str(number), name) for number in range(10)]
+def test_all_streams_together_stay_within_one_limit(views: ViewCache, tmp_path: Path, name: str) -> None:
+    stores = [open_store(views, tmp_path / str(number), name) for number in range(10)]
     for store in stores:
         fill(store)
         store.begin_anew()
         upkeep(store)
         store.drop_maps()
-    assert views_held() == (0, 0)
+    assert (len(views), views.held) == (0, 0)
     most = 0
 
     for seq in range(1, COUNT + 1):
         assert_whole(stores, seq)
-        most = max(most, views_held()[1])
+        most = max(most, views.held)
 
     assert LIMIT - CHUNK < most <= LIMIT + CHUNK
     for store in stores:
         store.close()
-    assert views_held() == (0, 0)
+    assert (len(views), views.held) == (0, 0)
 
 
 @VEILED
-def test_what_is_read_all_the_time_stays(tmp_path: Path, name: str) -> None:
+def test_what_is_read_all_the_time_stays(views: ViewCache, tmp_path: Path, name: str) -> None:
     disk = CountingDisk()
-    busy, other = open_store(tmp_path / "busy", name, disk=disk), open_store(tmp_path / "other", name)
+    busy, other = (
+        open_store(views, tmp_path / "busy", name, disk=disk),
+        open_store(views, tmp_path / "other", name),
+    )
     for store in (busy, other):
         fill(store)
         store.begin_anew()
@@ -110,28 +112,28 @@ def test_what_is_read_all_the_time_stays(tmp_path: Path, name: str) -> None:
 
 
 @VEILED
-def test_small_segments_are_held_in_any_number_that_fits(tmp_path: Path, name: str) -> None:
-    store = open_store(tmp_path, name, size=20_000)
+def test_small_segments_are_held_in_any_number_that_fits(views: ViewCache, tmp_path: Path, name: str) -> None:
+    store = open_store(views, tmp_path, name, size=20_000)
     fill(store, 6000)
     upkeep(store)
     store.drop_maps()
     for seq in range(1, 6001):
         assert_whole([store], seq)
-    count, size = views_held()
+    count, size = len(views), views.held
     assert count == LIMIT // (size // count)
     assert LIMIT - 20_000 <= size <= LIMIT
     store.close()
-    assert views_held() == (0, 0)
+    assert (len(views), views.held) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["chacha", "aes"])
-def test_what_is_written_behind_what_was_read_counts(tmp_path: Path, name: str) -> None:
-    stores = [open_store(tmp_path / str(number), name) for number in range(8)]
+def test_what_is_written_behind_what_was_read_counts(views: ViewCache, tmp_path: Path, name: str) -> None:
+    stores = [open_store(views, tmp_path / str(number), name) for number in range(8)]
     for _ in range(12):
         for store in stores:
             fill(store, 100)
             assert_whole([store], store.last_seq)
-        assert views_held()[1] <= LIMIT + CHUNK
+        assert views.held <= LIMIT + CHUNK
     for store in stores:
         assert_whole([store], 1)
         assert_whole([store], store.last_seq)
@@ -139,8 +141,8 @@ def test_what_is_written_behind_what_was_read_counts(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", ["chacha"])
-def test_a_message_larger_than_the_limit_is_served(tmp_path: Path, name: str) -> None:
-    store = open_store(tmp_path, name, size=4 << 20)
+def test_a_message_larger_than_the_limit_is_served(views: ViewCache, tmp_path: Path, name: str) -> None:
+    store = open_store(views, tmp_path, name, size=4 << 20)
     body = Random(3).randbytes(LIMIT * 3)
     seq = store.store(b"s", b"", body, 1000)
     store.flush()

@@ -16,7 +16,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 
 def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint32_t batch=1000,
                 uint32_t subjects=1) -> None:
-    """Append `count` messages of `size` bytes with a commit after each `batch`. For benchmarks."""
+    """Append `count` messages of `size` bytes with a commit after each `batch`."""
     cdef bytes payload = b"x" * size
     names = [b"bench.%06d" % i for i in range(subjects)]
     cdef list keep = names
@@ -41,7 +41,7 @@ def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint3
 
 
 def load_many(StreamStore store not None, uint64_t low, uint64_t high) -> int:
-    """Load each message in low .. high - 1; return the bytes seen. For benchmarks."""
+    """Load each message in low .. high - 1; return the bytes seen."""
     cdef Record r
     cdef uint64_t seq, total = 0
     with nogil:

@@ -1,0 +1,30 @@
+"""Growing C arrays, in place of a realloc of their own wherever one item more may come.
+
+An array is a pointer, NULL at first, and `room`, the number of items that it has memory for. Whoever owns it counts
+the items and frees the pointer.
+"""
+from libc.stdlib cimport realloc
+
+cdef enum:
+    ROOM_MIN = 16               # items of the first allocation
+
+cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
+    """Give an array memory for exactly `count` items of `size` bytes; -1: no memory, it is as it was."""
+    cdef void* grown = realloc(items[0], count * size)
+    if grown == NULL:
+        return -1
+    items[0] = grown
+    room[0] = count
+    return 0
+
+cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
+    """Make room for `count` items of `size` bytes, doubling; 0, -1: no memory, the array is as it was."""
+    if count <= room[0]:
+        return 0
+    return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)
+
+cdef inline int grow_by_half(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
+    """As `grow`, by half only: for arrays of millions of items, of which the spare room would show."""
+    if count <= room[0]:
+        return 0
+    return grow_to(items, room, max(count, room[0] + (room[0] >> 1) + 4), size)
