@@ -120,8 +120,6 @@ cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept n
     cdef uint32_t check = 0, half
     memcpy(&check, p + CHECK_AT, 4)
     memcpy(&stored, p + length - CHECKSUM_SIZE, CHECKSUM_SIZE)
-    if check == 0:
-        return xxh64_of(p, length - CHECKSUM_SIZE, before) == stored
     own = xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0))
     half = <uint32_t>own
     return check == (half if half else 1) and xxh64_of(&own, 8, before) == stored
@@ -137,11 +135,11 @@ cdef bint is_sendable(const char* subject, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint fits_check(const char* p, Py_ssize_t length) noexcept nogil:
-    """Whether the record at `p` fits its check, or has none."""
+    """Whether the record at `p` fits its check."""
     cdef uint32_t check = 0, half
     memcpy(&check, p + CHECK_AT, 4)
-    half = <uint32_t>xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0)) if check else 0
-    return check == (half if half else 1) or check == 0
+    half = <uint32_t>xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0))
+    return check == (half if half else 1)
 
 
 cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length, int check) noexcept nogil:

@@ -220,7 +220,8 @@ class _Read:
         else:
             data = chunk.data if self._needs_records else None
             in_memory = chunk.segment == 0  # there records have no checks
-            self._at = self._decoder.add(chunk.table, self._at, data, 0, 0 if in_memory else ALONE)
+            check = ALONE if self._is_checking and not in_memory else 0
+            self._at = self._decoder.add(chunk.table, self._at, data, 0, check)
             state = self._decoder.state
         if state == FULL:
             self._keep(chunk)

@@ -81,7 +81,7 @@ class Decoding(wire.Batched, Protocol):
 
         `data` has the records, its first byte the offset `base`; None if no column needs it. With the `check` CHAINED
         records are believed only if they check out, which needs the 8 bytes that were written in front of each; with
-        ALONE if they are what their entries say and fit the check that they have, if any.
+        ALONE if they are what their entries say and fit the check that they have.
         """
 
 
@@ -97,8 +97,6 @@ def is_whole(data: memoryview, at: int, length: int) -> bool:
     before = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
     stored = int.from_bytes(data[end : end + CHECKSUM_SIZE], "little")
     check = int.from_bytes(data[at + CHECK_AT : at + HEAD_SIZE], "little")
-    if check == 0:  # before version 3; one that lost its check is told by the scan of its segment
-        return hashing.xxh64(data[at:end], before) == stored
     own = hash_of(data, at, length)
     return hashing.xxh64(own.to_bytes(8, "little"), before) == stored and check_of(own) == check
 
@@ -273,6 +271,6 @@ def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> i
             return number
         if check == CHAINED and not is_whole(view, place, length):
             return number
-        if check == ALONE and own_check and own_check != check_of(hash_of(view, place, length)):
+        if check == ALONE and own_check != check_of(hash_of(view, place, length)):
             return number
     return count

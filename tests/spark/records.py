@@ -25,7 +25,6 @@ class Stored:
     payload: bytes = b""
     ts: int = NOW
     is_extended: bool = False
-    version: int = 3
     flags: int = 0
 
     def record(self, before: int) -> bytes:
@@ -34,7 +33,7 @@ class Stored:
         body = extra + self.subject + self.headers + self.payload
         flags = self.flags | (1 if self.is_extended else 0)
         fields = (flags, len(self.subject), self.seq, self.ts, len(self.headers))
-        return made(MSG, *fields, body, before, self.version)
+        return made(MSG, *fields, body, before)
 
     def entry(self, offset: int) -> bytes:
         """Return the entry for a record at `offset`."""
@@ -53,13 +52,9 @@ def made(
     header_len: int,
     body: bytes,
     before: int,
-    version: int = 3,
 ) -> bytes:
     """Return a record of any kind."""
     head = RECORD.pack(40 + len(body), kind, flags, subject_len, seq, ts, header_len)
-    if version < 3:
-        data = head + bytes(4) + body
-        return data + xxh64(data, before).to_bytes(8, "little")
     own = xxh64(body, xxh64(head, 0))
     checksum = xxh64(own.to_bytes(8, "little"), before).to_bytes(8, "little")
     return head + ((own & 0xFFFFFFFF) or 1).to_bytes(4, "little") + body + checksum
@@ -72,7 +67,7 @@ def other(kind: int, seq: int, numbers: Iterable[int], before: int, flags: int =
 
 
 def header(base_seq: int, number: int = 1, incarnation: int = 7, version: int = 3) -> bytes:
-    """Return the header of a plain segment."""
+    """Return the header of a plain segment; no `version` but 3 is read."""
     data = HEADER.pack(b"PYJSSEG\n", version, 0, 1, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8))
     return data + xxh64(data, 0).to_bytes(8, "little")
 

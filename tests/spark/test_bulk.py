@@ -157,6 +157,28 @@ def test_a_record_that_is_damaged_in_the_file_is_found_by_the_reader_and_told_by
     ]
 
 
+def test_a_record_of_which_the_check_alone_is_damaged_is_sent_once_the_server_has_looked(
+    way: str, read: Read, client: Client, filler: Filler
+) -> None:
+    filler.create(storage="file", allow_direct=True)
+    filler.fill(40_000, size=300)
+    listed = json.loads(client.request(f"$JS.API.PYJS.BULK.LIST.{filler.name}", b"").payload)
+    path = Path(listed["directory"]) / "00000001.seg"
+    data = bytearray(path.read_bytes())
+    at = 64
+    for _ in range(100):
+        at += int.from_bytes(data[at : at + 4], "little")
+    with path.open("r+b") as file:
+        file.seek(at + 28)
+        file.write(bytes([data[at + 28] ^ 0x40]))
+    report = Report()
+
+    seqs = [row["seq"] for row in read(1, 40_001, report, columns=("seq", "data"))]
+
+    assert seqs == list(range(1, 40_001))
+    assert report.lost == 0
+
+
 def test_columns_of_entries_alone_need_no_record(
     read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

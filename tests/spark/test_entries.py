@@ -91,18 +91,6 @@ def test_data_may_begin_anywhere_in_the_segment(make: MakeDecoder) -> None:
     assert rows_of(decoder) == expected(THREE)
 
 
-def test_records_of_versions_before_checks_are_checked_by_their_chain(make: MakeDecoder) -> None:
-    decoder = make()
-    old = [Stored(1, payload=b"x", version=2), Stored(2, payload=b"y", version=1), Stored(3, payload=b"z")]
-    table, data = piece(old)
-    broken = data.replace(b"y", b"!")
-
-    assert decoder.add(table, 0, broken, 0, True) == 1
-    assert decoder.state == DAMAGED
-    assert decoder.add(table, 1, data, 0, True) == 3
-    assert rows_of(decoder) == expected(old)
-
-
 def test_a_record_alone_is_checked_by_its_own_check(make: MakeDecoder) -> None:
     messages = [
         Stored(1, payload=b"abc"),
@@ -131,15 +119,6 @@ def is_in_checksum(messages: list[Stored], at: int) -> bool:
         if behind - 8 <= at < behind:
             return True
     return False
-
-
-def test_a_record_without_a_check_is_taken_as_the_server_checked_it(make: MakeDecoder) -> None:
-    decoder = make()
-    old = [Stored(1, payload=b"x", version=2), Stored(2, payload=b"y")]
-    table, data = piece(old)
-
-    assert decoder.add(table, 0, data, 0, ALONE) == 2
-    assert rows_of(decoder) == expected(old)
 
 
 def test_a_batch_ends_at_its_rows(make: MakeDecoder) -> None:
@@ -308,7 +287,6 @@ drawn = st.lists(
         payload=st.binary(max_size=60),
         ts=st.integers(-(2**63), 2**63 - 1),
         is_extended=st.booleans(),
-        version=st.sampled_from([2, 3]),
     ),
     max_size=8,
 )

@@ -474,12 +474,6 @@ def test_an_overwritten_message_is_gone_and_one_that_was_never_removed_is_lost(s
     assert store.read(1, 5) == ([1, 4], 1)
 
 
-def test_records_before_version_3_are_read(store: Store) -> None:
-    store.segment(1, 1, 2, 3, version=2)
-
-    assert store.read() == ([1, 2, 3], 0)
-
-
 def test_a_planned_range_that_is_gone_is_loss(store: Store) -> None:
     store.segment(1, 4, 5, 6)
 
@@ -574,6 +568,22 @@ def test_what_a_newer_server_wrote_is_refused(store: Store) -> None:
     store.write_meta("a", version=2)
 
     with pytest.raises(BadStore, match=r"meta.a was written by a newer server: it needs version 0.1.0"):
+        store.read()
+
+
+@pytest.mark.parametrize(
+    ("version", "what"),
+    [
+        (4, "newer server: it needs version 0.1 to read"),
+        (2, "older server: it has format 2, and only 3 is read; start the server that wrote it"),
+        (1, "older server: it has format 1, and only 3 is read; start the server that wrote it"),
+    ],
+)
+def test_a_segment_of_another_version_is_refused(store: Store, version: int, what: str) -> None:
+    data = store.segment(1, 1, 2)
+    store.path(1).write_bytes(header(1, version=version) + data[64:])
+
+    with pytest.raises(BadStore, match=f"00000001.seg was written by an? {what}"):
         store.read()
 
 

@@ -1,4 +1,4 @@
-"""Store directories of every format, as the server saw them when they were made, read without a server."""
+"""Golden store directories, as the server saw them when they were made, read without a server."""
 
 from __future__ import annotations
 

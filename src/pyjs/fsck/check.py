@@ -22,7 +22,7 @@ from pyjs.fsck.tails import StoredTails
 from pyjs.jetstream.config import S2, StreamConfig
 from pyjs.store.form import CODEC_ZSTD
 from pyjs.store.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
-from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, decode, encode
+from pyjs.store.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
 from pyjs.store.meta_record import meta_in
 from pyjs.store.recovery import is_segment
 from pyjs.store.tail_file import NAME as TAILS
@@ -251,7 +251,7 @@ class StoreCheck:
                 copies.newer = copies.locked = True
                 copies.findings.append(Finding(LOCKED, path, locked_text(error)))
                 return
-            except (CorruptRecord, NewerFormat, OSError):
+            except (CorruptRecord, UnknownFormat, OSError):
                 continue
 
 

@@ -70,7 +70,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     """Return a segment with its plain bytes; of a plain one they stay on the disk until they are looked at.
 
     Raises:
-        CorruptRecord, NewerFormat, Locked: as store/form says.
+        CorruptRecord, UnknownFormat, Locked: as store/form says.
         OSError: it cannot be read.
     """
     fd = files.disk.open_read_only(path)
@@ -134,7 +134,7 @@ def envelope(disk: Disk, path: str, kind: int, opener: Opener | None = None) -> 
     """Return (generation, values) of a metadata file.
 
     Raises:
-        CorruptRecord, NewerFormat, Locked: as store/meta says.
+        CorruptRecord, UnknownFormat, Locked: as store/meta says.
         OSError: it cannot be read.
     """
     return decode(disk.read_file(path), kind, path, opener)

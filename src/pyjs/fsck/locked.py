@@ -9,7 +9,7 @@ from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
 from pyjs.fsck.images import Files
 from pyjs.fsck.states import StatesCheck
 from pyjs.store.form import clear_problem, form_at, open_image
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -50,7 +50,7 @@ class LockedCheck:
                 image = open_image(self._disk, path, fd, None)
             finally:
                 self._disk.close_file(fd)
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:
             self._find(DAMAGE, path, error.reason)

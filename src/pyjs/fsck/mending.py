@@ -28,6 +28,7 @@ from pyjs.jetstream.consumer_files import ListFile
 from pyjs.store.census import removals_of
 from pyjs.store.consumer_list import load_list
 from pyjs.store.consumer_state import OpenLogs
+from pyjs.store.form import Form
 from pyjs.store.index_file import encode_index, index_path
 from pyjs.store.layout import make_directory
 from pyjs.store.meta import Opener
@@ -43,11 +44,9 @@ if TYPE_CHECKING:
     from pyjs.store.segment import SegmentContents
     from pyjs.store.vault import StreamKey
 
-SEGMENT_HEADER = struct.Struct("<8sHBBIQqIIQQ")  # without its checksum
 RECORD = struct.Struct("<IBBHQqII")
 CHECKSUM = struct.Struct("<Q")
 CHECK = struct.Struct("<I")
-VERSION, NEEDS = 3, (0, 1)
 STATE, DELETES, FOOTER = 2, 3, 4
 ERASED = 2  # flag
 HEADER_SIZE = 64
@@ -256,8 +255,7 @@ def _written_anew(
 
 def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
     """Return a segment of no records."""
-    head = SEGMENT_HEADER.pack(b"PYJSSEG\n", VERSION, *NEEDS, 0, base_seq, 0, number, 0, incarnation, 0)
-    return bytearray(head + CHECKSUM.pack(xxhash.xxh64_intdigest(head)))
+    return bytearray(Form(0, base_seq, number, incarnation, b"", 0).plain_header())
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:

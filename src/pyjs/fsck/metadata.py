@@ -8,7 +8,7 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import envelope, metadata_paths
 from pyjs.fsck.mending import write_metadata
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Copies:
             except Locked as error:
                 self.newer = self.locked = True
                 self.findings.append(Finding(LOCKED, path, locked_text(error)))
-            except NewerFormat as error:
+            except UnknownFormat as error:
                 self.newer = True
                 self.findings.append(Finding(UNCHECKED, path, str(error)))
             except CorruptRecord as error:

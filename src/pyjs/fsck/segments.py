@@ -23,7 +23,7 @@ from pyjs.store.census import agrees, live_in, message_ranges, next_named, remov
 from pyjs.store.index_claims import begins_alike
 from pyjs.store.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.layout import DAMAGED
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.recovery import contents_of, is_segment
 from pyjs.store.vault import Locked
 
@@ -121,7 +121,7 @@ class MessagesCheck:
         try:
             file = segment_file(self._files, path)
             c = contents_of(path, file.data, number, self._incarnation, self._last_seq + 1, image=file.image)
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, path, str(error))
             return
         except Locked as error:

@@ -34,7 +34,7 @@ from pyjs.store.consumer_list import (
     state_name,
 )
 from pyjs.store.layout import DAMAGED
-from pyjs.store.meta import NewerFormat, Opener
+from pyjs.store.meta import Opener, UnknownFormat
 from pyjs.store.purge_file import read_purge
 from pyjs.store.vault import Locked
 from pyjs.store.window_file import read_parts
@@ -95,7 +95,7 @@ class StatesCheck:
         except Locked as error:
             self._find(LOCKED, list_paths(directory)[0], locked_text(error))
             return
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, list_paths(directory)[0], str(error))
             return
         except OSError as error:
@@ -190,7 +190,7 @@ class StatesCheck:
         """Return snapshot and changes of a state, None: it cannot be read, which is told."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, directory, str(error))
         except Locked as error:
             self._find(LOCKED, directory, locked_text(error))
@@ -247,7 +247,7 @@ class StatesCheck:
             self._find(NOTE, path, f"a purge of {what} was begun; a start finishes it")
         except Locked as error:
             self._find(LOCKED, path, locked_text(error))
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:
             self._find(NOTE, path, f"a purge that had not begun: {error.reason}")
@@ -260,7 +260,7 @@ class StatesCheck:
                 pass
         except Locked as error:
             self._find(LOCKED, path, locked_text(error))
-        except NewerFormat as error:
+        except UnknownFormat as error:
             self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:
             what = f"{error.reason}; message ids are read from messages"

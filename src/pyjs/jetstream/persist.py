@@ -45,8 +45,8 @@ from pyjs.store.layout import (
 )
 from pyjs.store.meta import (
     KIND_STREAM,
-    NewerFormat,
     Opener,
+    UnknownFormat,
     decode,
     encode,
     load_meta,
@@ -495,7 +495,7 @@ class AccountFiles:
         """Return the list of the consumers of a stream, None: it stays as it is."""
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
-        except (NewerFormat, Locked, OSError) as error:
+        except (UnknownFormat, Locked, OSError) as error:
             if is_shortage(error):
                 raise  # the whole stream is opened later: without a consumer it would remove messages
             self._leave(f"{directory}/{NAME}", "List of consumers", error)
@@ -612,7 +612,7 @@ class AccountFiles:
                 self._set_aside(directory, "Stream", error)
                 return None
             generation, values, problems = found
-        except (NewerFormat, Locked, OSError) as error:
+        except (UnknownFormat, Locked, OSError) as error:
             self._leave(directory, "Stream", error)
             return None
         self._generations[directory] = generation

@@ -28,7 +28,7 @@ from pyjs.store.consumer_list import load_list
 from pyjs.store.filestore import FileStore
 from pyjs.store.form import open_image
 from pyjs.store.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole
-from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, load_meta
+from pyjs.store.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
 from pyjs.store.recovery import confirm, contents_of
 from pyjs.store.vault import Locked
 
@@ -150,7 +150,7 @@ class MetadataStep:
         directory = self._js.files.directory_of(self._stream.name)
         try:
             return load_meta(self._disk, directory, "meta", KIND_STREAM, Opener(self._key))[2]
-        except (FileNotFoundError, NewerFormat, Locked):
+        except (FileNotFoundError, UnknownFormat, Locked):
             return []
         except (CorruptRecord, OSError) as error:
             if is_shortage(error):
@@ -174,7 +174,7 @@ class ListStep:
         """Read both copies."""
         try:
             list_ = load_list(self._disk, self._js.files.directory_of(self._stream.name), Opener(self._key))
-        except (NewerFormat, Locked):
+        except (UnknownFormat, Locked):
             return None
         except OSError as error:
             return error

@@ -42,7 +42,7 @@ class PurgeFile:
         """Return the purge that a kill interrupted, None: there is none.
 
         Raises:
-            NewerFormat, Locked, OSError: it cannot be read.
+            UnknownFormat, Locked, OSError: it cannot be read.
         """
         if not self._disk.exists(self._path):
             return None

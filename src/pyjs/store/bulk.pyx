@@ -120,8 +120,7 @@ cdef class BulkReader:
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
         """Read seq .. end_seq - 1; an `end_seq` of 0 is the end of the stream as it is now.
 
-        With `unchecked` the reader of the chunks has to see whether the check of a record fits it; what has none is
-        checked here.
+        With `unchecked` the reader of the chunks has to see whether the check of a record fits it.
         """
         self.store = store
         self.files = store if isinstance(store, SegmentReader) else None

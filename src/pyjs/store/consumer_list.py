@@ -156,7 +156,7 @@ def load_list(
     """Return the list of a stream; of each copy only what is before its end in `ends`.
 
     Raises:
-        NewerFormat: a newer version wrote some of it.
+        UnknownFormat: another version wrote some of it.
         Locked: it is sealed, and `opener` does not open it.
         OSError: descriptors or memory are short, or the disk gives neither copy.
     """
@@ -180,7 +180,7 @@ def load_list(
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Return what copies hold, given by their paths. Raises NewerFormat; Locked."""
+    """Return what copies hold, given by their paths. Raises UnknownFormat; Locked."""
     opener.saw_plain = False
     copies: list[Copy] = []
     same: bytes | None = None

@@ -218,7 +218,7 @@ class ConsumerStateFile:
 
         Raises:
             CorruptRecord: no snapshot is whole.
-            NewerFormat: a newer version wrote it.
+            UnknownFormat: another version wrote it.
             Locked: it is sealed, and not with this key.
             FileNotFoundError: there is none.
             OSError: the disk does not give it.

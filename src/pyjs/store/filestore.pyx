@@ -81,7 +81,7 @@ cdef class FileStore(SegmentStore):
         """Return the recovery as an iterator of steps; until it has ended, only `release` may be called.
 
         Raises, at any step:
-            OSError, NewerFormat, Locked, MemoryError: what is stored cannot be read.
+            OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
         """
         from pyjs.store.recovery import recover_steps
 

@@ -33,7 +33,7 @@ import xxhash
 
 from pyjs.base.disk import PAGE_SIZE, Disk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import BLOCK_SIZES, SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
 
 if TYPE_CHECKING:
@@ -106,20 +106,26 @@ def read_form(head: bytes, path: str) -> Form | None:
     """Return what the header of a segment file says, None: the file is plain, or the header is damaged.
 
     Raises:
-        NewerFormat: the form is not known here.
+        UnknownFormat: the version, or the form, is not known here.
     """
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         return None
-    _, version, *needs, flags, base_seq, first, number, shift, incarnation, second, checksum = HEADER.unpack(
+    _, version, _, _, flags, base_seq, first, number, shift, incarnation, second, checksum = HEADER.unpack(
         head[: HEADER.size]
     )
-    if checksum != xxhash.xxh64_intdigest(head[: HEADER.size - CHECKSUM.size]) or not flags:
+    if checksum != xxhash.xxh64_intdigest(head[: HEADER.size - CHECKSUM.size]):
         return None
     form = Form(flags, base_seq, number, incarnation, first + second, shift)
     known = form.codec in (0, CODEC_ZSTD) and (form.cipher == 0 or form.cipher in BLOCK_SIZES)
-    if version > VERSION or flags & ~(CIPHER_MASK | CODEC_MASK) or not known:
-        raise NewerFormat(path, ".".join(map(str, needs)))
-    return form
+    if version != VERSION or flags & ~(CIPHER_MASK | CODEC_MASK) or not known:
+        raise unknown_format(head, path)
+    return form if flags else None
+
+
+def unknown_format(head: bytes, path: str) -> UnknownFormat:
+    """Return the error for a segment file whose header is whole and says what is not known here."""
+    _, version, *needs, _, _, _, _, _, _, _, _ = HEADER.unpack(head[: HEADER.size])
+    return UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
 
 
 def repaired(head: bytes) -> bytes | None:
@@ -383,7 +389,7 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
     """Return the plain image of the segment file `path`, of which `fd` is open.
 
     Raises:
-        NewerFormat: its form is not known here.
+        UnknownFormat: its form is not known here.
         Locked: it is encrypted, and not with `key`.
         CorruptRecord: what tells its form is damaged.
         OSError: it cannot be read.
@@ -405,7 +411,7 @@ def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
     """Return what the outer header of an open file says, None: it has none; and what is damaged in it.
 
     Raises:
-        NewerFormat: the form is not known here.
+        UnknownFormat: the form is not known here.
         OSError: it cannot be read.
     """
     head = readable(disk, fd, HEADER.size, 0) or b""

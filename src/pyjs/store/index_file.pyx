@@ -37,7 +37,7 @@ from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.form import open_image
 from pyjs.store.index_claims import confirmed
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.store import SyncJob
 from pyjs.store.vault import BLOCK_SIZES, Locked
 
@@ -378,7 +378,7 @@ def index_segment(disk, FullSegment f not None) -> None:
 
     Raises:
         IndexUnusable: the segment is damaged, or another stream's: the next start shall read it.
-        OSError, ValueError, CorruptRecord, NewerFormat, Locked: it cannot be read.
+        OSError, ValueError, CorruptRecord, UnknownFormat, Locked: it cannot be read.
     """
     cdef const unsigned char[::1] view
     cdef unsigned char[::1] room, out
@@ -422,7 +422,7 @@ def index_segments(disk, segments) -> list:
     for segment in segments:
         try:
             index_segment(disk, segment)
-        except (OSError, ValueError, IndexUnusable, CorruptRecord, NewerFormat, Locked) as error:
+        except (OSError, ValueError, IndexUnusable, CorruptRecord, UnknownFormat, Locked) as error:
             problems.append(f"{segment.path} gets no index file: {error}")
     return problems
 

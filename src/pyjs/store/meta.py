@@ -52,13 +52,18 @@ KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/purge_f
 KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/tail_file)
 
 
-class NewerFormat(PyjsError):
-    """A newer pyjs-server wrote this; it is whole and must stay as it is."""
+class UnknownFormat(PyjsError):
+    """A pyjs-server with another version of the format wrote this; it is whole and must stay as it is."""
 
-    def __init__(self, path: str, needs: str) -> None:
-        super().__init__(f"{path} was written by a newer version: it needs pyjs-server >= {needs}")
+    def __init__(self, path: str, version: int, known: int, needs: str) -> None:
+        """`known` is the version that is read here, `needs` the first pyjs-server that reads `version`."""
+        super().__init__(
+            f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
+            if version >= known
+            else f"{path} was written by an older version: it has format {version}, and only {known} is read;"
+            " start the pyjs-server that wrote it, and let a mirror copy the stream"
+        )
         self.path = path
-        self.needs = needs
 
 
 class Opener:
@@ -134,7 +139,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
 
     Raises:
         CorruptRecord: it is not what was written.
-        NewerFormat: a newer version wrote it.
+        UnknownFormat: another version wrote it.
         Locked: it is sealed, and `opener` does not open it.
     """
     size = envelope_size(data)
@@ -146,8 +151,8 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
-    if version > VERSION or flags & ~SEALED:
-        raise NewerFormat(path, ".".join(map(str, needs)))
+    if version != VERSION or flags & ~SEALED:
+        raise UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
     if found != kind:
         raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
     body: bytes | memoryview = view[HEADER.size : end]
@@ -203,7 +208,7 @@ def load_meta(
 
     Raises:
         CorruptRecord: no copy is whole.
-        NewerFormat: a newer version wrote one of them.
+        UnknownFormat: another version wrote one of them.
         Locked: one of them is sealed, and `opener` does not open it.
         FileNotFoundError: there is none at all.
         OSError: the disk gives none of them, or descriptors or memory are short.

@@ -27,7 +27,7 @@ def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> byte
 
     Raises:
         Locked: the key is not known.
-        CorruptRecord, NewerFormat, OSError: it cannot be read.
+        CorruptRecord, UnknownFormat, OSError: it cannot be read.
     """
     fd = disk.open_read_only(path)
     try:

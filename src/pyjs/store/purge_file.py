@@ -40,7 +40,7 @@ def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
 
     Raises:
         CorruptRecord: it is not what was written.
-        NewerFormat, Locked: this version, or this key, does not read it.
+        UnknownFormat, Locked: this version, or this key, does not read it.
         OSError: the disk does not give it.
     """
     _, values = decode(disk.read_file(path), KIND_PURGE, path, Opener(key))

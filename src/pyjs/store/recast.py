@@ -24,7 +24,7 @@ from pyjs.store.form import (
     read_image,
     write_file,
 )
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import Locked, StreamKey
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recast:
         """Write the new file and sync it; return the error that kept it from being written, None: see `flags`."""
         try:
             self._write()
-        except (OSError, ValueError, MemoryError, CorruptRecord, NewerFormat, Locked) as error:
+        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
             return error
         return None
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    FORMAT_VERSION = 3          # 1 had no META records, 2 no checks
+    FORMAT_VERSION = 3          # no other is read
     NEEDS_MAJOR = 0             # the first pyjs-server that reads FORMAT_VERSION
     NEEDS_MINOR = 1
     SEGMENT_HEADER_SIZE = 64
@@ -34,12 +34,12 @@ cdef packed struct RecordHeader:
     uint64_t seq
     int64_t ts
     uint32_t header_len
-    uint32_t check              # half of the hash of the record alone; 0: it has none, as before version 3
+    uint32_t check              # half of the hash of the record alone, never 0
 
 cdef packed struct SegmentHeader:
     char[8] magic
     uint16_t version
-    uint8_t needs_major         # the first pyjs-server that reads this; 0.0 in version 1
+    uint8_t needs_major         # the first pyjs-server that reads this
     uint8_t needs_minor
     uint32_t flags              # codec of the records: 0, plain
     uint64_t base_seq           # no record of the file has a smaller one
@@ -61,7 +61,7 @@ cdef bint intact_alone(const char* p) noexcept nogil                    # plausi
 cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and nothing in it is damaged
 # Puts the one byte right that is damaged in these `length` bytes: 0, or -1 when it is not one byte of a record.
 cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil
-cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, uint32_t number,
+cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
                               uint64_t incarnation) noexcept nogil
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil
-cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0, -1: no segment, -2: a newer version
+cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0, -1: no segment, -2: another version

@@ -8,8 +8,7 @@ A segment is a 64-byte header and records behind each other, little-endian, no p
 The hash of a record is XXH64 of all behind its header, with XXH64 of the header in front of `check` as seed. `check`
 is half of it, so that a record can be told from damage where nothing in front of it is left. The checksum is XXH64 of
 the hash, with the eight bytes in front of the record as seed: the checksum of the record before, or of the segment
-header. So a chain of records proves that nothing is missing between. Records before version 3 have no check, and a
-checksum of all their bytes.
+header. So a chain of records proves that nothing is missing between.
 
 Knows no files. Compiled: each append makes one record (benchmarks/: JetStream async publish).
 """
@@ -34,6 +33,12 @@ cdef inline uint64_t hash_of(const char* record, size_t length) noexcept nogil:
 cdef inline uint32_t check_of(uint64_t own) noexcept nogil:
     cdef uint32_t half = <uint32_t> own
     return half if half else 1
+
+
+cdef inline uint32_t stored_check(const char* record) noexcept nogil:
+    cdef uint32_t check = 0
+    memcpy(&check, record + CHECK_AT, CHECK_SIZE)
+    return check
 
 
 cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil:
@@ -67,20 +72,9 @@ cdef bint plausible(const char* p, size_t left) noexcept nogil:
 
 
 cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil:
-    cdef RecordHeader h
-    cdef uint64_t own, plain = 0, chained
-    memcpy(&h, p, RECORD_HEADER_SIZE)
-    sound[0] = True
-    if h.check == 0:
-        plain = xxh64(p, length - CHECKSUM_SIZE, before)
-        if plain == stored_checksum(p, length):
-            return plain
-    own = hash_of(p, length)
-    chained = xxh64(&own, sizeof(own), before)
-    if h.check == 0 and chained != stored_checksum(p, length):      # it never had a check
-        return plain
-    sound[0] = h.check == check_of(own)
-    return chained
+    cdef uint64_t own = hash_of(p, length)
+    sound[0] = stored_check(p) == check_of(own)
+    return xxh64(&own, sizeof(own), before)
 
 
 cdef bint intact(const char* p, uint64_t before) noexcept nogil:
@@ -93,7 +87,7 @@ cdef bint intact(const char* p, uint64_t before) noexcept nogil:
 cdef bint intact_alone(const char* p) noexcept nogil:
     cdef RecordHeader h
     memcpy(&h, p, RECORD_HEADER_SIZE)
-    return h.check != 0 and h.check == check_of(hash_of(p, h.length))
+    return h.check == check_of(hash_of(p, h.length))
 
 
 cdef bint whole(const char* p, uint64_t before) noexcept nogil:
@@ -141,13 +135,12 @@ cdef inline bint one_byte_differs(uint64_t a, uint64_t b) noexcept nogil:
     return wrong != 0 and wrong <= 0xff
 
 
-cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, uint32_t number,
+cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
                               uint64_t incarnation) noexcept nogil:
     memset(h, 0, sizeof(SegmentHeader))
     memcpy(h.magic, b"PYJSSEG\n", 8)
-    h.version = version
-    if version > 1:
-        h.needs_major, h.needs_minor = NEEDS_MAJOR, NEEDS_MINOR
+    h.version = FORMAT_VERSION
+    h.needs_major, h.needs_minor = NEEDS_MAJOR, NEEDS_MINOR
     h.base_seq = base_seq
     h.number = number
     h.incarnation = incarnation
@@ -156,7 +149,7 @@ cdef void make_segment_header(SegmentHeader* h, int version, uint64_t base_seq, 
 
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil:
     cdef SegmentHeader h
-    make_segment_header(&h, FORMAT_VERSION, base_seq, number, incarnation)
+    make_segment_header(&h, base_seq, number, incarnation)
     memcpy(out, &h, SEGMENT_HEADER_SIZE)
 
 
@@ -167,17 +160,9 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
     memcpy(&h, p, SEGMENT_HEADER_SIZE)
     if h.checksum != xxh64(p, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0):
         return -1
-    if h.version > FORMAT_VERSION or h.flags:
+    if h.version != FORMAT_VERSION or h.flags:
         return -2
     return 0
-
-
-def version_needed(bytes header) -> str:
-    """Return the first pyjs-server that reads a segment with this header, as the header itself says."""
-    cdef SegmentHeader h
-    memset(&h, 0, sizeof(h))
-    memcpy(&h, <const char*> header, min(<size_t> len(header), sizeof(h)))
-    return f"{h.needs_major}.{h.needs_minor}"
 
 
 def checksum_of(bytes data, uint64_t seed) -> int:

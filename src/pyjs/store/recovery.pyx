@@ -25,23 +25,20 @@ from pyjs.store.index cimport (
     segment_mark, segment_mark_range, segment_new,
 )
 from pyjs.store.record cimport (
-    FOOTER_SIZE, FORMAT_VERSION, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
-    make_segment_header,
+    FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header, make_segment_header,
 )
 from pyjs.store.segment cimport ERASED_BIT, SegmentContents, SubjectRow, mend_header, salvage_header
 from pyjs.store.subjects cimport Subject, subject_by_id, subjects_add
 
 from pyjs.base.disk import is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.form import MARK, open_image
+from pyjs.store.form import MARK, open_image, unknown_format
 from pyjs.store.index_claims import begins_alike
 from pyjs.store.index_file import (
     IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
     store_index,
 )
 from pyjs.store.layout import DAMAGED
-from pyjs.store.meta import NewerFormat
-from pyjs.store.record import version_needed
 from pyjs.store.recast import NEW
 from pyjs.store.store import sync_path
 
@@ -91,7 +88,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     those behind are taken.
 
     Raises:
-        NewerFormat: another version wrote it.
+        UnknownFormat: another version wrote it.
     """
     cdef const unsigned char[::1] view = data or b"\0"
     cdef const char* p = <const char*> &view[0]
@@ -100,7 +97,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     cdef SegmentHeader header
     cdef int found = check_segment_header(p, size)
     if found == -2:
-        raise NewerFormat(path, version_needed(bytes(view[:SEGMENT_HEADER_SIZE])))
+        raise unknown_format(bytes(view[:SEGMENT_HEADER_SIZE]), path)
     if image is not None:
         c.shift, c.unread = image.shift, image.unread
     if found == 0:
@@ -111,7 +108,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
         c.scan_behind(&header, p, size)
         return c
     if sure and size > SEGMENT_HEADER_SIZE:
-        make_segment_header(&header, FORMAT_VERSION, next_seq, number, incarnation)
+        make_segment_header(&header, next_seq, number, incarnation)
         c.scan_behind(&header, p, size)
         return c if c.messages else None
     if salvage_header(&header, p, size, number, incarnation, next_seq) != 0:
@@ -130,7 +127,7 @@ def examine(FileStore store, uint64_t seq) -> None:
     """Read the whole segment of `seq`, of which a record did not check out; what is damaged is dropped.
 
     Raises:
-        OSError, NewerFormat, Locked: the file cannot be read.
+        OSError, UnknownFormat, Locked: the file cannot be read.
     """
     cdef Segment* s = index_find(&store.index, seq)
     settle_doubts(store, s, contents_in(store, s))

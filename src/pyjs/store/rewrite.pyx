@@ -29,7 +29,7 @@ from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import encode_file, write_file
 from pyjs.store.index_file import whole_image
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.recast import NEW
 from pyjs.store.vault import Locked
 
@@ -100,7 +100,7 @@ cdef class SegmentRewrite:
             if self.contents.problems:
                 raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
             self.save()
-        except (OSError, ValueError, MemoryError, CorruptRecord, NewerFormat, Locked) as error:
+        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
             return error
         return None
 

@@ -23,7 +23,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, copy_sparse
 from pyjs.store.record cimport (
-    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META,
+    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META,
     KIND_MSG, KIND_STATE, MEND_SIZE_MAX, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header, mend_record,
     plausible, stored_checksum,
@@ -83,20 +83,19 @@ cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t
     cdef RecordHeader first
     cdef uint64_t stored = 0
     cdef uint64_t[2] bases
-    cdef int i, version
+    cdef int i
     if size < SEGMENT_HEADER_SIZE or not plausible(p + SEGMENT_HEADER_SIZE, size - SEGMENT_HEADER_SIZE):
         return -1
     memcpy(&first, p + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
     memcpy(&stored, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
     bases[0] = first.seq if first.kind == KIND_MSG else first.seq + 1
     bases[1] = next_seq
-    for version in range(FORMAT_VERSION, 0, -1):
-        for i in range(2):
-            make_segment_header(header, version, bases[i], number, incarnation)
-            if header.checksum == stored or intact(p + SEGMENT_HEADER_SIZE, header.checksum):
-                return 0
+    for i in range(2):
+        make_segment_header(header, bases[i], number, incarnation)
+        if header.checksum == stored or intact(p + SEGMENT_HEADER_SIZE, header.checksum):
+            return 0
     if intact(p + SEGMENT_HEADER_SIZE, stored):         # the first record vouches for the checksum, not for the rest
-        make_segment_header(header, FORMAT_VERSION, bases[0], number, incarnation)
+        make_segment_header(header, bases[0], number, incarnation)
         header.checksum = stored
         return 0
     return -1
@@ -120,7 +119,7 @@ cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint3
         return -1
     if first.seq - next_seq > size // RECORD_SIZE_MIN:      # a gap before the segment, and no loss
         next_seq = first.seq + (first.kind != KIND_MSG)
-    make_segment_header(header, FORMAT_VERSION, next_seq, number, incarnation)
+    make_segment_header(header, next_seq, number, incarnation)
     memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
     return 0
 
@@ -240,7 +239,7 @@ cdef class SegmentContents:
         if computed == stored and not sound:
             self.report(at + RECORD_HEADER_SIZE - CHECK_SIZE, CHECK_SIZE, b"a damaged check; its record is whole")
         if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED and self.goes_on(at, &h)) \
-                or (self.adrift and sound and h.check):
+                or (self.adrift and sound):
             self.chain = stored
             self.adrift = False
             return True

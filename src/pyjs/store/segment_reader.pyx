@@ -26,7 +26,7 @@ from pyjs.store.view cimport View, note_use
 from pyjs.base.disk import SHORTAGES, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.form import open_image, read_image
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
@@ -40,7 +40,7 @@ UNOPENED = (*SHORTAGES, errno.EACCES)
 
 cdef enum Trust:                # what is not checked of a record in a file
     TRUST_NONE                  # nothing
-    TRUST_READER                # its check, if it has one: whoever gets it does that
+    TRUST_READER                # its check: whoever gets it does that
     TRUST_ALL                   # its checksums: this process knows them
 
 
@@ -78,8 +78,6 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
     if not is_readable(s.data + e.offset, end - e.offset):
         return 1
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-    if trust == TRUST_READER and h.check == 0:      # of an old version: a reader has nothing to check it by
-        return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
     # Behind the end of a file that was cut its last page shows zeros.
     return h.seq != e.seq or h.length > s.map_size - e.offset \
         or stored_checksum(s.data + e.offset, h.length) == 0
@@ -170,7 +168,7 @@ cdef class SegmentReader(StreamStore):
             try:
                 examine(self, seq)
                 failed = -3 if self.mistaken else 0
-            except (OSError, ValueError, MemoryError, Locked, NewerFormat) as error:
+            except (OSError, ValueError, MemoryError, Locked, UnknownFormat) as error:
                 failed = failure_of(error)
                 self.log.error(f"{self.directory}: message {seq} is damaged, and its segment cannot be read: {error}")
         return failed
@@ -211,7 +209,7 @@ cdef class SegmentReader(StreamStore):
                 failed = 0
             except CorruptRecord:               # told when it is examined
                 failed = 1
-            except (OSError, ValueError, EOFError, MemoryError, Locked, NewerFormat) as error:
+            except (OSError, ValueError, EOFError, MemoryError, Locked, UnknownFormat) as error:
                 failed = 1 if isinstance(error, EOFError) else failure_of(error)
                 self.log.error(f"{self.path_of(s.number)} cannot be read: {error}")
         return failed

@@ -49,7 +49,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
 
     Raises:
         CorruptRecord: a part is not what was written, or not all are there.
-        NewerFormat: a newer version wrote it.
+        UnknownFormat: another version wrote it.
         Locked: it is sealed, and `key` does not open it.
         FileNotFoundError: there is none.
         OSError: the disk does not give it.

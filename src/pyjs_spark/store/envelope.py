@@ -92,7 +92,7 @@ def _is_whole(data: bytes, wanted: int, path: str) -> bool:
     end = HEADER.size + size
     if len(data) != end + CHECKSUM_SIZE or xxh64(data[:end], 0).to_bytes(8, "little") != data[end:]:
         return False
-    if version > VERSION or flags & ~SEALED:
+    if version != VERSION or flags & ~SEALED:
         raise BadStore(
             f"{path} was written by a newer server: it needs version {'.'.join(map(str, needs))} to read"
         )

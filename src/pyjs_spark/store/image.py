@@ -26,7 +26,8 @@ HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 HEADER_SIZE = HEADER.size
 CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
-VERSION = 3
+VERSION = 3  # no other is read
+NEEDS = (0, 1)  # the first server that reads it
 CIPHERS = 0xFF  # of the flags
 CODECS = 0xFF00
 ZSTD = 0x100
@@ -82,10 +83,19 @@ def header_in(data: bytes) -> Header | None:
     return Header(version, f"{major}.{minor}", flags, base, number, at, incarnation, first + second, checksum)
 
 
-def made_header(version: int, base_seq: int, number: int, incarnation: int) -> bytes:
+def unknown_format(header: Header, what: str) -> BadStore:
+    """Return the error for a file whose header says what is not known here."""
+    if header.version < VERSION:
+        return BadStore(
+            f"{what} was written by an older server: it has format {header.version}, and only {VERSION} is read;"
+            " start the server that wrote it, and let a mirror copy the stream"
+        )
+    return BadStore(f"{what} was written by a newer server: it needs version {header.needs} to read")
+
+
+def made_header(base_seq: int, number: int, incarnation: int) -> bytes:
     """Return the header of a plain image."""
-    needs = (0, 1) if version > 1 else (0, 0)
-    fields = (MAGIC, version, *needs, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8), 0)
+    fields = (MAGIC, VERSION, *NEEDS, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8), 0)
     data = HEADER.pack(*fields)[:CHECKED]
     return data + xxh64(data, 0).to_bytes(8, "little")
 
@@ -238,11 +248,7 @@ class PackedImage(Image):
         self.damaged.add(number)
         header = self.header
         assert header is not None
-        head = (
-            made_header(header.version, header.base_seq, header.number, header.incarnation)
-            if number == 0
-            else b""
-        )
+        head = made_header(header.base_seq, header.number, header.incarnation) if number == 0 else b""
         return head + DAMAGED * (size - len(head))
 
 
@@ -279,7 +285,7 @@ def open_image(path: str, key: StreamKey | None) -> Image:
     """Open a segment file and return its image, which is to be closed.
 
     Raises:
-        BadStore: a newer version wrote it.
+        BadStore: another version wrote it.
         StoreKeyNeeded: it is encrypted, and not with `key`.
         Unusable: what tells its form is damaged.
         OSError: it cannot be opened.
@@ -298,10 +304,10 @@ def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     if header is None:
         mended = repaired(head)
         header = header_in(mended) if mended is not None else None
+    if header is not None and (header.version != VERSION or not _is_known(header)):
+        raise unknown_format(header, path)
     if header is None or not header.flags:
         return Image(fd)
-    if header.version > VERSION or not _is_known(header):
-        raise BadStore(f"{path} was written by a newer server: it needs version {header.needs} to read")
     stream_key = _key_for(header, path, key)
     if header.codec:
         return PackedImage(fd, header, stream_key)

@@ -36,7 +36,6 @@ from pyjs_spark.entries import (
     is_sendable,
     is_whole,
 )
-from pyjs_spark.errors import BadStore
 from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.contents import Contents, no_entries
 from pyjs_spark.store.image import (
@@ -49,6 +48,7 @@ from pyjs_spark.store.image import (
     Image,
     header_in,
     made_header,
+    unknown_format,
 )
 from pyjs_spark.store.mend import KIND_AT, MEND_SIZE_MAX, mended_record
 
@@ -102,15 +102,13 @@ def scanned(
     without one.
 
     Raises:
-        BadStore: a newer version wrote it.
+        BadStore: another version wrote it.
     """
     data = image.read(0, image.size)
     header = header_in(data)
     problems: list[str] = []
-    if header is not None and (header.version > VERSION or header.flags):
-        raise BadStore(
-            f"segment {number} was written by a newer server: it needs version {header.needs} to read"
-        )
+    if header is not None and (header.version != VERSION or header.flags):
+        raise unknown_format(header, f"segment {number}")
     if header is None:
         header = _mended(data, number, incarnation, known_base or next_seq, bool(known_base))
         problems.append("at 0: the header is damaged; the records behind it tell what it was")
@@ -238,7 +236,7 @@ class _Scan:
         if (
             computed == stored
             or (head.kind == KIND_MESSAGE and head.flags & IS_ERASED and self._goes_on(at, head))
-            or (self._is_adrift and is_sound and head.check)
+            or (self._is_adrift and is_sound)
         ):
             self._chain = stored
             self._is_adrift = False
@@ -357,19 +355,13 @@ class _Scan:
     def _computed(self, at: int, head: Head, before: int) -> tuple[int, bool]:
         """Return the checksum that the record must have behind `before`, and whether its check fits."""
         own = hash_of(self._view, at, head.length)
-        chained = xxh64(own.to_bytes(8, "little"), before)
-        if head.check == 0:
-            checksum = xxh64(self._view[at : at + head.length - CHECKSUM_SIZE], before)
-            stored = self._stored(at, head.length)
-            if checksum == stored or chained != stored:  # else it had a check, and that is damaged
-                return checksum, True
-        return chained, head.check == check_of(own)
+        return xxh64(own.to_bytes(8, "little"), before), head.check == check_of(own)
 
     def _is_intact(self, at: int, head: Head, before: int) -> bool:
         return self._computed(at, head, before)[0] == self._stored(at, head.length)
 
     def _is_intact_alone(self, at: int, head: Head) -> bool:
-        return head.check != 0 and head.check == check_of(hash_of(self._view, at, head.length))
+        return head.check == check_of(hash_of(self._view, at, head.length))
 
     def _stored(self, at: int, length: int) -> int:
         return self._checksum_before(at + length)
@@ -488,16 +480,15 @@ def _mended(data: bytes, number: int, incarnation: int, next_seq: int, is_sure: 
     first = scan._plausible(HEADER_SIZE)
     if first is not None:
         own_base = first.seq + (first.kind != KIND_MESSAGE)
-        for version in range(VERSION, 0, -1):
-            for base in (own_base, next_seq):
-                made = header_in(made_header(version, base, number, incarnation))
-                assert made is not None
-                if made.checksum == stored or scan._is_intact(HEADER_SIZE, first, made.checksum):
-                    return made
+        for base in (own_base, next_seq):
+            made = header_in(made_header(base, number, incarnation))
+            assert made is not None
+            if made.checksum == stored or scan._is_intact(HEADER_SIZE, first, made.checksum):
+                return made
         if scan._is_intact(HEADER_SIZE, first, stored):
             return Header(VERSION, "", 0, own_base, number, 0, incarnation, b"", stored)
     if is_sure:
-        made = header_in(made_header(VERSION, next_seq, number, incarnation))
+        made = header_in(made_header(next_seq, number, incarnation))
         assert made is not None
         return made
     return _salvaged(scan, first, blank, len(data))

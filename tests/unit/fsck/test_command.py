@@ -155,8 +155,11 @@ def test_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Exit codes: 0 clean" in capsys.readouterr().out
 
 
-def test_a_newer_format_is_not_checked_and_not_repaired(
-    root: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("version", "what"), [(99, "it needs pyjs-server >= 7.3"), (2, "it has format 2, and only 3 is read")]
+)
+def test_another_format_is_not_checked_and_not_repaired(
+    root: Path, capsys: pytest.CaptureFixture[str], version: int, what: str
 ) -> None:
     import struct
 
@@ -164,7 +167,7 @@ def test_a_newer_format_is_not_checked_and_not_repaired(
 
     path = root / STREAM / "msgs/00000001.seg"
     data = bytearray(path.read_bytes())
-    struct.pack_into("<HBB", data, 8, 99, 7, 3)
+    struct.pack_into("<HBB", data, 8, version, 7, 3)
     data[56:64] = struct.pack("<Q", xxhash.xxh64_intdigest(bytes(data[:56])))
     path.write_bytes(data)
     before = tree(root)
@@ -172,7 +175,7 @@ def test_a_newer_format_is_not_checked_and_not_repaired(
     code = main(["fsck", "--repair", str(root)])
 
     assert code == 2
-    assert "it needs pyjs-server >= 7.3" in capsys.readouterr().out
+    assert what in capsys.readouterr().out
     assert tree(root) == before
 
 

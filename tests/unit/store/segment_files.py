@@ -23,20 +23,25 @@ def records(segment: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def segment_of(base_seq: int, *bodies: bytes, number: int = 1, incarnation: int = 7) -> bytes:
-    """Return a segment of records that lack nothing but their checksums."""
-    header = struct.pack("<8sIIQqIIQQ", b"PYJSSEG\n", 1, 0, base_seq, 0, number, 0, incarnation, 0)
-    checksum = xxhash.xxh64_intdigest(header)
-    data = header + struct.pack("<Q", checksum)
+    """Return a segment of records that lack nothing but their checks and checksums."""
+    header = struct.pack("<8sHBBIQqIIQQ", b"PYJSSEG\n", 3, 0, 1, 0, base_seq, 0, number, 0, incarnation, 0)
+    data = header + struct.pack("<Q", xxhash.xxh64_intdigest(header))
     for body in bodies:
-        checksum = xxhash.xxh64_intdigest(body, checksum)
-        data += body + struct.pack("<Q", checksum)
+        data += sealed(body, data[-8:])
     return data
+
+
+def sealed(body: bytes, before: bytes) -> bytes:
+    """Return a record with its check and checksum, behind a record or header that ends with `before`."""
+    own = xxhash.xxh64_intdigest(body[32:], xxhash.xxh64_intdigest(body[:28]))
+    checksum = xxhash.xxh64_intdigest(struct.pack("<Q", own), struct.unpack("<Q", before)[0])
+    return body[:28] + struct.pack("<I", own & 0xFFFFFFFF or 1) + body[32:] + struct.pack("<Q", checksum)
 
 
 def message_record(
     seq: int, ts: int, subject: bytes, headers: bytes, payload: bytes, term: bytes = b""
 ) -> bytes:
-    """Return a MSG record without its checksum; `term` is 16 bytes of term and index."""
+    """Return a MSG record without its check and checksum; `term` is 16 bytes of term and index."""
     body = term + subject + headers + payload
     flags = 1 if term else 0
     return struct.pack("<IBBHQqII", 40 + len(body), MSG, flags, len(subject), seq, ts, len(headers), 0) + body

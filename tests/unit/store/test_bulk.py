@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.bulk import Chunk, Message, decode, record_size
 from tests.unit.store.forms import FORMS, image_of, upkeep
-from tests.unit.store.segment_files import MSG, records
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
@@ -404,24 +403,6 @@ def test_a_reader_that_checks_gets_damaged_records_as_they_are_until_it_asks_for
     assert store.lost_msgs == 0
     assert sum(chunk.lost for chunk in read_chunks(store)) == store.lost_msgs == 1
     assert messages_of(read_chunks(store, unchecked=True)) == expected(store, 1, 0, ())
-    store.close()
-
-
-def test_records_of_a_version_without_checks_are_checked_for_every_reader(tmp_path: Path) -> None:
-    # given
-    store = open_store("plain", str(tmp_path / "s"))
-    fill(store, 100)
-    settle(store)
-    assert isinstance(store, FileStore)
-    path = Path(store.segment_paths()[1])
-    store.drop_maps()
-    data = bytearray(path.read_bytes())
-    at = next(at for at, kind, _ in records(bytes(data)) if kind == MSG)
-    data[at + 28 : at + 32] = bytes(4)  # its check: now its checksum is of all its bytes, and does not fit
-    data[at + 33] ^= 0x01
-    path.write_bytes(data)
-    # when, then
-    assert sum(chunk.lost for chunk in read_chunks(store, unchecked=True)) == store.lost_msgs == 1
     store.close()
 
 

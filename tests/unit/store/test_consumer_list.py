@@ -18,7 +18,7 @@ from pyjs.store.consumer_list import (
     load_list,
     put_values,
 )
-from pyjs.store.meta import KIND_STREAM, NewerFormat, Opener, encode
+from pyjs.store.meta import KIND_STREAM, Opener, UnknownFormat, encode
 from pyjs.store.vault import CHACHA, Locked, Vault
 
 ENTRIES: list[dict[str, Any]] = [
@@ -155,7 +155,7 @@ def test_a_newer_entry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as newer:
         newer.setattr("pyjs.store.meta.VERSION", 2)
         later = image()
-    with pytest.raises(NewerFormat, match=r"consumers\.a was written by a newer version"):
+    with pytest.raises(UnknownFormat, match=r"consumers\.a was written by a newer version"):
         load(tmp_path, later, later)
 
 

@@ -14,7 +14,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store import meta
 from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
-from pyjs.store.meta import KIND_STATE, NewerFormat, encode
+from pyjs.store.meta import KIND_STATE, UnknownFormat, encode
 from pyjs.store.open_files import OpenFiles
 
 DELTAS = [b"one", b"", b"three" * 20]
@@ -195,7 +195,7 @@ def test_a_newer_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as newer:
         newer.setattr(meta, "VERSION", 2)
         filled(tmp_path)
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnknownFormat):
         fresh(tmp_path).load()
 
 

@@ -23,7 +23,7 @@ from pyjs.store.form import (
     read_form,
     repaired,
 )
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import CHACHA, Locked, StreamKey
 
 KEY = a_key(CHACHA)
@@ -175,7 +175,7 @@ def test_a_key_of_another_stream_opens_nothing(tmp_path: Path) -> None:
 
 def test_an_unknown_form_is_a_newer_format() -> None:
     for flags in (3, 0x200, 0x10000, 1 | 0x400):
-        with pytest.raises(NewerFormat, match=r"it needs pyjs-server >= 0\.1"):
+        with pytest.raises(UnknownFormat, match=r"it needs pyjs-server >= 0\.1"):
             read_form(form.Form(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
     assert read_form(IMAGE[:64], "a.seg") is None
     assert read_form(b"short", "a.seg") is None

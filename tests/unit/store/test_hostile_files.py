@@ -33,7 +33,7 @@ def test_damage_in_front_of_bytes_that_look_like_records_is_passed_quickly() -> 
 
 
 def plain_record(kind: int, seq: int, body: bytes = b"") -> bytes:
-    """Return a record that is no message, without its checksum."""
+    """Return a record that is no message, without its check and checksum."""
     return struct.pack("<IBBHQqII", 40 + len(body), kind, 0, 0, seq, 0, 0, 0) + body
 
 

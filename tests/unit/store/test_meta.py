@@ -14,7 +14,7 @@ from tests.support.disk import Crash, FaultyDisk, UnreadableDisk, damaged
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store import meta
-from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, NewerFormat, decode, encode, load_meta, save_meta
+from pyjs.store.meta import KIND_CONSUMER, KIND_STREAM, UnknownFormat, decode, encode, load_meta, save_meta
 
 DOCUMENT = Path(__file__).parents[3] / "docs/storage-format.md"
 OLD: dict[str, object] = {"name": "old"}
@@ -123,7 +123,7 @@ def test_a_newer_format_names_the_version_it_needs(tmp_path: Path, monkeypatch: 
         newer.setattr(meta, "NEEDS", (1, 4, 2))
         (tmp_path / "meta.a").write_bytes(encode(KIND_STREAM, 4, NEW))
     with pytest.raises(
-        NewerFormat, match=r"meta.a was written by a newer version: it needs pyjs-server >= 1\.4\.2"
+        UnknownFormat, match=r"meta.a was written by a newer version: it needs pyjs-server >= 1\.4\.2"
     ):
         load(tmp_path)
 
@@ -132,7 +132,7 @@ def test_an_unknown_feature_is_a_newer_format() -> None:
     data = bytearray(encode(KIND_STREAM, 4, NEW))
     data[11] = 2
     data[-8:] = xxhash.xxh64_intdigest(bytes(data[:-8])).to_bytes(8, "little")
-    with pytest.raises(NewerFormat, match=r"pyjs-server >= 0\.1\.0"):
+    with pytest.raises(UnknownFormat, match=r"pyjs-server >= 0\.1\.0"):
         decode(bytes(data), KIND_STREAM, "f")
 
 

@@ -13,7 +13,7 @@ from tests.unit.store.segment_files import META, STATE, records
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.filestore import FileStore
-from pyjs.store.meta import NewerFormat
+from pyjs.store.meta import UnknownFormat
 from pyjs.store.segment import last_meta
 
 SEGMENT_SIZE = 1000
@@ -162,19 +162,30 @@ def test_a_damaged_header_costs_no_message(tmp_path: Path, with_meta: bool) -> N
         path.write_bytes(data)
 
 
-def test_a_segment_of_a_newer_version_is_refused_with_the_version_it_needs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(
+    ("version", "what"),
+    [
+        (9, r"a newer version: it needs pyjs-server >= 1\.7"),
+        (2, "an older version: it has format 2, and only 3 is read; start the pyjs-server that wrote it"),
+        (1, "an older version: it has format 1, and only 3 is read; start the pyjs-server that wrote it"),
+    ],
+)
+def test_a_segment_of_another_version_is_refused_with_what_to_do(
+    tmp_path: Path, version: int, what: str, indexed: bool
+) -> None:
     store = open_store(tmp_path)
     store.store(b"a", b"", b"x", 1)
     store.close()
     path = tmp_path / "00000001.seg"
     header = bytearray(path.read_bytes()[:56])
-    header[8:12] = struct.pack("<HBB", 9, 1, 7)
+    header[8:12] = struct.pack("<HBB", version, 1, 7)
     checksum = struct.pack("<Q", xxhash.xxh64_intdigest(bytes(header)))
     path.write_bytes(bytes(header) + checksum + path.read_bytes()[64:])
-    for index in tmp_path.glob("*.idx"):
+    for index in () if indexed else tmp_path.glob("*.idx"):
         index.unlink()
     before = path.read_bytes()
-    with pytest.raises(NewerFormat, match=r"it needs pyjs-server >= 1\.7"):
+    with pytest.raises(UnknownFormat, match=rf"00000001\.seg was written by {what}"):
         FileStore(OsDisk(), str(tmp_path), ListLog(), 1 << 20, INCARNATION)
     assert path.read_bytes() == before
 
