@@ -294,8 +294,6 @@ class StreamConfig:
         values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
         values["republish"] = self.republish and _plain(self.republish)
         values["consumer_limits"] = _plain(self.consumer_limits)
-        if self.compression == NONE:
-            del values["compression"]  # which versions before compression do not know
         return values
 
     @classmethod

@@ -56,7 +56,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
             break
         last_id = part["last_id"]
         if len(stream.dedupe) == 0:
-            reserve(stream, part["ids"], part["count"], part.get("total", part["count"]))
+            reserve(stream, part["ids"], part["count"], part["total"])
         stream.dedupe.restore(part["ids"], part["count"])
         yield
     if last_id is None or stream.allow_ttl:

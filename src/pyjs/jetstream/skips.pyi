@@ -1,8 +1,4 @@
-from collections.abc import Iterable
-
 SOURCE_HASH: bytes
-
-def pack(seqs: Iterable[int]) -> bytes: ...
 
 class Skips:
     left: int

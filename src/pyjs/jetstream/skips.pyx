@@ -12,7 +12,6 @@ from libc.stdint cimport uint8_t, uint64_t
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
 from binascii import a2b_base64, b2a_base64
-from operator import index
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -44,17 +43,6 @@ cdef bytes number_bytes(uint64_t number):
     return bytes(out)
 
 
-def pack(seqs) -> bytes:
-    """Return ascending sequences as `Skips` takes them."""
-    cdef uint64_t before = 0
-    parts = []
-    for each in seqs:
-        seq = index(each)
-        parts.append(number_bytes(seq - before))
-        before = seq
-    return b"".join(parts)
-
-
 cdef class Skips:
     def __init__(self, bytes packed not None):
         """Stand at the first. Raises ValueError: these are not ascending sequences."""
@@ -74,7 +62,7 @@ cdef class Skips:
     @staticmethod
     def from_state(kept) -> Skips:
         """Return what `state` gave. Raises ValueError, TypeError: it is nothing of the kind."""
-        return Skips(pack(kept) if isinstance(kept, list) else a2b_base64(kept, strict_mode=True))
+        return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
         """Return what is left, for JSON."""

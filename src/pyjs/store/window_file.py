@@ -1,8 +1,8 @@
 """The file of a duplicate window: its message ids at a clean stop, in parts, so that none is ever whole in memory.
 
-A part is an envelope of store/meta; they stand behind each other, and the generation of each is its number. What
-wrote one part for all ids is read too. A window is worth a fast start and nothing more: with a part missing or
-damaged the ids are read from messages. docs/storage-format.md says the same for readers outside.
+A part is an envelope of store/meta; they stand behind each other, and the generation of each is its number. A window
+is worth a fast start and nothing more: with a part missing or damaged the ids are read from messages.
+docs/storage-format.md says the same for readers outside.
 
 Knows nothing of what an id means, nor of the stream.
 """
@@ -63,7 +63,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             data = disk.read_at(fd, min(envelope_size(head), end - at), at)
             number += 1
             part = _part(data or head, path, at, number, key)
-            total, seen = part.get("total", part["count"]), seen + part["count"]
+            total, seen = part.get("total", -1), seen + part["count"]
             if not isinstance(total, int) or total > end // ENTRY_SIZE:  # who reads makes room for so many
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part

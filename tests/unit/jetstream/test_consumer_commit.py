@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.consumer_lists import listed
 from tests.support.disk import FaultyDisk
+from tests.support.packed import pack
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
@@ -17,7 +18,6 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.consumer_record import first_state
 from pyjs.jetstream.consumer_start import Start
-from pyjs.jetstream.skips import pack
 from pyjs.store.consumer_list import MARK, drop_values, encode_entry, list_paths
 
 

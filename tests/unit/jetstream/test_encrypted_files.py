@@ -74,7 +74,7 @@ class Files:
         positions = self.files.open_positions("S")
         positions.snapshot(b"the state of sources")
         positions.append(b"a delta of sources")
-        self.files.save_window("S", [{"count": 1, "ids": b"message-id"}])
+        self.files.save_window("S", [{"total": 1, "count": 1, "ids": b"message-id"}])
 
     def recover(self) -> dict[str, object]:
         """Open everything; return what is there."""
@@ -295,7 +295,7 @@ def test_the_codec_is_in_the_metadata_and_absent_without_compression(tmp_path: P
     meta = (tmp_path / "none/A/streams/S/meta.a").read_bytes()
     values = msgpack.unpackb(meta[32:-8])
     assert "codec" not in values
-    assert "compression" not in values["config"]  # so that an older server reads it
+    assert values["config"]["compression"] == "none"
 
 
 def test_keys_are_not_logged(tmp_path: Path) -> None:

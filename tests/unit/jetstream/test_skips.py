@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.packed import pack
 
-from pyjs.jetstream.skips import Skips, pack
+from pyjs.jetstream.skips import Skips
 
 SEQS = st.lists(st.integers(1, 2**64 - 2), unique=True, max_size=50).map(sorted)
 
@@ -22,10 +23,6 @@ def test_what_is_packed_is_what_was_given(seqs: list[int]) -> None:
 def test_a_state_of_none_is_an_empty_list() -> None:
     assert Skips(b"").state() == []
     assert Skips.from_state([]).left == 0
-
-
-def test_a_state_may_be_a_list_of_numbers() -> None:
-    assert Skips.from_state([3, 7, 300]).packed() == pack([3, 7, 300])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +44,7 @@ def test_bytes_that_are_no_ascending_sequences_are_refused(packed: bytes) -> Non
 
 
 @pytest.mark.parametrize(
-    "kept", ["x", "AA=", "ÿÿ", None, True, 5, [0], [-1], [2**64], [3, 2], [1.5], ["1"], {"a": 1}]
+    "kept", ["x", "AA=", "ÿÿ", None, True, 5, [7], [-1], [2**64], [3, 2], [1.5], ["1"], {"a": 1}]
 )
 def test_a_state_that_is_nothing_of_the_kind_is_refused(kept: object) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):

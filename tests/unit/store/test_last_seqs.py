@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.packed import pack
 
-from pyjs.jetstream.skips import pack
 from pyjs.store.last_seqs import Count, LastSeqs
 from pyjs.store.memstore import MemStore
 from pyjs.subjects.tokens import subject_matches
