@@ -51,9 +51,9 @@ def main(argv: list[str] | None = None) -> int:
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
-    from pyjs.server.server import Server
+    from pyjs.server.command import run
 
-    return Server(options).run()
+    return run(options)
 
 
 def missing_packages() -> list[str]:

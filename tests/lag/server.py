@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.lag.timed_loop import Record, TimedLoop
 
-import pyjs.server.server as server_module
+import pyjs.server.command as command_module
 from pyjs.cli import main
 from pyjs.core.lane import Lane
 
@@ -59,7 +59,7 @@ def run(path: Path, argv: list[str]) -> int:
     record = Record()
     time_lanes(record)
     time_collections(record)
-    server_module.new_event_loop = lambda: TimedLoop(record)
+    command_module.new_event_loop = lambda: TimedLoop(record)
     code = main(argv)
     path.write_text(json.dumps(report(record)))
     return code

@@ -24,16 +24,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """Stand in for the server: keep the options that it would run with."""
     found: list[Options] = []
 
-    class Server:
-        def __init__(self, options: Options) -> None:
-            found.append(options)
+    def run(options: Options) -> int:
+        found.append(options)
+        return 0
 
-        def run(self) -> int:
-            return 0
-
-    module = types.ModuleType("pyjs.server.server")
-    module.Server = Server  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyjs.server.server", module)
+    module = types.ModuleType("pyjs.server.command")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyjs.server.command", module)
     return found
 
 
@@ -148,7 +145,7 @@ def test_the_arguments_of_the_process_are_the_default(
 
 
 def test_the_exit_code_of_the_server_is_ours(monkeypatch: pytest.MonkeyPatch, started: list[Options]) -> None:
-    monkeypatch.setattr(sys.modules["pyjs.server.server"].Server, "run", lambda self: 1)
+    monkeypatch.setattr(sys.modules["pyjs.server.command"], "run", lambda options: 1)
     assert cli.main([]) == 1
 
 

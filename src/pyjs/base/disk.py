@@ -165,6 +165,10 @@ class Disk:
         """
         raise NotImplementedError("a Disk subclass has the files")
 
+    def unlock(self, fd: int) -> None:
+        """Give back a lock of `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
+        self.close_file(fd)
+
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""
         raise NotImplementedError("a Disk subclass has the files")
@@ -392,6 +396,13 @@ class OsDisk(Disk):
             os.close(fd)
             raise
         return fd
+
+    def unlock(self, fd: int) -> None:
+        """Give back a lock, and close its descriptor."""
+        fcntl.flock(
+            fd, fcntl.LOCK_UN
+        )  # closing alone would leave it with a forked child, which has the file as well
+        os.close(fd)
 
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""

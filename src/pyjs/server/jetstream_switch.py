@@ -125,6 +125,12 @@ class JetStreamSwitch:
         if self._synced and self._ending is not None and not self._ending.is_changing:
             self._end()
 
+    def abort(self) -> None:
+        """Close the streams at once; what waits for a sync is not waited for. No thread is at work on metadata."""
+        jetstream, self._node.jetstream = self._node.jetstream, None
+        self._ending = self._ending or jetstream
+        self._end()
+
     def _end(self) -> None:
         """Close the streams and call those who wait for that."""
         jetstream, self._ending = self._ending, None

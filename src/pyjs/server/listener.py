@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjs.server.addresses import BACKLOG
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
     from collections.abc import Callable
 
     from pyjs.base.log import Log
@@ -36,7 +37,8 @@ class Listener:
         self._name = name  # of the port, in log lines: "Client"
         self._log = log
         self._factory: Callable[[], asyncio.BaseProtocol]
-        self._server: asyncio.Server | None = None  # None: accepts nothing for now
+        self._accepting: socket.socket | None = None  # the duplicate; None: accepts nothing for now
+        self._server: asyncio.Server | None = None  # of the duplicate
         self._pause_s = PAUSE_MIN_S
         self._retry: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
@@ -55,6 +57,10 @@ class Listener:
         if self._retry is not None:
             self._retry.cancel()
         self._stop_accepting()
+        with suppress(OSError):  # not on every system
+            self._sock.shutdown(
+                socket.SHUT_RDWR
+            )  # a forked child has the socket too, and must not keep the port
         self._sock.close()
 
     def accepted(self, transport: asyncio.BaseTransport) -> None:
@@ -69,8 +75,11 @@ class Listener:
 
     def _stop_accepting(self) -> None:
         server, self._server = self._server, None
-        if server is not None:
+        if server is not None and not self._loop.is_closed():
             server.close()
+        if self._accepting is not None:
+            self._accepting.close()  # a loop that was closed did not
+            self._accepting = None
 
     def _try_again(self) -> None:
         if descriptors_are_free():
@@ -81,15 +90,23 @@ class Listener:
             self._retry = self._loop.call_later(self._pause_s, self._try_again)
 
     async def _serve(self) -> None:
+        if self._closed:
+            return
         try:
-            server = await self._loop.create_server(self._factory, sock=self._sock.dup(), backlog=BACKLOG)
+            self._accepting = self._sock.dup()
+            self._server = await self._loop.create_server(
+                self._factory, sock=self._accepting, backlog=BACKLOG, start_serving=False
+            )
         except OSError:  # a file took the last descriptor meanwhile
+            self._stop_accepting()
             self._retry = self._loop.call_later(self._pause_s, self._try_again)
             return
         if self._closed:
-            server.close()
+            self._stop_accepting()
         else:
-            self._server = server
+            await (
+                self._server.start_serving()
+            )  # whoever cancels this can close the server: it is known by now
 
 
 def is_free(fd: int) -> bool:

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyjs.base.log import Log
+from pyjs.server.failures import StartFailed, reason
 
 if TYPE_CHECKING:
     from pyjs.config.options import Options
@@ -157,3 +158,15 @@ def configured_logger(options: Options) -> Logger:
         size_limit=options.log_size_limit,
         files_max=options.log_max_num,
     )
+
+
+def opened_logger(options: Options) -> Logger:
+    """Return the log that `options` describe.
+
+    Raises:
+        StartFailed: the log file cannot be opened.
+    """
+    try:
+        return configured_logger(options)
+    except OSError as error:
+        raise StartFailed(f"error opening file: open {options.log_file}: {reason(error)}") from None

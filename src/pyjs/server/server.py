@@ -1,156 +1,120 @@
 """The server: the node, its listening ports, and the order in which they start and end.
 
-`run` is the command, on a loop of its own; `start` and `stop` are the same server inside another program, on the
-loop that runs there, without signal handlers and allocator settings. The order of starting is that of the log lines,
-which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
+Runs on the event loop that is running, whoever owns it: the command (command.py) or another program (pyjs.aio). It
+changes nothing of the process: no signal handler, no hook, no allocator, no limit. The order of starting is that of
+the log lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
+import enum
+import os
 import sys
+import warnings
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
 from pyjs.node import Node
-from pyjs.server import files, signals
+from pyjs.server import files
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
-from pyjs.server.allocator import keep_buffers, objects_from_glibc, trim
 from pyjs.server.announce import announce_start
 from pyjs.server.clock import OsRng, SystemClock
-from pyjs.server.collector import collect, keep_survivors
 from pyjs.server.connection import Connection
-from pyjs.server.descriptors import open_files_max, raise_limit
+from pyjs.server.descriptors import open_files_max
 from pyjs.server.driver import Driver
-from pyjs.server.failures import StartFailed, attempt, fail, log_exception, reason
+from pyjs.server.failures import StartFailed, attempt, fail, reason
 from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
-from pyjs.server.loop import new_event_loop
 from pyjs.server.machine import effective_options
-from pyjs.server.memory import MemoryReturn
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.process import cpu_seconds, memory_size
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
-from pyjs.server.spin import Spin, pays
+from pyjs.server.scratch import UnsyncedDisk
+from pyjs.server.spin import Spin
 from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyjs.base.log import Log
     from pyjs.config.options import Options
     from pyjs.server.http import HttpConnection
     from pyjs.server.monitoring import Monitoring
+    from pyjs.server.scratch import ScratchStore
 
 RECOVERY_S = 0.01  # of recovery at once
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
 
 
-class Server:
-    """One server on one event loop."""
+class State(enum.Enum):
+    """NEW -> STARTING -> RUNNING -> STOPPING -> STOPPED, or STARTING -> STOPPED when the start fails."""
 
-    def __init__(self, options: Options, log: Log | None = None) -> None:
+    NEW = enum.auto()
+    STARTING = enum.auto()
+    RUNNING = enum.auto()
+    STOPPING = enum.auto()
+    STOPPED = enum.auto()
+
+
+class Server:
+    """One server on one event loop; it starts and stops once."""
+
+    def __init__(self, options: Options, log: Log, scratch: ScratchStore | None = None) -> None:
         self.options = options
-        self.log: Log = log if log is not None else _opened_log(options)
+        self.log = log
         self.clock = SystemClock()
         self.node: Node
         self.driver: Driver
         self.loop: asyncio.AbstractEventLoop
+        self.state = State.NEW
         self.connections: OpenConnections[Connection] = OpenConnections()
+        self._scratch = scratch  # the store directory, if it goes with the server
         self._client_listener: Listener | None = None
         self._monitoring: Monitoring | None = None  # None: there is no port for it
         self._jetstream: JetStreamSwitch
         self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
-        self._running = False
         self._stop_asked = False
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._pid = 0  # of the process that started it
 
-    # -- the command -------------------------------------------------------------------------------------------
-    def run(self) -> int:
-        """Serve until a signal ends it; return the exit code of the command."""
-        raise_limit()
-        keep_buffers()
-        objects_from_glibc()
-        keep_survivors()
-        sys.unraisablehook = self.count_unraisable
-        loop = new_event_loop()
-        # The loop stays open: closing it would give signals their default action before the process is gone.
-        return loop.run_until_complete(self._serve())
-
-    async def _serve(self) -> int:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self.log_uncaught)
-        actions: dict[signal.Signals, Callable[[], object]] = {
-            signal.SIGINT: self.request_stop,
-            signal.SIGTERM: self._terminated,
-            signal.SIGUSR1: self.reopen_log,
-            signal.SIGUSR2: self.start_lame_duck,
-            signal.SIGHUP: self.reload,
-        }
-        signals.install(loop, actions, self.log.info)
-        try:
-            await self.start(spin=pays())
-        except StartFailed as error:
-            if self._stop_asked:
-                self.log.info(f"Server Exiting.., {error}")
-                return 0
-            self.log.fatal(str(error))
-            return 1
-        thread = self._workers.thread(Lane.COMPUTE)
-        memory = MemoryReturn(loop, thread, collect, trim, cpu_seconds, memory_size)
-        self.driver.after_turn.append(memory.after_turn)
-        await self._stopped.wait()
-        return 0
-
-    def request_stop(self) -> None:
-        """Begin to stop; `stop` does the same and waits for the end."""
-        self._stop_asked = True
-        if self._running and self._stopping is None:
-            self._stopping = self.loop.create_task(self._shut_down())
-
-    def _terminated(self) -> None:
-        if self._lame_duck is None:  # SIGTERM does not cut a lame duck short
-            self.request_stop()
+    def __del__(self) -> None:
+        if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid() or sys.is_finalizing():
+            return
+        text = f"the server at {self.client_url} was not stopped before its event loop ended"
+        warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+        self.abort()
 
     # -- starting ----------------------------------------------------------------------------------------------
     async def start(self, spin: bool = False) -> None:
         """Start to serve on the running loop; clients are accepted when it returns.
 
         `spin`: look for input for a while before the loop sleeps (spin.py). For a process with cores to spare.
+        Whatever ends the start, a cancellation too, everything that was opened is closed.
 
         Raises:
-            StartFailed: a port, a file or the store directory cannot be used; everything that was opened is closed.
+            StartFailed: a port, a file or the store directory cannot be used.
         """
+        assert self.state is State.NEW
+        self.state = State.STARTING
+        self._pid = os.getpid()
         self.loop = asyncio.get_running_loop()
-        effective = effective_options(self.options)
-        disk = OsDisk()
-        disk.open_files_max = open_files_max()
-        self.node = Node(effective, self.clock, OsRng(), disk, self.log)
-        self.driver = Driver(self.loop, self.node)
-        self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
-        self.driver.after_turn.append(self._workers.after_turn)
-        if spin:
-            self.driver.after_turn.append(Spin(self.loop).after_turn)
-        self._jetstream = JetStreamSwitch(self.driver)
+        self._make_parts(spin)
         announce_start(self.log, self.node, self.options)
         try:
             self._write_pid_file()
             await self._start_monitoring()
             await self._start_jetstream()
             await self._start_clients()
-        except StartFailed:
-            await self._close_everything()
-            self._stopped.set()
+        except BaseException:
+            await self._end()
             raise
-        self._running = True
+        self.state = State.RUNNING
         if self._monitoring is not None:
             self._monitoring.ready()
         self.write_ports_file()
@@ -158,6 +122,18 @@ class Server:
         self.driver.wake()
         if self._stop_asked:
             self.request_stop()
+
+    def _make_parts(self, spin: bool) -> None:
+        """Make the node and what drives it; nothing is opened yet."""
+        disk = OsDisk() if self._scratch is None else UnsyncedDisk()
+        disk.open_files_max = open_files_max()
+        self.node = Node(effective_options(self.options), self.clock, OsRng(), disk, self.log)
+        self.driver = Driver(self.loop, self.node)
+        self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
+        self.driver.after_turn.append(self._workers.after_turn)
+        if spin:
+            self.driver.after_turn.append(Spin(self.loop).after_turn)
+        self._jetstream = JetStreamSwitch(self.driver)
 
     def _write_pid_file(self) -> None:
         if not self.options.pid_file:
@@ -177,16 +153,15 @@ class Server:
 
     async def _start_jetstream(self) -> None:
         """Recover the streams; between two steps monitoring answers and signals are heard."""
-        steps = self._jetstream.start_steps(self.options)
         give_way_at = self.loop.time() + RECOVERY_S
-        for _ in steps:
-            if self.loop.time() < give_way_at:
-                continue
-            await asyncio.sleep(0)
-            if self._stop_asked:
-                steps.close()
-                fail("stopped before the streams were recovered")
-            give_way_at = self.loop.time() + RECOVERY_S
+        with closing(self._jetstream.start_steps(self.options)) as steps:
+            for _ in steps:
+                if self.loop.time() < give_way_at:
+                    continue
+                await asyncio.sleep(0)
+                if self._stop_asked:
+                    fail("stopped before the streams were recovered")
+                give_way_at = self.loop.time() + RECOVERY_S
 
     async def _start_clients(self) -> None:
         options = self.options
@@ -216,6 +191,27 @@ class Server:
         """Return a URL that a client on this machine can use."""
         return urls("nats", self.options.host, self.client_port)[0]
 
+    @property
+    def monitor_url(self) -> str | None:
+        """Return the URL of the monitoring pages on this machine, None: there are none."""
+        host = self.options.http_host or self.options.host
+        return urls("http", host, self.monitor_port)[0] if self.monitor_port else None
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether somebody asked it to stop, perhaps before it had started."""
+        return self._stop_asked
+
+    @property
+    def in_lame_duck_mode(self) -> bool:
+        """Whether clients are being sent away."""
+        return self._lame_duck is not None
+
+    @property
+    def compute_thread(self) -> IoThread:
+        """Return the thread for work that only computes; there is one while the server runs."""
+        return self._workers.thread(Lane.COMPUTE)
+
     def write_ports_file(self) -> None:
         """Write the ports file, if one is wanted."""
         options = self.options
@@ -236,7 +232,11 @@ class Server:
         try:
             new, changed = read_again(old)
             names = {change.name for change in changed}
-            log = configured_logger(new) if names.intersection(LOG_OPTIONS) else None
+            log = (
+                configured_logger(new)
+                if names.intersection(LOG_OPTIONS) and isinstance(self.log, Logger)
+                else None
+            )
         except (ReloadRefused, ConfigError, OSError) as error:
             self.log.error(f"Failed to reload server configuration: {error}")
             return
@@ -261,7 +261,7 @@ class Server:
         """Start JetStream, or end it, when a reload says so."""
         if self._jetstream.ending:
             return  # looked at again when it has ended
-        if self._lame_duck is not None or not self._running:
+        if self._lame_duck is not None or self.state is not State.RUNNING:
             return  # who ends has given it up for good
         if self.options.jetstream.enabled == (self.node.jetstream is not None):
             return
@@ -304,7 +304,7 @@ class Server:
     # -- ending ------------------------------------------------------------------------------------------------
     def start_lame_duck(self) -> None:
         """Send the clients elsewhere, then end."""
-        if not self._running or self._lame_duck is not None:
+        if self.state is not State.RUNNING or self._lame_duck is not None:
             return
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
@@ -314,20 +314,45 @@ class Server:
         )
         self._jetstream.stop(self._lame_duck.start)
 
+    def request_stop(self) -> None:
+        """Begin to stop; `stop` does the same and waits for the end."""
+        self._stop_asked = True
+        if self.state is State.RUNNING:
+            self.state = State.STOPPING
+            self._stopping = self.loop.create_task(self._shut_down())
+            self._stopping.add_done_callback(lambda _: self.abort())  # if it was cancelled before it began
+
     async def stop(self) -> None:
         """Close the connections and the streams; the server cannot be started again."""
+        if self.state is State.NEW:
+            self.state = State.STOPPED
+            self._stopped.set()
         self.request_stop()
         await self._stopped.wait()
 
+    async def wait_stopped(self) -> None:
+        """Return when the server has stopped, whoever asked for it."""
+        await self._stopped.wait()
+
     async def _shut_down(self) -> None:
-        self._running = False
         self.log.info("Initiating Shutdown...")
         if self._lame_duck is not None:
             self._lame_duck.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Close everything, and say so if it was ready; if not even that may be waited for, cut it off."""
+        said = self.state is State.STOPPING
         try:
             await self._close_everything()
-            attempt(self.log, self._say_farewell)
+            if said:
+                attempt(self.log, self._say_farewell)
+        except asyncio.CancelledError:  # the loop is about to end
+            self._cut_off()
+            raise
         finally:
+            await self._remove_scratch()
+            self.state = State.STOPPED
             self._stopped.set()
 
     def _say_farewell(self) -> None:
@@ -348,6 +373,18 @@ class Server:
         attempt(self.log, self._workers.stop)
         await self._close_connections()
 
+    async def _remove_scratch(self) -> None:
+        """Remove the files of a server that is gone; in a thread, since there may be gigabytes."""
+        if self._scratch is None:
+            return
+        thread = IoThread(self.loop, "scratch")
+        removed = asyncio.Event()
+        thread.submit(self._scratch.remove, lambda _: removed.set())
+        try:
+            await removed.wait()
+        finally:
+            thread.stop()
+
     @staticmethod
     def _close_listener(listener: Listener | None) -> None:
         if listener is not None:
@@ -366,25 +403,27 @@ class Server:
                 for connection in port:
                     connection.abort()
 
-    def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:
-        """Count and log an exception in compiled code that cannot pass one on, or in a destructor."""
-        error = failed.exc_value or failed.exc_type()
-        what = f"{failed.err_msg or 'code that cannot raise'}: {failed.object}"
-        if hasattr(self, "node") and isinstance(error, Exception):
-            self.node.faults.report("compiled", what, error, self.clock.now_ns())
-        else:
-            log_exception(self.log, what, error)
+    def abort(self) -> None:
+        """Stop at once, without the loop: connections are cut, streams closed as after their last turn.
 
-    def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Log an exception that nothing else caught: the one edge where every exception is."""
-        error = context.get("exception")
-        if isinstance(error, ConnectionError):
-            return  # a peer that went away in the middle of something
-        log_exception(self.log, context.get("message"), error)
+        For a server that cannot be waited for any more. Acknowledgements that wait for a sync are never sent.
+        """
+        if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid():
+            return
+        self._cut_off()
+        if self._scratch is not None:
+            self._scratch.remove()
+        self.state = State.STOPPED
+        self._stopped.set()
 
-
-def _opened_log(options: Options) -> Logger:
-    try:
-        return configured_logger(options)
-    except OSError as error:
-        raise SystemExit(f"error opening file: open {options.log_file}: {reason(error)}") from None
+    def _cut_off(self) -> None:
+        self.log.warn("Stopping without waiting for connections and syncs")
+        self._close_listener(self._client_listener)
+        self._close_listener(None if self._monitoring is None else self._monitoring.listener)
+        self.driver.stop()
+        attempt(self.log, self._workers.stop)
+        attempt(self.log, self._jetstream.abort)
+        if not self.loop.is_closed():
+            attempt(self.log, self.node.stop)
+            for connection in self.connections:
+                connection.abort()

@@ -93,7 +93,7 @@ class StoreLock:
         """Let others have it."""
         fds, self._fds = self._fds, []
         for fd in fds:
-            self._disk.close_file(fd)
+            self._disk.unlock(fd)
 
 
 def lock_store(disk: Disk, directory: str) -> StoreLock:

@@ -223,6 +223,7 @@ def test_a_disk_without_files_says_so() -> None:
         "lock": ("x",),
         "lock_shared": ("x",),
         "lock_directory": ("x",),
+        "unlock": (0,),
         "is_directory": ("x",),
         "free_bytes": ("x",),
     }
@@ -271,3 +272,16 @@ def test_paths_of_another_file_system_are_told_apart(disk: OsDisk, tmp_path: Pat
 class _Everything(frozenset[int]):
     def __contains__(self, number: object) -> bool:
         return True
+
+
+def test_a_lock_that_was_given_back_is_free_although_another_process_has_the_file(
+    disk: OsDisk, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "lock")
+    fd = disk.lock(path)
+    inherited = os.dup(fd)  # the same open file, as in a forked child
+
+    disk.unlock(fd)
+
+    disk.unlock(disk.lock(path))
+    os.close(inherited)

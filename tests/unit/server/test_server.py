@@ -1,7 +1,6 @@
 import asyncio
 import gc
 import socket
-import sys
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -421,22 +420,6 @@ async def test_monitoring_answers_while_streams_are_recovered(
     writer.close()
 
 
-async def test_an_exception_on_the_loop_of_the_command_is_logged(start: Start) -> None:
-    server = await start()
-    asyncio.get_running_loop().set_exception_handler(server.log_uncaught)
-
-    def broken() -> None:
-        raise ZeroDivisionError("planned")
-
-    asyncio.get_running_loop().call_soon(broken)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-
-    assert isinstance(server.log, ListLog)
-    (text,) = [text for level, text in server.log.lines if level == "ERR"]
-    assert "ZeroDivisionError: planned" in text
-
-
 async def test_traced_protocol_is_in_the_log(start: Start) -> None:
     server = await start()
     server.log.trace_on = True
@@ -458,23 +441,3 @@ async def test_clients_that_come_all_at_once_wait_in_the_backlog(start: Start) -
     # The loop does nothing meanwhile; a connect that the kernel turned away would try again after a second.
     for _ in range(300):
         socket.create_connection(("127.0.0.1", server.client_port), timeout=0.5).close()
-
-
-async def test_an_exception_that_compiled_code_cannot_pass_on_is_counted_and_logged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    log = ListLog()
-    server = Server(Options(port=-1), log)
-    await server.start()
-    monkeypatch.setattr(sys, "unraisablehook", server.count_unraisable)
-
-    class Ends:
-        def __del__(self) -> None:
-            raise ValueError("no way out")
-
-    ended = Ends()
-    del ended
-
-    await server.stop()
-    assert server.node.faults.counts == {"compiled": 1}
-    assert any("ValueError: no way out" in text for _, text in log.lines)

@@ -1,0 +1,103 @@
+"""The command: a server in a process of its own, and everything that is set for the whole process.
+
+Descriptors, allocator, collector of cycles, hooks, signals and the loop belong to whoever owns the process. A server
+inside another program (pyjs.aio) leaves all of them alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from pyjs.server import signals
+from pyjs.server.allocator import keep_buffers, objects_from_glibc, trim
+from pyjs.server.collector import collect, keep_survivors
+from pyjs.server.descriptors import raise_limit
+from pyjs.server.failures import StartFailed, log_exception
+from pyjs.server.logging import opened_logger
+from pyjs.server.loop import new_event_loop
+from pyjs.server.memory import MemoryReturn
+from pyjs.server.process import cpu_seconds, memory_size
+from pyjs.server.server import Server
+from pyjs.server.spin import pays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.log import Log
+    from pyjs.config.options import Options
+
+
+def run(options: Options) -> int:
+    """Serve until a signal ends it; return the exit code of the command."""
+    try:
+        log = opened_logger(options)
+    except StartFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    return Command(options, log).run()
+
+
+class Command:
+    """One server that owns its process."""
+
+    def __init__(self, options: Options, log: Log) -> None:
+        self.log = log
+        self.server = Server(options, log)
+
+    def run(self) -> int:
+        """Set up the process and serve; return the exit code."""
+        raise_limit()
+        keep_buffers()
+        objects_from_glibc()
+        keep_survivors()
+        sys.unraisablehook = self.count_unraisable
+        loop = new_event_loop()
+        # The loop stays open: closing it would give signals their default action before the process is gone.
+        return loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> int:
+        server, loop = self.server, asyncio.get_running_loop()
+        loop.set_exception_handler(self.log_uncaught)
+        actions: dict[signal.Signals, Callable[[], object]] = {
+            signal.SIGINT: server.request_stop,
+            signal.SIGTERM: self._terminated,
+            signal.SIGUSR1: server.reopen_log,
+            signal.SIGUSR2: server.start_lame_duck,
+            signal.SIGHUP: server.reload,
+        }
+        signals.install(loop, actions, self.log.info)
+        try:
+            await server.start(spin=pays())
+        except StartFailed as error:
+            if server.stop_asked:
+                self.log.info(f"Server Exiting.., {error}")
+                return 0
+            self.log.fatal(str(error))
+            return 1
+        memory = MemoryReturn(loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
+        server.driver.after_turn.append(memory.after_turn)
+        await server.wait_stopped()
+        return 0
+
+    def _terminated(self) -> None:
+        if not self.server.in_lame_duck_mode:  # SIGTERM does not cut a lame duck short
+            self.server.request_stop()
+
+    def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:
+        """Count and log an exception in compiled code that cannot pass one on, or in a destructor."""
+        error = failed.exc_value or failed.exc_type()
+        what = f"{failed.err_msg or 'code that cannot raise'}: {failed.object}"
+        if hasattr(self.server, "node") and isinstance(error, Exception):
+            self.server.node.faults.report("compiled", what, error, self.server.clock.now_ns())
+        else:
+            log_exception(self.log, what, error)
+
+    def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """Log an exception that nothing else caught: the one edge where every exception is."""
+        error = context.get("exception")
+        if isinstance(error, ConnectionError):
+            return  # a peer that went away in the middle of something
+        log_exception(self.log, context.get("message"), error)

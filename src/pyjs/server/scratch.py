@@ -1,0 +1,46 @@
+"""A store directory that lives as long as its server, and the disk for it, which syncs nothing.
+
+Nobody opens such a directory again, so a power cut can lose nothing in it that would not be removed anyway. It is
+removed when the server stops, or else when the process ends; a forked child leaves it to the process that made it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+from pyjs.base.disk import OsDisk
+
+
+class ScratchStore:
+    """A directory of its own below the temporary directory."""
+
+    def __init__(self) -> None:
+        """Make it. Raises OSError: the temporary directory cannot be written."""
+        self.path = tempfile.mkdtemp(prefix="pyjs-")
+        self._pid = os.getpid()
+        atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Remove it with everything in it; what cannot be removed stays."""
+        if self._pid == os.getpid():
+            atexit.unregister(self.remove)
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+class UnsyncedDisk(OsDisk):
+    """The files of this machine, never waiting for the medium."""
+
+    def sync_file(self, fd: int) -> None:
+        """Do nothing."""
+
+    def sync_dir(self, path: str) -> None:
+        """Do nothing."""
+
+    def sync_filesystem(self, fd: int) -> None:
+        """Do nothing."""
+
+    def check_file(self, fd: int) -> None:
+        """Do nothing."""
