@@ -34,7 +34,7 @@ cdef class Aging:
         """When the next message is due by the wall clock, 0: none will be."""
         cdef int64_t due, too_old
         cdef uint64_t oldest
-        if self.store.msgs == 0:
+        if self.store.catalogue.msgs == 0:
             self.lifetimes.clear()
             return 0
         due = self.lifetimes.next_due()
@@ -43,22 +43,25 @@ cdef class Aging:
         oldest = self.oldest_expiring()
         if oldest == 0:
             return due
-        too_old = index_live(&self.store.index, oldest).ts + max_age_ns
+        too_old = index_live(&self.store.catalogue.index, oldest).ts + max_age_ns
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
         """The oldest message that max_age applies to, 0: there is none. Those before it are not looked at again."""
         cdef uint64_t seq
-        self.lifetimes.forget_below(self.store.first_seq)
+        self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
-        self.passed_seq = seq - 1 if seq else index_prev_live(&self.store.index, self.store.last_seq)
+        if seq:
+            self.passed_seq = seq - 1
+        else:
+            self.passed_seq = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
         return seq
 
     cdef uint64_t next_expiring(self, uint64_t seq) noexcept nogil:
         """The first message from `seq` on that max_age applies to, 0: there is none."""
-        seq = index_next_live(&self.store.index, seq)
+        seq = index_next_live(&self.store.catalogue.index, seq)
         while seq and self.lifetimes.outlives(seq):
-            seq = index_next_live(&self.store.index, seq + 1)
+            seq = index_next_live(&self.store.catalogue.index, seq + 1)
         return seq
 
     # -- in steps --------------------------------------------------------------------------------------------------
@@ -95,7 +98,7 @@ cdef class Aging:
         """Drop up to `left` messages that were stored at `horizon` or before; whether there are more that can go."""
         cdef uint64_t seq = self.oldest_expiring()
         cdef bint some = False
-        while seq and index_live(&self.store.index, seq).ts <= horizon:
+        while seq and index_live(&self.store.catalogue.index, seq).ts <= horizon:
             if left == 0:
                 return some                 # else none of them can go, and the timer comes again
             some |= self.drop(stream, seq, marked)
@@ -119,6 +122,7 @@ cdef class Aging:
             return True
         self.store.drop(seq, False)
         subject = message.subject
-        if b"\r\nNats-Marker-Reason:" not in message.headers and self.store.count_of(subject, len(subject)) == 0:
+        if b"\r\nNats-Marker-Reason:" not in message.headers \
+                and self.store.catalogue.count_of(subject, len(subject)) == 0:
             stream.leave_marker(subject, seq)
         return True

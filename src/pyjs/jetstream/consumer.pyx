@@ -208,7 +208,8 @@ cdef class Consumer(ConsumerCore):
 
         Whoever counted saw nothing removed since; what is removed but not told yet was not there any more.
         """
-        if self.next_seq <= self.store.first_seq and self.store.drop_log_len == 0 and self.skips.left == 0:
+        if self.next_seq <= self.store.catalogue.first_seq and self.store.catalogue.drops.size == 0 \
+                and self.skips.left == 0:
             self.unread, self.counted_to, self.unread_stale = unread, counted_to, False
 
     def start(self) -> None:
@@ -225,7 +226,7 @@ cdef class Consumer(ConsumerCore):
         self.subscriptions = subscriptions
         self.active_at = self.unbound_at = self.sent_at = self.turn.now
         if self.config.replay_policy == "original":
-            self.replay_to = self.store.last_seq
+            self.replay_to = self.store.catalogue.last_seq
         if self.push:
             account.watch_interest(self.deliver_subject, self.note_interest)
             self.check_interest()
@@ -707,7 +708,7 @@ cdef class Consumer(ConsumerCore):
         self.next_seq = max(self.next_seq, first_seq)
         while i:
             newer = self.pending.entries[i].newer
-            if index_live(&self.store.index, self.pending.entries[i].seq) == NULL:
+            if index_live(&self.store.catalogue.index, self.pending.entries[i].seq) == NULL:
                 self.pending.remove(i)
                 self.acked_at = self.turn.now
             i = newer
@@ -725,7 +726,7 @@ cdef class Consumer(ConsumerCore):
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Tell whether the message is for this consumer and not settled yet."""
-        if self.store.next_seq(seq, self.filter) != seq:
+        if self.store.catalogue.next_seq(seq, self.filter) != seq:
             return False
         if seq >= self.next_seq or self.pending.find(seq) or (self.n_spent and seq in self.spent):
             return True
@@ -736,7 +737,7 @@ cdef class Consumer(ConsumerCore):
     def num_pending(self) -> int:
         """Return how many messages are still to be delivered for the first time."""
         self.refresh_unread()
-        return self.unread if self.next_seq <= self.store.last_seq or self.skips.left else 0
+        return self.unread if self.next_seq <= self.store.catalogue.last_seq or self.skips.left else 0
 
     def dump_state(self, pending=None) -> dict:
         """Return everything that `load_state` needs to go on from here; `pending` stands for the deliveries."""
@@ -766,7 +767,7 @@ cdef class Consumer(ConsumerCore):
         Returns whether it was ahead of the stream, which uses the sequences behind its last one again: the files
         must not say any more that they are settled.
         """
-        cdef uint64_t last = max(self.store.last_seq, max(<uint64_t> self.config.opt_start_seq, 1) - 1)
+        cdef uint64_t last = max(self.store.catalogue.last_seq, max(<uint64_t> self.config.opt_start_seq, 1) - 1)
         cdef bint ahead = self.next_seq > last + 1 or self.delivered_seq > last or self.skips_end > last
         cdef uint32_t i, newer
         if self.delivered_seq > last:
@@ -778,12 +779,12 @@ cdef class Consumer(ConsumerCore):
         i = self.pending.oldest
         while i:
             newer = self.pending.entries[i].newer
-            if index_live(&self.store.index, self.pending.entries[i].seq) == NULL:
+            if index_live(&self.store.catalogue.index, self.pending.entries[i].seq) == NULL:
                 self.settle_entry(i)
             i = newer
         self.floor_seq = min(self.floor_seq, last)
-        for seq in [each for each in self.spent if index_live(&self.store.index, each) == NULL]:
+        for seq in [each for each in self.spent if index_live(&self.store.catalogue.index, each) == NULL]:
             del self.spent[seq]
         self.n_spent = <uint32_t> len(self.spent)
-        self.next_seq = max(self.next_seq, self.store.first_seq)
+        self.next_seq = max(self.next_seq, self.store.catalogue.first_seq)
         return ahead

@@ -408,12 +408,12 @@ cdef class ConsumerCore(StreamConsumer):
         cdef uint64_t seq
         if self.skips.left:
             return self.skips.seq
-        seq = self.store.next_seq(self.next_seq, self.filter)
+        seq = self.store.catalogue.next_seq(self.next_seq, self.filter)
         self.end_seq = 0
         if seq == 0:
-            self.end_seq = self.store.last_seq
-            if self.next_seq <= self.store.last_seq:
-                self.next_seq = self.store.last_seq + 1
+            self.end_seq = self.store.catalogue.last_seq
+            if self.next_seq <= self.store.catalogue.last_seq:
+                self.next_seq = self.store.catalogue.last_seq + 1
             self.unread = 0
         return seq
 
@@ -465,14 +465,14 @@ cdef class ConsumerCore(StreamConsumer):
             self.unread_stale = False
             self.unread = self.skips.left
             after = self.skips_end + 1 if self.skips.left else self.next_seq
-        elif self.store.last_seq <= self.counted_to:
+        elif self.store.catalogue.last_seq <= self.counted_to:
             return
         elif after < self.next_seq:
             after = self.next_seq
-        self.unread += self.store.count_from(after, self.filter)
-        self.counted_to = self.store.last_seq
+        self.unread += self.store.catalogue.count_from(after, self.filter)
+        self.counted_to = self.store.catalogue.last_seq
         # Drops that `dropped` has yet to hear of are not in this count: it must not take them off again.
-        self.unread_stale = self.store.drop_log_len != 0
+        self.unread_stale = self.store.catalogue.drops.size != 0
 
     cdef int send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
         """Send one message to whoever is next; 0: nobody took it."""

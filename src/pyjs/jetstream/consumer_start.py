@@ -35,7 +35,7 @@ def select_start(
 ) -> Generator[None, None, Start]:
     """Return where a consumer of `config` begins now."""
     if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
-        search = LastSeqs(store, matches)
+        search = LastSeqs(store.catalogue, matches)
         while not search.step(SEARCH_STEP):
             yield
         if search.n:
@@ -53,9 +53,9 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
 
     In these cases the consumer counts for itself, at once.
     """
-    if next_seq > store.first_seq or store.num_subjects() <= FEW_SUBJECTS:
+    if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None
-    counting = Count(store, matches)
+    counting = Count(store.catalogue, matches)
     while not counting.step(SEARCH_STEP):
         yield
     return counting
@@ -67,15 +67,15 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
         return max(store.last_match(subject.encode()) for subject in config.filters or (">",))
     if policy == "by_start_time":
         assert config.opt_start_time_ns is not None
-        return _first_from(store.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)
+        return _first_from(store.catalogue.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)
     if policy == "new":
         return store.last_seq + 1
-    if policy == "last_per_subject" and not store.next_match(store.first_seq, matches):
+    if policy == "last_per_subject" and not store.catalogue.next_match(store.first_seq, matches):
         return store.last_seq
     return store.first_seq
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
     """Return the first match when nothing before it was to be had anyway, else `seq`."""
-    first = 0 if matches.all else store.next_match(store.first_seq, matches)
+    first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
     return first if seq < first < store.last_seq else seq

@@ -133,7 +133,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
                 f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
             )
             continue
-        while not stream.store.learn_subjects(_filter_of(stream, stored.config), SEARCH_STEP):
+        while not stream.store.catalogue.learn_subjects(_filter_of(stream, stored.config), SEARCH_STEP):
             yield
         _open(js, stream, consumer)
     return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)

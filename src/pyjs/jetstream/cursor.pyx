@@ -133,7 +133,7 @@ cdef class Cursor(StreamConsumer):
             self.copied = taken
             self.committed()
         if self.mirrors:
-            self.target.store.take_back(self.written)
+            self.target.store.catalogue.take_back(self.written)
             self.target.aging.passed_seq = 0
         self.copied = self.written
         self.at = self.written + 1
@@ -144,7 +144,7 @@ cdef class Cursor(StreamConsumer):
         cdef int64_t pending
         if self.origin is None or self.active_ns == 0:
             return 0
-        pending = <int64_t> self.origin.store.count_from(self.at, self.wanted)
+        pending = <int64_t> self.origin.store.catalogue.count_from(self.at, self.wanted)
         return max(0, pending - (2 if self.blocked else 1))
 
     def pump(self) -> None:
@@ -184,7 +184,7 @@ cdef class Cursor(StreamConsumer):
         self.blocked = False
         with nogil:
             while taken < MESSAGES_PER_PUMP and size < BYTES_PER_PUMP:
-                seq = store.next_seq(self.at, self.wanted)
+                seq = store.catalogue.next_seq(self.at, self.wanted)
                 if seq == 0 or seq > limit:
                     self.at = max(self.at, limit + 1)
                     break
@@ -231,7 +231,7 @@ cdef class Cursor(StreamConsumer):
 
     cdef int mirror(self, Msg* m, Record* r) noexcept nogil:
         cdef size_t n
-        if r.seq <= self.target.store.last_seq:
+        if r.seq <= self.target.store.catalogue.last_seq:
             return SKIPPED
         if (self.target.discard_new or self.target.discard_new_per_subject) and self.target.limits_refused(m, False):
             return REFUSED      # before the gap is used up: the message may be gone when there is room
@@ -310,7 +310,7 @@ cdef class Cursor(StreamConsumer):
     cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
         """Do what headers of the message that was just kept ask for."""
         if ttl is not None:
-            self.target.aging.lifetimes.add(seq, ttl, self.target.store.last_ts)
+            self.target.aging.lifetimes.add(seq, ttl, self.target.store.catalogue.last_ts)
         if rollup is not None and rollup.lower() in (b"sub", b"all"):
             self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
 
@@ -391,12 +391,14 @@ def last_sources(StreamStore store not None, uint64_t above, set wanted not None
     They are named as Nats-Stream-Source names them, without sequence, subject and ident. Looks from the end and no
     farther back than needed.
     """
-    cdef uint64_t seq = index_prev_live(&store.index, store.last_seq) if store.msgs else 0
+    cdef uint64_t seq = 0
     cdef Record r
     cdef bytes headers
     found = {}
+    if store.catalogue.msgs:
+        seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)
     while seq > above and len(found) < len(wanted):
-        if index_live(&store.index, seq).header_len > 30 and store.load(seq, &r) == 0 \
+        if index_live(&store.catalogue.index, seq).header_len > 30 and store.load(seq, &r) == 0 \
                 and memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) != NULL:
             headers = r.body[:r.header_len]
             fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
@@ -404,5 +406,5 @@ def last_sources(StreamStore store not None, uint64_t above, set wanted not None
                 key = b"%b %b %b" % (fields[0], fields[2], fields[3])
                 if key in wanted and key not in found:
                     found[key] = (int(fields[1]), fields[5] if len(fields) > 5 else b"")
-        seq = index_prev_live(&store.index, seq - 1) if seq > 1 else 0
+        seq = index_prev_live(&store.catalogue.index, seq - 1) if seq > 1 else 0
     return found

@@ -54,12 +54,12 @@ cdef class DirectAnswers:
 
     def send_last(self, Account account not None, StreamStore store not None, bytes subject, bytes reply) -> bool:
         """Send the last message of the literal `subject` to `reply`; False: nothing was sent, answer otherwise."""
-        cdef Subject* s = subjects_find(&store.subject_table, subject, len(subject))
+        cdef Subject* s = subjects_find(&store.catalogue.subjects.table, subject, len(subject))
         cdef Record r
         cdef Msg m
         cdef char[48] tail
         cdef char* at
-        if s == NULL or not reply or store.load(store.last_up_to(s, store.last_seq), &r) != 0:
+        if s == NULL or not reply or store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
             return False
         self.make_room(len(self.name_line) + r.subject_len + r.size + FIELDS_SIZE_MAX)
         if r.header_len:

@@ -63,7 +63,7 @@ cdef class Evictions:
         rollups, self.rollups = self.rollups, []
         purged = []
         for seq, subject in rollups:
-            if index_live(&self.store.index, seq) != NULL:
+            if index_live(&self.store.catalogue.index, seq) != NULL:
                 self.purge(subject, seq, 0)
                 purged.append(subject)
         return purged
@@ -72,7 +72,7 @@ cdef class Evictions:
         """Remove messages, b"": of every subject, as the store's purge does; the memory goes to a thread."""
         wanted = self.store.make_filter((subject,) if subject else ())
         cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
-        for remains in self.store.take_remains():
+        for remains in self.store.catalogue.take_remains():
             self.turn.jobs.append(MemoryRelease(remains))
         return purged
 
@@ -84,32 +84,32 @@ cdef class Evictions:
         cdef size_t i, n = self.n
         self.n = 0
         for i in range(n if max_per_subject > 0 else 0):
-            segment = index_find(&self.store.index, self.seqs[i])
+            segment = index_find(&self.store.catalogue.index, self.seqs[i])
             at = 0 if segment == NULL else <uint32_t> (self.seqs[i] - segment.base)
             if segment != NULL and not is_dead(segment, at):
-                s = subject_by_id(&self.store.subject_table, subject_of(segment, at))
+                s = subject_by_id(&self.store.catalogue.subjects.table, subject_of(segment, at))
                 self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
         while s.count > <uint64_t> max_per_subject:         # at least one is left, and with it the subject
-            self.store.settle_first(s)
+            self.store.catalogue.settle_first(s)
             if self.store.drop(s.first, False) != 0:
                 return
 
     cdef void trim_stream(self, int64_t max_msgs, int64_t max_bytes) noexcept nogil:
         """Drop the oldest messages beyond the limits of the whole stream, those of 0 or less excepted."""
-        while max_msgs > 0 and self.store.msgs > <uint64_t> max_msgs:
-            if self.store.drop(self.store.first_seq, False) != 0:
+        while max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> max_msgs:
+            if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
-        while max_bytes > 0 and self.store.bytes > <uint64_t> max_bytes:
-            if self.store.drop(self.store.first_seq, False) != 0:
+        while max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> max_bytes:
+            if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
         """Cut every subject to `max_per_subject`, unless that is 0 or less: a kill may have left more."""
         cdef uint32_t id
         cdef Subject* s
-        for id in range(self.store.subject_table.n_ids if max_per_subject > 0 else 0):
-            s = subject_by_id(&self.store.subject_table, id)
+        for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):
+            s = subject_by_id(&self.store.catalogue.subjects.table, id)
             if s != NULL:
                 self.trim_subject(s, max_per_subject)

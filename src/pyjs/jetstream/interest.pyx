@@ -31,7 +31,7 @@ cdef class Interest:
         self.subs = Sublist(routes)
         self.subs_by_name = {}
         self.waiting = {}
-        self.woken_seq = store.last_seq
+        self.woken_seq = store.catalogue.last_seq
 
     def add(self, StreamConsumer consumer) -> None:
         """Let messages find `consumer`."""
@@ -72,12 +72,12 @@ cdef class Interest:
 
     cdef bint wants(self, uint64_t seq) noexcept nogil:
         cdef uint32_t n = 0
-        cdef const char* subject = self.store.subject_at(seq, &n)
+        cdef const char* subject = self.store.catalogue.subject_at(seq, &n)
         return subject != NULL and self.wanted(subject, n)
 
     cdef bint needed(self, uint64_t seq) noexcept:
         cdef uint32_t i, n = 0
-        cdef const char* subject = self.store.subject_at(seq, &n)
+        cdef const char* subject = self.store.catalogue.subject_at(seq, &n)
         cdef Route* r
         if subject == NULL:
             return False
@@ -99,10 +99,10 @@ cdef class Interest:
         cdef uint32_t i, n = 0
         cdef Route* r
         cdef StreamConsumer consumer
-        while at < store.drop_log_len:
-            memcpy(&seq, store.drop_log + at, 8)
-            memcpy(&n, store.drop_log + at + 8, 4)
-            r = self.subs.find(store.drop_log + at + 12, n)
+        while at < store.catalogue.drops.size:
+            memcpy(&seq, store.catalogue.drops.data + at, 8)
+            memcpy(&n, store.catalogue.drops.data + at + 8, 4)
+            r = self.subs.find(store.catalogue.drops.data + at + 12, n)
             r.busy += 1
             for i in range(r.n):
                 consumer = <StreamConsumer> r.targets[i].sink
@@ -111,7 +111,7 @@ cdef class Interest:
                     consumer.dropped(seq)
             r.busy -= 1
             at += 12 + n
-        store.drop_log_len = 0
+        store.catalogue.drops.size = 0
 
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake who waits for one of the messages since the last call."""
@@ -125,10 +125,10 @@ cdef class Interest:
         if len(self.waiting) <= FEW:
             self.wake_all()
         while self.waiting:
-            seq = index_next_live(&self.store.index, seq + 1)
+            seq = index_next_live(&self.store.catalogue.index, seq + 1)
             if seq == 0 or seq > last_seq:
                 break
-            subject = self.store.subject_at(seq, &n)
+            subject = self.store.catalogue.subject_at(seq, &n)
             if subject != before:           # one place per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)

@@ -71,17 +71,17 @@ def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -
     if wanted.all and not keep:
         if before_seq == 0 or before_seq > store.last_seq:
             return True
-        return store.msgs - store.count_matching(before_seq, wanted) <= AT_ONCE
-    return store.count_matching(0, wanted) - keep <= AT_ONCE
+        return store.msgs - store.catalogue.count_matching(before_seq, wanted) <= AT_ONCE
+    return store.catalogue.count_matching(0, wanted) - keep <= AT_ONCE
 
 
 def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, None, int]:
     """Return the first sequence of the newest `keep` matches."""
     store = stream.store
-    left = store.count_matching(0, wanted) - keep
-    seq = store.next_match(0, wanted)
+    left = store.catalogue.count_matching(0, wanted) - keep
+    seq = store.catalogue.next_match(0, wanted)
     for at in range(left):
-        seq = store.next_match(seq + 1, wanted)
+        seq = store.catalogue.next_match(seq + 1, wanted)
         if at % STEP == STEP - 1:
             yield None
     return seq

@@ -26,7 +26,7 @@ def window_parts(Stream stream, uint64_t part_ids):
     for first in range(0, total, part_ids):
         count = min(part_ids, total - first)
         yield {
-            "last_seq": stream.store.last_seq, "checksum": stream.store.last_checksum,
+            "last_seq": stream.store.catalogue.last_seq, "checksum": stream.store.last_checksum,
             "last_id": stream.last_msg_id, "total": total, "count": count, "ids": stream.dedupe.dump(first, count),
         }
 
@@ -50,7 +50,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
     cdef uint64_t seq
     stream.dedupe.forget_from(0)
     for part in parts:
-        if part["last_seq"] != stream.store.last_seq or part["checksum"] != stream.store.last_checksum:
+        if part["last_seq"] != stream.store.catalogue.last_seq or part["checksum"] != stream.store.last_checksum:
             stream.dedupe.forget_from(0)        # it is not one of the stream as it is
             last_id = None
             break
@@ -79,11 +79,11 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
     """Return the first message to learn from: ids of the window, and all times to live; 0: there is none."""
-    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.seq_at(now_ns - stream.dedupe.window_ns)
+    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
     stream.last_id_len = 0
-    if seq == 0 or stream.store.msgs == 0:
+    if seq == 0 or stream.store.catalogue.msgs == 0:
         return 0
-    return stream.store.next_with_headers(seq)
+    return stream.store.catalogue.next_with_headers(seq)
 
 
 cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
@@ -95,8 +95,8 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         learn_from(stream, seq, horizon)
         newest = seq
         left -= 1
-        seq = stream.store.next_with_headers(seq + 1)
-    if seq == 0 and newest != stream.store.last_seq:    # the last message has no headers, and so no id
+        seq = stream.store.catalogue.next_with_headers(seq + 1)
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
         stream.last_id_len = 0
     return seq
 

@@ -51,9 +51,10 @@ cdef class Replay:
     cdef uint64_t left          # acks that are looked up at most
 
     def __init__(self, Consumer consumer not None) -> None:
-        cdef uint64_t last = consumer.store.last_seq
+        cdef uint64_t last = consumer.store.catalogue.last_seq
+        cdef uint64_t first = min(consumer.store.catalogue.first_seq, last)
         self.consumer = consumer
-        self.left = last - min(consumer.store.first_seq, last) + consumer.pending.count + consumer.n_spent + STEPS_MIN
+        self.left = last - first + consumer.pending.count + consumer.n_spent + STEPS_MIN
 
     def take(self, bytes delta) -> None:
         """Repeat the changes of one turn.
@@ -81,7 +82,7 @@ cdef class Replay:
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
         """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""
         cdef Consumer consumer = self.consumer
-        cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, consumer.store.last_seq)
+        cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, consumer.store.catalogue.last_seq)
         if n == 0 or seq < max(consumer.next_seq, 1) or last < seq or last > SEQ_MAX or cseq + n < cseq:
             raise ValueError(f"{n} first deliveries from {seq} on, where {consumer.next_seq} is the next")
         if consumer.pending.count and seq <= consumer.pending.entries[consumer.pending.newest].seq:
@@ -93,7 +94,7 @@ cdef class Replay:
             consumer.next_seq = max(consumer.next_seq, last + 1)
         consumer.delivered_seq, consumer.delivered_cseq = last, cseq + n - 1
         if consumer.ack_policy != ACK_NONE:
-            first = max(seq, consumer.store.first_seq)
+            first = max(seq, consumer.store.catalogue.first_seq)
             if first > seq and first <= end and consumer.pending.count == 0:   # those before it are gone, and settled
                 consumer.floor_seq, consumer.floor_cseq = first - 1, cseq + (first - seq) - 1
             for at in range(first, end + 1):

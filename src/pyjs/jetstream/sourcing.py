@@ -227,7 +227,11 @@ class Inflow:
         """As `_begin_of`; what is older than the origin came from another one, which had its name before."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
-        return self._begin_of(mirror) if oldest_ns >= origin.created_ns else store.seq_at(origin.created_ns)
+        return (
+            self._begin_of(mirror)
+            if oldest_ns >= origin.created_ns
+            else store.catalogue.seq_at(origin.created_ns)
+        )
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""
@@ -235,7 +239,7 @@ class Inflow:
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)
             if mirror.opt_start_time_ns is not None and mirror.opt_start_seq == 0:
-                start = origin.store.seq_at(wrapped_ns(mirror.opt_start_time_ns))
+                start = origin.store.catalogue.seq_at(wrapped_ns(mirror.opt_start_time_ns))
             store.skip_seqs_to(max(start, 1) - 1)
         return store.last_seq
 
@@ -249,7 +253,7 @@ class Inflow:
             start_ns = max(start_ns, store.last_ts)
         elif store.first_seq > 1 and store.last_ts and not anew:
             start_ns = store.last_ts  # what was copied before may be gone already
-        return 0 if start_ns is None else origin.store.seq_at(wrapped_ns(start_ns)) - 1
+        return 0 if start_ns is None else origin.store.catalogue.seq_at(wrapped_ns(start_ns)) - 1
 
     # -- what cursors and the stream tell ------------------------------------------------------------------
 

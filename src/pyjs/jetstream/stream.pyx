@@ -86,7 +86,7 @@ cdef class Stream(Sink):
         self.claims = Claims()
         self.n_followers = 0
         self.calls, self.held_calls = [], []
-        self.kept_seq = store.last_seq
+        self.kept_seq = store.catalogue.last_seq
         self.purges = []
         self.probe = probe
         self.configure(config)
@@ -222,14 +222,14 @@ cdef class Stream(Sink):
                 return self.refuse(m, 10071, last)
         elif h.expected_last_subject.n:
             return self.refuse(m, 10193, 0)
-        if h.expected_last_seq.n and parse_seq(h.expected_last_seq) != <int64_t> self.store.last_seq:
-            return self.refuse(m, 10071, self.store.last_seq)
+        if h.expected_last_seq.n and parse_seq(h.expected_last_seq) != <int64_t> self.store.catalogue.last_seq:
+            return self.refuse(m, 10071, self.store.catalogue.last_seq)
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """The last sequence of the subject that Nats-Expected-Last-Subject-Sequence means."""
         if h.expected_last_subject.n == 0:
-            return self.store.last_seq_of(m.subject, m.subject_len)
+            return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
             return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
 
@@ -258,12 +258,12 @@ cdef class Stream(Sink):
         if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
             self.refuse(m, 10023, 0)
             return 0
-        if self.store.last_seq >= LAST_SEQ:
+        if self.store.catalogue.last_seq >= LAST_SEQ:
             self.refuse(m, 10077, NO_SEQUENCE_LEFT)
             return 0
         if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
-            if self.store.last_ts < self.wall():        # messages of this turn may be ahead of it
-                self.store.last_ts = self.wall()
+            if self.store.catalogue.last_ts < self.wall():        # messages of this turn may be ahead of it
+                self.store.catalogue.last_ts = self.wall()
             return self.store.skip()
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
             self.refuse(m, 10002, 0)
@@ -279,7 +279,7 @@ cdef class Stream(Sink):
         cdef int64_t after
         if self.account_usage.max < 0:
             return False
-        after = self.account_usage.used + m.size + m.subject_len + self.store.overhead
+        after = self.account_usage.used + m.size + m.subject_len + self.store.catalogue.overhead
         return after > self.account_usage.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
@@ -291,17 +291,20 @@ cdef class Stream(Sink):
 
     cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil:
         """Return the limit that keeps `m` out, 0: none does. What is still to be evicted counts as if it stayed."""
-        cdef uint64_t size = self.store.overhead + m.subject_len + m.size
-        cdef uint64_t count = self.store.count_of(m.subject, m.subject_len) if self.max_msgs_per_subject > 0 else 0
-        cdef bint replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
-        cdef bint exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
+        cdef uint64_t size = self.store.catalogue.overhead + m.subject_len + m.size
+        cdef uint64_t count = 0
+        cdef bint replaces, exact
+        if self.max_msgs_per_subject > 0:
+            count = self.store.catalogue.count_of(m.subject, m.subject_len)
+        replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
+        exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
         if m.header_len:
-            size += self.store.header_overhead
+            size += self.store.catalogue.header_overhead
         if replaces and self.discard_new_per_subject and not rolls_up:
             return MAX_MSGS_PER_SUBJECT_REACHED
-        if self.max_msgs > 0 and self.store.msgs >= <uint64_t> self.max_msgs and not replaces:
+        if self.max_msgs > 0 and self.store.catalogue.msgs >= <uint64_t> self.max_msgs and not replaces:
             return MAX_MSGS_REACHED
-        if self.max_bytes > 0 and self.store.bytes + size > <uint64_t> self.max_bytes \
+        if self.max_bytes > 0 and self.store.catalogue.bytes + size > <uint64_t> self.max_bytes \
                 and not (replaces and exact and self.size_of_oldest(m) >= size):
             return MAX_BYTES_REACHED
         return 0
@@ -310,20 +313,19 @@ cdef class Stream(Sink):
         """Carry out before the turn what is to be evicted; False: nothing is, or the disk refuses."""
         if not self.evictions.pending() or self.store.commit() != 0:
             return False
-        self.kept_seq = self.store.last_seq
+        self.kept_seq = self.store.catalogue.last_seq
         self.evict()
         return True
 
     cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
         """The stored size of the message that a message of a full subject replaces."""
-        cdef Entry* e = index_live(&self.store.index, self.store.first_seq_of(m.subject, m.subject_len))
-        if e == NULL:
-            return 0
-        return self.store.overhead + m.subject_len + e.size + (self.store.header_overhead if e.header_len else 0)
+        cdef uint64_t seq = self.store.catalogue.first_seq_of(m.subject, m.subject_len)
+        cdef Entry* e = index_live(&self.store.catalogue.index, seq)
+        return 0 if e == NULL else self.store.catalogue.stored_size(e)
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]
-        cdef uint64_t before = self.store.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t before = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         cdef uint64_t seq = self.keep(m)
         if seq:
             self.republish(subject, m.body[:m.header_len], m.body + m.header_len, m.size - m.header_len, seq, before)
@@ -334,7 +336,7 @@ cdef class Stream(Sink):
         """Queue a copy of the message `seq`, just appended; `before` is the one before it on its subject."""
         cdef bytes dest = self.republisher.destination(subject)
         if dest:
-            headers = self.republisher.headers(headers, subject, seq, self.store.last_ts, before, size)
+            headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
             self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
@@ -342,8 +344,9 @@ cdef class Stream(Sink):
         cdef uint64_t seq
         if self.stamp:
             ts = self.stamp
-        elif ts <= self.store.last_ts < ts + STEP_NS:
-            ts = self.store.last_ts + 1     # times tell messages apart, and go back only when the wall clock was set
+        elif ts <= self.store.catalogue.last_ts < ts + STEP_NS:
+            # Times tell messages apart, and go back only when the wall clock was set.
+            ts = self.store.catalogue.last_ts + 1
         seq = self.store.append(m, ts)
         if seq == 0:
             with gil:
@@ -353,7 +356,7 @@ cdef class Stream(Sink):
         if self.account_usage.max >= 0 or self.server_usage.max >= 0:
             self.count_bytes()
         if self.max_msgs_per_subject > 0 \
-                and self.store.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
+                and self.store.catalogue.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
             self.evictions.note(seq)
         return seq
 
@@ -403,10 +406,10 @@ cdef class Stream(Sink):
 
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         if h.ttl_ns:
-            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.last_ts)
+            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.catalogue.last_ts)
             return
         with gil:
-            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.last_ts)
+            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.last_ts)
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
         """Take a message whose header block begins with a status, which is not stored."""
@@ -431,7 +434,7 @@ cdef class Stream(Sink):
             self.turn.streams.append(self)
 
     cdef void count_bytes(self) noexcept nogil:
-        cdef int64_t change = <int64_t> self.store.bytes - self.counted_bytes
+        cdef int64_t change = <int64_t> self.store.catalogue.bytes - self.counted_bytes
         self.counted_bytes += change
         self.account_usage.used += change
         self.server_usage.used += change
@@ -447,7 +450,7 @@ cdef class Stream(Sink):
         if self.store.commit() != 0:
             self.commit_failed()
             return
-        self.kept_seq = self.store.last_seq
+        self.kept_seq = self.store.catalogue.last_seq
         if self.evict() and self.store.commit() != 0 and self.probe is not None:
             self.probe.failed(self.turn.now)    # the messages are kept; what they replaced, the next commit notes
         if not self.sync_always:
@@ -528,8 +531,9 @@ cdef class Stream(Sink):
     cdef commit_failed(self):
         """Tell publishers what of this batch is not kept; their ids are free again."""
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
+        cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
         # What an earlier write of the turn took is kept; but nothing is confirmed that waits for its sync.
-        self.kept_seq = max(self.kept_seq, index_prev_live(&self.store.index, self.store.last_seq))
+        self.kept_seq = max(self.kept_seq, last_live)
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
         self.last_id_len = 0
@@ -545,7 +549,7 @@ cdef class Stream(Sink):
 
     cdef bint evict(self) noexcept nogil:
         """Drop what the messages in the file replace; whether there was something."""
-        cdef uint64_t before = self.store.msgs
+        cdef uint64_t before = self.store.catalogue.msgs
         if self.evictions.pending():
             with gil:
                 self.purges += self.evictions.roll_up()
@@ -553,16 +557,16 @@ cdef class Stream(Sink):
         if not self.discard_new:
             self.evictions.trim_stream(self.max_msgs, self.max_bytes)
         self.count_bytes()
-        return self.store.msgs != before
+        return self.store.catalogue.msgs != before
 
     cdef tell_consumers(self):
         """Report drops, and wake who waits when there are new messages."""
         if self.purges:
             purges, self.purges = self.purges, []
             for consumer in self.interest.concerned(purges):
-                consumer.on_purge(self.store.first_seq)
+                consumer.on_purge(self.store.catalogue.first_seq)
         self.interest.tell_drops()
-        self.interest.wake(self.store.last_seq)
+        self.interest.wake(self.store.catalogue.last_seq)
 
     def commit_now(self) -> None:
         """Commit before an API reply that says so; the turn may do it again.
@@ -621,7 +625,7 @@ cdef class Stream(Sink):
         self.interest.add(consumer)
         if self.config.retention == WORKQUEUE:
             self.claims.put(consumer.name, consumer.config)
-        self.store.track_drops = True
+        self.store.catalogue.drops.tracked = True
         consumer.settle = partial(self.settle, consumer) if self.settles else None
         consumer.wait = partial(self.interest.wait, consumer)
 
@@ -636,7 +640,7 @@ cdef class Stream(Sink):
         self.interest.remove(consumer)
         self.claims.remove(name)
         consumer.settle = consumer.wait = None
-        self.store.track_drops = bool(self.consumers)
+        self.store.catalogue.drops.tracked = bool(self.consumers)
         if self.keeps_interest and for_good and not self.closed:
             self.sweep()
 
@@ -672,12 +676,12 @@ cdef class Stream(Sink):
     def sweeping(self):
         """Look at every message once; an interest stream also drops what no consumer ever wanted."""
         cdef StoreFilter everything = self.store.make_filter(())
-        cdef uint64_t seq = self.store.next_seq(0, everything)
+        cdef uint64_t seq = self.store.catalogue.next_seq(0, everything)
         cdef int left = SWEPT_PER_TURN
         while seq and self.settles and not self.closed:
             if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
                 self.store.drop(seq, False)
-            seq = self.store.next_seq(seq + 1, everything)
+            seq = self.store.catalogue.next_seq(seq + 1, everything)
             left -= 1
             if left == 0:
                 left = SWEPT_PER_TURN
@@ -704,11 +708,11 @@ cdef class Stream(Sink):
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
-        cdef uint64_t seq = self.store.next_seq(low, f) if self.settles and not self.closed else 0
+        cdef uint64_t seq = self.store.catalogue.next_seq(low, f) if self.settles and not self.closed else 0
         while seq and seq <= high:
             if not self.interest.needed(seq):
                 self.store.drop(seq, False)
-            seq = self.store.next_seq(seq + 1, f)
+            seq = self.store.catalogue.next_seq(seq + 1, f)
         if self.settles and not self.closed:
             self.mark_dirty()
 

@@ -42,12 +42,12 @@ def stream_state(
         "last_seq": store.last_seq,
         "last_ts": time_text(store.last_ts),
     }
-    num_subjects = store.num_subjects()
+    num_subjects = store.catalogue.num_subjects()
     if num_subjects:
         out["num_subjects"] = num_subjects
     if subjects is not None:
         out["subjects"] = subjects
-    num_deleted = store.num_deleted()
+    num_deleted = store.catalogue.num_deleted()
     if num_deleted:
         out["num_deleted"] = num_deleted
         if deleted is not None:
@@ -95,7 +95,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
     """Do what a search among very many subjects needs, once per stream; yield between its steps."""
-    while not store.learn_subjects(subjects, SUBJECTS_STEP):
+    while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 
 
@@ -109,7 +109,7 @@ def subjects_page(
     store = stream.store
     wanted = store.make_filter((subject_filter.encode(),))
     yield from know_subjects(store, wanted)
-    walk = SubjectWalk(store, wanted)
+    walk = SubjectWalk(store.catalogue, wanted)
     while not walk.look(LOOK_STEP):
         yield
     offset = max(offset, 0)
@@ -131,7 +131,7 @@ def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
     """Return every deleted sequence as JSON."""
     store, after = stream.store, 0
     parts: list[bytes] = []
-    while found := store.deleted(DELETED_STEP, after):
+    while found := store.catalogue.deleted(DELETED_STEP, after):
         parts.append(orjson.dumps(found)[1:-1])
         after = found[-1]
         yield

@@ -193,10 +193,10 @@ def _drop_settled(stream: Stream) -> Generator[Step, None, None]:
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
         wanted = store.make_filter(consumer.filters)
-        seq = store.next_match(0, wanted)
+        seq = store.catalogue.next_match(0, wanted)
         while 0 < seq < delivered_to:
             stream.release(seq, min(seq + SETTLED_STEP, delivered_to) - 1, wanted)
-            seq = store.next_match(seq + SETTLED_STEP, wanted)
+            seq = store.catalogue.next_match(seq + SETTLED_STEP, wanted)
             if seq:
                 yield None
 
@@ -212,7 +212,7 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
     _close(js, stream, deleted=True)
     stream.store.destroy()
-    js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.take_remains())
+    js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.catalogue.take_remains())
     yield from _stop_consumers(stream)
     if hidden:
         yield from js.files.remove_hidden(hidden, js.shared.metadata)

@@ -126,7 +126,7 @@ cdef class BulkReader:
         self.files = store if isinstance(store, SegmentReader) else None
         self.wanted = wanted
         self.next_seq = seq
-        self.end = store.last_seq + 1 if end_seq == 0 else min(end_seq, store.last_seq + 1)
+        self.end = store.catalogue.last_seq + 1 if end_seq == 0 else min(end_seq, store.catalogue.last_seq + 1)
         self.entries_only = entries_only
         self.unchecked = unchecked and self.files is not None
         self.incarnation = incarnation
@@ -189,10 +189,10 @@ cdef class BulkReader:
         if limit == 0 and self.next_seq < self.end:
             return STOP_WORK
         while self.next_seq < self.end:
-            at = index_at(&self.store.index, self.next_seq)
-            if at == self.store.index.n or self.store.index.segments[at].base >= self.end:
+            at = index_at(&self.store.catalogue.index, self.next_seq)
+            if at == self.store.catalogue.index.n or self.store.catalogue.index.segments[at].base >= self.end:
                 break
-            s = self.store.index.segments[at]
+            s = self.store.catalogue.index.segments[at]
             if self.n == 0:
                 self.segment = s.number
             elif self.entries_only and s.number != self.segment:
@@ -245,7 +245,7 @@ cdef class BulkReader:
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
-        return self.wanted.matches(&self.store.subject_table, id)
+        return self.wanted.matches(&self.store.catalogue.subjects.table, id)
 
     cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
         """Have the entry of a message in the chunk, if there is room for it."""
@@ -340,7 +340,7 @@ cdef class BulkReader:
         h.version = 1
         h.flags = FLAG_ENTRIES_ONLY if self.entries_only else 0
         h.first, h.next = first, self.next_seq
-        h.stream_first_seq, h.stream_last_seq = self.store.first_seq, self.store.last_seq
+        h.stream_first_seq, h.stream_last_seq = self.store.catalogue.first_seq, self.store.catalogue.last_seq
         h.entries, h.data_size = <uint32_t> self.n, <uint32_t> self.data_size
         h.segment, h.lost = self.segment, self.lost
         h.incarnation = self.incarnation
@@ -379,7 +379,7 @@ cdef class BulkReader:
 
 def segment_count(StreamStore store not None) -> int:
     """Return how many segments a store has."""
-    return store.index.n
+    return store.catalogue.index.n
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
@@ -387,8 +387,8 @@ def describe_segments(StreamStore store not None, size_t offset, size_t limit) -
     cdef size_t at
     cdef Segment* s
     cdef list rows = []
-    for at in range(min(offset, store.index.n), min(offset + limit, store.index.n)):
-        s = store.index.segments[at]
+    for at in range(min(offset, store.catalogue.index.n), min(offset + limit, store.catalogue.index.n)):
+        s = store.catalogue.index.segments[at]
         rows.append(describe(s, isinstance(store, SegmentReader)))
     return rows
 

@@ -1,23 +1,40 @@
 """What a store holds, by sequence and by subject."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.drop_log cimport DropLog
 from pyjs.store.filter cimport StoreFilter
-from pyjs.store.index cimport SeqIndex
-from pyjs.store.subject_index cimport Matches, SubjectIndex
-from pyjs.store.subjects cimport Subject, SubjectTable
+from pyjs.store.index cimport Entry, Segment, SeqIndex
+from pyjs.store.remains cimport Remains
+from pyjs.store.subject_set cimport SubjectSet
+from pyjs.store.subjects cimport Subject
 
 cdef class Catalogue:
-    """Which sequences are there, of which subjects; kept by the StreamStore that derives from it."""
+    """Which sequences are there, of which subjects; the store that owns it adds and drops them."""
     cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
     cdef readonly uint64_t last_seq
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # nats-server's arithmetic, see reference storage-notes section 2
     cdef readonly int64_t first_ts, last_ts     # 0: none
+    cdef readonly uint32_t overhead             # counted per message in `bytes`
+    cdef readonly uint32_t header_overhead      # counted per message with headers
 
     cdef SeqIndex index
-    cdef SubjectTable subject_table
-    cdef SubjectIndex* by_token         # the subjects by their tokens; NULL: nobody has asked
-    cdef uint32_t known_tokens          # ids below this are in by_token
+    cdef readonly SubjectSet subjects
+    cdef readonly DropLog drops
+    cdef list remains                   # memory of what was dropped, see take_remains; None: nothing was
+
+    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
+                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
+    cdef int add_gap(self, Segment* s) noexcept nogil
+    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
+    cdef void move_first(self, uint64_t from_seq) noexcept nogil
+    cdef void take_back(self, uint64_t seq) noexcept nogil      # use again what is above `seq` and holds nothing
+    cdef uint64_t stored_size(self, Entry* e) noexcept nogil
+    cdef void count_anew(self) noexcept nogil
+    cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # but the segments
+    cdef void part_from_subjects(self) noexcept
+    cdef void part_from_segments(self) noexcept
+    cdef int leave(self, Remains remains) except -1
 
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
@@ -36,15 +53,6 @@ cdef class Catalogue:
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
-    cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil
-    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil
-    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
-    cdef bint is_every(self, StoreFilter f) noexcept nogil
-    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
-    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
-    cdef int know_tokens(self, uint32_t more) noexcept nogil
-    cdef int add_tokens(self, Subject* s) noexcept nogil
-    cdef void forget_tokens(self) noexcept nogil
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
     cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil

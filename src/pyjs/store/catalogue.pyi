@@ -1,10 +1,17 @@
 from builtins import bytes as Bytes
 
+from pyjs.store.drop_log import DropLog
 from pyjs.store.filter import StoreFilter
+from pyjs.store.remains import Remains
+from pyjs.store.subject_set import SubjectSet
 
 SOURCE_HASH: Bytes
 
 class Catalogue:
+    subjects: SubjectSet
+    drops: DropLog
+    overhead: int
+    header_overhead: int
     first_seq: int
     last_seq: int
     msgs: int
@@ -12,6 +19,8 @@ class Catalogue:
     first_ts: int
     last_ts: int
 
+    def __init__(self, overhead: int = 0, header_overhead: int = 0) -> None: ...
+    def take_remains(self) -> list[Remains]: ...
     def next_match(self, from_seq: int, f: StoreFilter) -> int: ...
     def count_matching(self, from_seq: int, f: StoreFilter) -> int: ...
     def learn_subjects(self, f: StoreFilter, limit: int) -> bool: ...

@@ -1,16 +1,16 @@
 """What a store holds, by sequence and by subject, and every search in it.
 
-Knows nothing of where bodies live, of appends and removals (store.pyx) and of who asks. Sequences are dense in
-segments (index.pyx); each segment knows by a 4096-bit set which subject ids it may hold, each entry the distance to
-the message before of the same subject, each subject its count, first and last. First and last are searched only
-when the known ones were dropped.
+Knows nothing of where bodies live and of who asks: a store owns it, tells it of what is added and dropped, and makes
+it again at a start. Sequences are dense in segments (index.pyx); each segment knows by a 4096-bit set which subject
+ids it may hold, each entry the distance to the message before of the same subject, each subject its count, first and
+last. First and last are searched only when the known ones were dropped.
 
 A search looks at a few thousand sequences. Where they hold no match it asks the subjects: when the matches behind
 the gap are not many, the filter remembers all of them, so that what a delivery costs depends neither on gaps nor on
 the stream's length. Subjects that match a filter with wildcards are found in a trie of tokens.
 
 Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
-Long because every search of both stores is here.
+Long because every count and every search of both stores is here.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -18,41 +18,17 @@ from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.drop_log cimport DropLog
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
-    Segment,
-    index_at,
-    index_count_from,
-    index_find,
-    index_free,
-    index_live,
-    index_next_live,
-    index_prev_live,
-    index_seq_at,
-    is_dead,
-    may_hold,
-    prev_of,
-    segment_next_live,
-    segment_place,
-    subject_of,
+    ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_at, index_count_from, index_find, index_free, index_last,
+    index_live, index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
+    segment_next_live, segment_place, subject_of,
 )
-from pyjs.store.subject_index cimport (
-    Matches,
-    matches_push,
-    subject_index_add,
-    subject_index_collect,
-    subject_index_free,
-    subject_index_is_every,
-    subject_index_new,
-)
-from pyjs.store.subjects cimport (
-    Subject,
-    subject_by_id,
-    subject_matches,
-    subjects_find,
-    subjects_free,
-    subjects_init,
-)
+from pyjs.store.remains cimport Remains
+from pyjs.store.subject_index cimport Matches
+from pyjs.store.subject_set cimport SubjectSet
+from pyjs.store.subjects cimport Subject, subject_by_id, subjects_add, subjects_find, subjects_remove
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -60,7 +36,7 @@ cdef enum:
     SCAN_MAX = 4096             # sequences that a search looks at before it asks the subjects
     AHEAD_MAX = 16384           # matches that a filter remembers; more of them are found by looking
     AHEAD_GAP = 65536           # sequences to go on when looking ahead had no point
-    FEW_SUBJECTS = 1000         # are asked one by one
+    FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
 
 
 cdef int by_number(const void* a, const void* b) noexcept nogil:
@@ -68,14 +44,186 @@ cdef int by_number(const void* a, const void* b) noexcept nogil:
 
 
 cdef class Catalogue:
-    def __cinit__(self):
-        subjects_init(&self.subject_table)
+    def __cinit__(self, uint32_t overhead=0, uint32_t header_overhead=0):
+        self.overhead = overhead
+        self.header_overhead = header_overhead
+        self.subjects = SubjectSet()
+        self.drops = DropLog()
 
     def __dealloc__(self):
         index_free(&self.index, 1)
-        subject_index_free(self.by_token)
-        subjects_free(&self.subject_table)
 
+    # -- state -------------------------------------------------------------------------------------------------
+    cdef uint64_t stored_size(self, Entry* e) noexcept nogil:
+        cdef uint64_t size = self.overhead + e.subject_len + e.size
+        return size + self.header_overhead if e.header_len else size
+
+    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
+                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil:
+        """Count a message with sequence last_seq + 1 that goes to `s`; its offset is the caller's to set."""
+        cdef uint64_t seq = self.last_seq + 1
+        cdef Entry* e
+        cdef Subject* sub = subjects_add(&self.subjects.table, subject, subject_len)
+        if sub == NULL:
+            return NULL
+        e = segment_add(s)
+        if e == NULL:
+            if sub.count == 0:
+                subjects_remove(&self.subjects.table, sub)
+            return NULL
+        e.seq = seq
+        e.ts = ts
+        e.size = size
+        e.header_len = header_len
+        e.subject_len = subject_len
+        e.flags = ENTRY_MSG
+        e.subject_id = sub.id
+        # A stale last is the sequence of a dropped message of this subject: the chain may lead through it.
+        e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
+        if sub.count == 0:
+            if self.subjects.by_token != NULL and self.subjects.add_tokens(sub) != 0:
+                self.subjects.forget_tokens()
+            sub.first = seq
+            sub.first_stale = 0
+        sub.count += 1
+        sub.last = seq
+        sub.last_stale = 0
+        s.presence[(sub.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (sub.id & 63)
+        if s.live == 0:
+            s.first_ts = ts
+        s.live += 1
+        s.last_ts = ts
+        s.live_bytes += self.stored_size(e)
+        if self.msgs == 0:
+            self.first_seq = seq
+            self.first_ts = ts
+        self.msgs += 1
+        self.bytes += self.stored_size(e)
+        self.last_seq = seq
+        self.last_ts = ts
+        return e
+
+    cdef int add_gap(self, Segment* s) noexcept nogil:
+        """Use up the next sequence in `s` without a message."""
+        cdef Entry* e = segment_add(s)
+        if e == NULL:
+            return -1
+        memset(e, 0, sizeof(Entry))
+        self.last_seq += 1
+        e.seq = self.last_seq
+        e.ts = self.last_ts
+        e.subject_id = 0xffffffffu
+        s.last_ts = self.last_ts
+        segment_mark(s, s.n - 1)
+        if self.msgs == 0:
+            self.first_seq = self.last_seq + 1
+        return 0
+
+    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
+        """Take the live entry out of all counts."""
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t seq = s.base + i, size = self.stored_size(e)
+        cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
+        segment_mark(s, i)
+        s.live -= 1
+        s.live_bytes -= size
+        self.msgs -= 1
+        self.bytes -= size
+        if self.drops.tracked:
+            self.drops.add(seq, sub.name, sub.len)
+        sub.count -= 1
+        if sub.count == 0:
+            self.subjects.remove(sub)
+        else:
+            sub.first_stale |= seq == sub.first
+            sub.last_stale |= seq == sub.last
+            if sub.count == 1 and not sub.last_stale:
+                sub.first = sub.last
+                sub.first_stale = 0
+        if seq == self.first_seq:
+            self.move_first(seq + 1)
+
+    cdef void move_first(self, uint64_t from_seq) noexcept nogil:
+        cdef uint64_t seq = index_next_live(&self.index, from_seq) if self.msgs else 0
+        cdef Segment* s
+        if seq == 0:
+            self.first_seq = self.last_seq + 1
+            self.first_ts = 0
+            return
+        s = index_find(&self.index, seq)
+        self.first_seq = seq
+        self.first_ts = s.entries[seq - s.base].ts
+
+    cdef void take_back(self, uint64_t seq) noexcept nogil:
+        cdef Segment* s = index_last(&self.index)
+        cdef uint64_t last = index_prev_live(&self.index, self.last_seq) if self.msgs else 0
+        seq = max(seq, last)
+        if seq >= self.last_seq or (s != NULL and seq + 1 < s.base):
+            return
+        while s != NULL and s.base + s.n > seq + 1:
+            s.n -= 1
+            s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
+        self.last_seq = seq
+        if self.msgs == 0:
+            self.first_seq = seq + 1
+
+    cdef void count_anew(self) noexcept nogil:
+        """Count the messages of all segments, which are few."""
+        cdef Segment* s
+        cdef size_t at
+        cdef uint32_t i
+        self.msgs = self.bytes = 0
+        for at in range(self.index.n):
+            s = self.index.segments[at]
+            s.live, s.live_bytes = 0, 0
+            i = segment_next_live(s, 0)
+            while i < s.n:
+                s.live += 1
+                s.live_bytes += self.stored_size(&s.entries[i])
+                i = segment_next_live(s, i + 1)
+            self.msgs += s.live
+            self.bytes += s.live_bytes
+
+    cdef void part_from_subjects(self) noexcept:
+        """Go on with an empty table; the memory of this one is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            self.subjects.hand_over(remains)
+            self.leave(remains)
+        except MemoryError:
+            self.subjects.clear()
+
+    cdef void part_from_segments(self) noexcept:
+        """Go on without segments; their memory is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            self.leave(remains)
+            remains.take_segments(&self.index)
+        except MemoryError:
+            index_free(&self.index, 1)
+
+    cdef int leave(self, Remains remains) except -1:
+        """Keep memory that was given up for take_remains."""
+        self.remains = [*(self.remains or ()), remains]
+        return 0
+
+    cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
+        """Count nothing any more; the next message gets `first_seq`, or last_seq + 1 if that is more."""
+        if self.subjects.table.table.used <= FREED_AT_ONCE:
+            self.subjects.clear()
+        else:
+            with gil:
+                self.part_from_subjects()
+        self.msgs = 0
+        self.bytes = 0
+        self.first_ts = 0
+        if first_seq > self.last_seq + 1:
+            self.last_seq = first_seq - 1
+        self.first_seq = self.last_seq + 1
+
+    # -- questions ---------------------------------------------------------------------------------------------
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
         cdef Subject* s
         if self.msgs == 0 or from_seq > self.last_seq:
@@ -84,7 +232,7 @@ cdef class Catalogue:
             return index_next_live(&self.index, from_seq)
         if not f.literal:
             return self.search(from_seq, f)
-        s = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
+        s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
         if s == NULL or s.last < from_seq:
             return 0
         if not s.first_stale and s.first >= from_seq:
@@ -98,10 +246,10 @@ cdef class Catalogue:
         cdef uint64_t count = 0
         if self.msgs == 0 or from_seq > self.last_seq:
             return 0
-        if f.all or (not f.literal and self.is_every(f)):
+        if f.all or (not f.literal and self.subjects.is_every(f)):
             return self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
         if f.literal:
-            s = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
+            s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
             if s == NULL or s.last < from_seq:
                 return 0
             if from_seq <= s.first:
@@ -121,14 +269,14 @@ cdef class Catalogue:
         return seq
 
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
         if s == NULL:
             return 0
         self.settle_last(s)
         return s.last
 
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
         if s == NULL:
             return 0
         self.settle_first(s)
@@ -139,12 +287,12 @@ cdef class Catalogue:
         cdef Subject* s
         if segment == NULL or is_dead(segment, <uint32_t> (seq - segment.base)):
             return NULL
-        s = subject_by_id(&self.subject_table, subject_of(segment, <uint32_t> (seq - segment.base)))
+        s = subject_by_id(&self.subjects.table, subject_of(segment, <uint32_t> (seq - segment.base)))
         n[0] = s.len
         return s.name
 
     cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil:
-        cdef Subject* s = subjects_find(&self.subject_table, subject, n)
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
         return 0 if s == NULL else s.count
 
     # -- searches ----------------------------------------------------------------------------------------------
@@ -210,7 +358,7 @@ cdef class Catalogue:
         cdef Subject* subject
         cdef uint32_t i, stop
         if f.literal:
-            subject = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0])
+            subject = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
             return self.next_of_id(seq, end, subject.id)
         while at < self.index.n and self.index.segments[at].base < end:
             s = self.index.segments[at]
@@ -218,7 +366,7 @@ cdef class Catalogue:
                 stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
                 i = segment_next_live(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
                 while i < stop:
-                    if f.matches(&self.subject_table, subject_of(s, i)):
+                    if f.matches(&self.subjects.table, subject_of(s, i)):
                         return s.base + i
                     i = segment_next_live(s, i + 1)
             at += 1
@@ -243,7 +391,7 @@ cdef class Catalogue:
         f.forget_ahead()
         memset(&found, 0, sizeof(Matches))
         found.max = AHEAD_MAX
-        if self.collect(f, &found) == 0:
+        if self.subjects.collect(f, &found) == 0:
             for i in range(found.n):
                 total += found.items[i].count
             if total <= AHEAD_MAX and total * 8 < self.last_seq - seq:
@@ -297,7 +445,7 @@ cdef class Catalogue:
         cdef int result = 0
         memset(&found, 0, sizeof(Matches))
         found.max = AHEAD_MAX
-        result = self.collect(f, &found)
+        result = self.subjects.collect(f, &found)
         for i in range(found.n):
             total += found.items[i].count
         if total * 8 > self.last_seq - from_seq:
@@ -310,112 +458,6 @@ cdef class Catalogue:
         count[0] = n
         return result
 
-    cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Add every subject that matches, once; -1: they are more than `out.max`, or there is no memory."""
-        cdef size_t k
-        for k in range(f.n):
-            if self.collect_pattern(f, k, out) != 0:
-                return -1
-        return 0
-
-    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Make `out` the list of all subjects that match; -1: they are a large part of all, or there is no memory."""
-        memset(out, 0, sizeof(Matches))
-        out.max = self.subject_table.table.used // 8 + FEW_SUBJECTS
-        if not self.is_every(f) and self.collect(f, out) == 0:
-            return 0
-        free(out.items)
-        memset(out, 0, sizeof(Matches))
-        return -1
-
-    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Make `out` the list of all subjects that match; -1: no memory."""
-        cdef uint32_t id
-        cdef Subject* s
-        cdef bint every
-        if self.collect_few(f, out) == 0:
-            return 0
-        every = self.is_every(f)
-        out.max = <size_t> -1
-        for id in range(self.subject_table.n_ids):  # a large part of all: then their order of age is the better one
-            s = subject_by_id(&self.subject_table, id)
-            if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
-                free(out.items)
-                return -1
-        return 0
-
-    cdef bint is_every(self, StoreFilter f) noexcept nogil:
-        """Tell whether it is known without a search that every subject matches."""
-        cdef size_t k
-        if f.all:
-            return True
-        if self.by_token == NULL or self.known_tokens < self.subject_table.n_ids:
-            return False
-        for k in range(f.n):
-            if f.wild[k] and subject_index_is_every(self.by_token, f.patterns[k], f.lengths[k]):
-                return True
-        return False
-
-    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        cdef size_t at = out.n, kept
-        cdef uint32_t id
-        cdef Subject* s
-        if not f.wild[k]:
-            s = subjects_find(&self.subject_table, f.patterns[k], f.lengths[k])
-            if s != NULL and not f.matches_name(s, k):
-                return matches_push(out, s)
-            return 0
-        if self.subject_table.table.used > FEW_SUBJECTS and self.know_tokens(<uint32_t> -1) == 0:
-            if subject_index_collect(self.by_token, f.patterns[k], f.lengths[k], out) != 0:
-                return -1
-        else:
-            for id in range(self.subject_table.n_ids):
-                s = subject_by_id(&self.subject_table, id)
-                if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) \
-                        and matches_push(out, s) != 0:
-                    return -1
-        kept = at
-        while k and at < out.n:                     # those that an earlier pattern brought
-            if not f.matches_name(out.items[at], k):
-                out.items[kept] = out.items[at]
-                kept += 1
-            at += 1
-        if k:
-            out.n = kept
-        return 0
-
-    cdef int know_tokens(self, uint32_t more) noexcept nogil:
-        """Have `more` ids of subjects in the trie; 0: all are, 1: not yet, -1: no memory."""
-        cdef uint32_t id = self.known_tokens
-        cdef Subject* s
-        if self.by_token == NULL:
-            self.by_token = subject_index_new(&self.subject_table)
-            if self.by_token == NULL:
-                return -1
-        while id < self.subject_table.n_ids and more:
-            s = subject_by_id(&self.subject_table, id)
-            if s != NULL and subject_index_add(self.by_token, s) != 0:
-                self.forget_tokens()
-                return -1
-            id += 1
-            more -= 1
-        self.known_tokens = id
-        return id < self.subject_table.n_ids
-
-    cdef int add_tokens(self, Subject* s) noexcept nogil:
-        """Put a new subject into the trie, if there is one that has come so far."""
-        if s.id < self.known_tokens:
-            return subject_index_add(self.by_token, s)
-        if s.id == self.known_tokens and self.by_token != NULL:
-            self.known_tokens += 1
-            return subject_index_add(self.by_token, s)
-        return 0
-
-    cdef void forget_tokens(self) noexcept nogil:
-        subject_index_free(self.by_token)
-        self.by_token = NULL
-        self.known_tokens = 0
-
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
         """Return the last match <= `seq`, 0: none."""
         cdef Matches found
@@ -427,7 +469,7 @@ cdef class Catalogue:
             return last
         memset(&found, 0, sizeof(Matches))
         found.max = AHEAD_MAX
-        failed = self.collect(f, &found)
+        failed = self.subjects.collect(f, &found)
         for i in range(found.n if failed == 0 else 0):
             last = self.last_up_to(found.items[i], seq)
             best = last if last > best else best
@@ -442,7 +484,7 @@ cdef class Catalogue:
             if seq[0] == 0:
                 return 0
             s = index_find(&self.index, seq[0])
-            if f.matches(&self.subject_table, subject_of(s, <uint32_t> (seq[0] - s.base))):
+            if f.matches(&self.subjects.table, subject_of(s, <uint32_t> (seq[0] - s.base))):
                 return seq[0]
             seq[0] -= 1
             limit -= 1
@@ -455,14 +497,14 @@ cdef class Catalogue:
         cdef uint32_t i, end, id = 0
         cdef uint64_t count = 0
         if f.literal:
-            id = subjects_find(&self.subject_table, f.patterns[0], f.lengths[0]).id
+            id = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0]).id
         while at < self.index.n and self.index.segments[at].base < high:
             s = self.index.segments[at]
             if s.live and not (f.literal and not may_hold(s, id)):
                 i = <uint32_t> (low - s.base) if low > s.base else 0
                 end = s.n if high - s.base > s.n else <uint32_t> (high - s.base)
                 while i < end:
-                    if not is_dead(s, i) and f.matches(&self.subject_table, subject_of(s, i)):
+                    if not is_dead(s, i) and f.matches(&self.subjects.table, subject_of(s, i)):
                         count += 1
                     i += 1
             at += 1
@@ -474,7 +516,7 @@ cdef class Catalogue:
         cdef size_t i
         if f.literal:
             return self.count_of(f.patterns[0], f.lengths[0])
-        if self.collect_every(f, &found) != 0:
+        if self.subjects.collect_every(f, &found) != 0:
             return self.count_range(self.first_seq, self.last_seq + 1, f)
         for i in range(found.n):
             count += found.items[i].count
@@ -550,6 +592,11 @@ cdef class Catalogue:
         return seq
 
     # -- Python ------------------------------------------------------------------------------------------------
+    def take_remains(self) -> list:
+        """Return the memory of what was dropped, and forget it: to free much of it takes long."""
+        remains, self.remains = self.remains, None
+        return remains or []
+
     def next_match(self, uint64_t from_seq, StoreFilter f not None) -> int:
         """Return the sequence of the first live match >= `from_seq`, 0: none."""
         return self.next_seq(from_seq, f)
@@ -560,13 +607,7 @@ cdef class Catalogue:
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
         """Do a part of what a search with `f` would else do at once, for `limit` subjects; True: all is done."""
-        cdef size_t i
-        cdef bint wild = False
-        for i in range(f.n):
-            wild |= f.wild[i] != 0
-        if not wild or f.all or self.subject_table.table.used <= FEW_SUBJECTS:
-            return True
-        return self.know_tokens(limit) != 1
+        return self.subjects.learn(f, limit)
 
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
         """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
@@ -578,14 +619,14 @@ cdef class Catalogue:
         cdef Matches found
         cdef size_t i, n = 0
         cdef bint ascending = True
-        if up_to_seq == 0 and most < self.subject_table.table.used:     # each subject has a last message
+        if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
             memset(&found, 0, sizeof(Matches))
             found.max = most
-            if self.is_every(f) or self.collect(f, &found) != 0:
+            if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
                 free(found.items)
                 return None
         else:
-            self.collect_for_python(f, &found)
+            self.subjects.collect_for_python(f, &found)
         lasts = <uint64_t*> found.items         # as long, and read before it is written
         for i in range(found.n):
             seq = self.last_up_to(found.items[i], up_to)
@@ -603,11 +644,6 @@ cdef class Catalogue:
         finally:
             free(found.items)
 
-    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1:
-        if self.collect_every(f, out) != 0:
-            raise MemoryError
-        return 0
-
     def seq_at(self, int64_t ts) -> int:
         """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1
@@ -617,7 +653,7 @@ cdef class Catalogue:
         cdef Matches found
         cdef dict counts = {}
         cdef size_t i
-        self.collect_for_python(f, &found)
+        self.subjects.collect_for_python(f, &found)
         for i in range(found.n):
             counts[PyBytes_FromStringAndSize(found.items[i].name, found.items[i].len)] = found.items[i].count
         free(found.items)
@@ -625,7 +661,7 @@ cdef class Catalogue:
 
     def num_subjects(self) -> int:
         """Return the number of subjects with live messages."""
-        return self.subject_table.table.used
+        return self.subjects.table.table.used
 
     def num_deleted(self) -> int:
         """Return the number of sequences between first and last that hold no message."""

@@ -14,7 +14,8 @@ async publish), whose state it shares.
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport Segment, segment_free
+from pyjs.store.catalogue cimport Catalogue
+from pyjs.store.index cimport Segment, index_last, segment_free
 from pyjs.store.index_file cimport full_segment
 from pyjs.store.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
 from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
@@ -53,8 +54,7 @@ cdef class FileStore(SegmentStore):
         self.incarnation = incarnation
         self.key = key
         self.meta = b""
-        self.overhead = 30
-        self.header_overhead = 4
+        self.catalogue = Catalogue(30, 4)
         self.maps = {}
         self.views = {}
         self.view_cache = ViewCache() if views is None else views
@@ -130,7 +130,7 @@ cdef class FileStore(SegmentStore):
 
     def growing_path(self) -> str:
         """Return the path of the segment that records are appended to; "": there is none."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         return "" if s == NULL or s.sealed or self.closed else self.path_of(s.number)
 
     def sync_failed(self, error) -> None:
@@ -210,11 +210,12 @@ cdef class FileStore(SegmentStore):
                 self.recasting = self.next_recast()
                 return self.recasting
             at = self.place_of(self.sparse.pop(0))
-            if at == self.index.n:
+            if at == self.catalogue.index.n:
                 continue
-            s = self.index.segments[at]
+            s = self.catalogue.index.segments[at]
             s.sparse = False
-            if s.live == 0 or s.examined or at + 1 == self.index.n:     # behind the last one nothing tells last_seq
+            # Behind the last one nothing tells last_seq.
+            if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n:
                 continue
             due = self.staged or self.n_removals or self.n_erasures or self.state_due
             self.rewriting = rewrite_of(self.disk, self.path_of(s.number), s, self.incarnation,
@@ -228,7 +229,7 @@ cdef class FileStore(SegmentStore):
 
         What is encrypted is never written twice at one place: whoever has seen both would know more than he should.
         """
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
             return
         s.sealed = self.left = True
@@ -245,8 +246,8 @@ cdef class FileStore(SegmentStore):
             return
         self.codec = codec
         self.formless = []
-        for at in range(self.index.n):
-            self.note_form(self.index.segments[at])
+        for at in range(self.catalogue.index.n):
+            self.note_form(self.catalogue.index.segments[at])
 
     def begin_anew(self) -> None:
         """Go on in a new segment, which holds the metadata of now; it is written at once."""
@@ -258,12 +259,13 @@ cdef class FileStore(SegmentStore):
     def next_recast(self):
         """Return the job that gives one more segment the form that the stream wants, None: all have it."""
         cdef size_t at
+        cdef Segment* s
         while self.formless:
             at = self.place_of(self.formless.pop(0))
             wanted = self.codec | (self.key.algorithm if self.key is not None else 0)
-            if at < self.index.n and self.index.segments[at].sealed and wanted & ~self.index.segments[at].form:
-                number = self.index.segments[at].number
-                return Recast(self.disk, self.path_of(number), number, self.codec, self.key, self.meta)
+            s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
+            if s != NULL and s.sealed and wanted & ~s.form:
+                return Recast(self.disk, self.path_of(s.number), s.number, self.codec, self.key, self.meta)
         return None
 
     def finish_upkeep(self, error) -> None:
@@ -284,7 +286,7 @@ cdef class FileStore(SegmentStore):
     def take_recast(self, job, error) -> None:
         """Put a segment in its new form in its place."""
         cdef size_t at = self.place_of(job.number)
-        cdef Segment* s = self.index.segments[at] if at < self.index.n else NULL
+        cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
         if error is not None:
             self.log.warn(f"{job.path} keeps the form it has: {error}")
         try:
@@ -305,7 +307,8 @@ cdef class FileStore(SegmentStore):
         if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
             remove_file(self.disk, self.log, index_path(job.path))
             self.unindexed = [full for full in self.unindexed if full.number != job.number]
-            self.unindexed.append(full_segment(self, job.path, s, False, self.incarnation, 0, False))
+            self.unindexed.append(full_segment(self.catalogue, self.key, job.path, s, False, self.incarnation, 0,
+                                               False))
 
     def take_rewritten(self) -> None:
         """Put a segment that was written anew in its place, if that is possible by now."""
@@ -317,8 +320,8 @@ cdef class FileStore(SegmentStore):
         self.rewritten = None
         at = self.place_of(job.number)
         # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
-        fresh = NULL if job.stale or self.closed or at + 1 >= self.index.n \
-            else rewritten_segment(job, self.index.segments[at])
+        fresh = NULL if job.stale or self.closed or at + 1 >= self.catalogue.index.n \
+            else rewritten_segment(job, self.catalogue.index.segments[at])
         try:
             if fresh == NULL:
                 self.disk.unlink(job.new_path)
@@ -333,13 +336,14 @@ cdef class FileStore(SegmentStore):
             segment_free_if(fresh)
             return
         self.files.close(job.path)      # it is of the file before
-        self.forget_map(self.index.segments[at])
+        self.forget_map(self.catalogue.index.segments[at])
         self.index_maps.pop(job.number, None)
         self.names_unsynced = True
-        self.bury(self.index.segments[at])
-        self.index.segments[at] = fresh
+        self.bury(self.catalogue.index.segments[at])
+        self.catalogue.index.segments[at] = fresh
         self.unindexed = [full for full in self.unindexed if full.number != job.number]
-        self.unindexed.append(full_segment(self, job.path, fresh, True, self.incarnation, job.contents.chain, False))
+        self.unindexed.append(full_segment(self.catalogue, self.key, job.path, fresh, True, self.incarnation,
+                                           job.contents.chain, False))
         self.note_form(fresh)
 
     def try_resume(self) -> bool:
@@ -394,7 +398,7 @@ cdef class FileStore(SegmentStore):
 
     def write_indexes(self, tails=None) -> None:
         """Write the index files that are missing: that of the open segment above all; see `close`."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and (not s.sealed or self.left) \
                 and (self.indexed != self.written or self.stored_tail is not None):
             full = self.without_index(s, False)
@@ -433,8 +437,8 @@ cdef class FileStore(SegmentStore):
             self.release()
         self.doomed = []
         if self.in_flight is None:              # who syncs may read them
-            self.msgs = self.bytes = 0
-            self.part_from_subjects()
-            self.part_from_segments()
+            self.catalogue.msgs = self.catalogue.bytes = 0
+            self.catalogue.part_from_subjects()
+            self.catalogue.part_from_segments()
         if self.disk.exists(self.directory):
             self.disk.remove_tree(self.directory)

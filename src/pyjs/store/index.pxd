@@ -100,6 +100,10 @@ cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
 cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
     return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
 
+cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
+    """Return the segment with the highest sequences; NULL: there is none."""
+    return x.segments[x.n - 1] if x.n else NULL
+
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
 cdef void segment_free(Segment* s, bint bodies) noexcept nogil
 cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory

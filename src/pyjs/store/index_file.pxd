@@ -1,6 +1,7 @@
 """Index files: the contents of one segment in a form that a start can copy. Prose: docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.index cimport Entry, Segment
 from pyjs.store.segment cimport SegmentContents
 
@@ -37,7 +38,7 @@ cdef class FullSegment:
 
     Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
     """
-    cdef object store                   # so that the entries stay
+    cdef Catalogue catalogue            # so that the entries stay
     cdef readonly str path
     cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
     cdef uint64_t base_seq, incarnation, end, chain, floor
@@ -51,7 +52,7 @@ cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room)
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil
 
-cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
-                              uint64_t chain, bint whole)
+cdef FullSegment full_segment(Catalogue catalogue, object key, str path, Segment* s, bint footer,
+                              uint64_t incarnation, uint64_t chain, bint whole)
 cpdef bytes encode_index(SegmentContents c)
 cpdef SegmentContents decode_index(data)

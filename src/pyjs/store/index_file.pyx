@@ -427,13 +427,13 @@ def index_segments(disk, segments) -> list:
     return problems
 
 
-cdef FullSegment full_segment(object store, str path, Segment* s, bint footer, uint64_t incarnation,
-                              uint64_t chain, bint whole):
+cdef FullSegment full_segment(Catalogue catalogue, object key, str path, Segment* s, bint footer,
+                              uint64_t incarnation, uint64_t chain, bint whole):
     """Take down what the index file of `s` needs; `whole`: the file has every record that the store knows of."""
     cdef FullSegment f = FullSegment()
-    f.store = store
+    f.catalogue = catalogue
     f.path = path
-    f.key = store.key
+    f.key = key
     f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
     # A dead entry may have no message in the file, and its subject id may be another subject's by now.
@@ -474,7 +474,7 @@ cdef class FullSegment:
 
         NULL for the file: the names are those of the store, in whose thread this is.
         """
-        cdef SubjectTable* table = &(<Catalogue> self.store).subject_table
+        cdef SubjectTable* table = &self.catalogue.subjects.table
         cdef uint32_t* places
         cdef uint32_t i, ids = 0
         cdef Entry* e

@@ -10,7 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport Entry, Segment, index_find, index_push, is_dead, segment_new
+from pyjs.store.catalogue cimport Catalogue
+from pyjs.store.index cimport Entry, Segment, index_find, index_last, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
@@ -23,29 +24,29 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 cdef class MemStore(StreamStore):
     def __cinit__(self):
-        self.overhead = 16
+        self.catalogue = Catalogue(16)
 
     cdef Segment* tail(self) noexcept nogil:
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        if s != NULL and s.n < SEGMENT_MSGS and s.base + s.n == self.last_seq + 1:
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s != NULL and s.n < SEGMENT_MSGS and s.base + s.n == self.catalogue.last_seq + 1:
             return s
         return self.begin_segment()
 
     cdef Segment* begin_segment(self) noexcept nogil:
         """Begin a segment for the next sequence."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and s.live == 0:
-            self.retire(self.index.n - 1)
-        s = segment_new(self.last_seq + 1, 0)
-        if s == NULL or index_push(&self.index, s) != 0:
+            self.retire(self.catalogue.index.n - 1)
+        s = segment_new(self.catalogue.last_seq + 1, 0)
+        if s == NULL or index_push(&self.catalogue.index, s) != 0:
             free(s)
             return NULL
         s.in_memory = 1
-        s.last_ts = self.last_ts
+        s.last_ts = self.catalogue.last_ts
         return s
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
-        cdef Segment* s = self.tail() if self.last_seq < SEQ_MAX else NULL
+        cdef Segment* s = self.tail() if self.catalogue.last_seq < SEQ_MAX else NULL
         cdef char* body
         if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
             s = self.begin_segment()            # times inside a segment are in order
@@ -56,14 +57,14 @@ cdef class MemStore(StreamStore):
             return 0
         memcpy(body, m.subject, m.subject_len)
         memcpy(body + m.subject_len, m.body, m.size)
-        if self.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts) == NULL:
+        if self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts) == NULL:
             free(body)
             return 0
         s.bodies[s.n - 1] = body
-        return self.last_seq
+        return self.catalogue.last_seq
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
-        cdef Segment* s = index_find(&self.index, seq)
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
         cdef Entry* e
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1

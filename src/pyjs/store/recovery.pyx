@@ -21,8 +21,8 @@ from libc.string cimport memcmp, memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport (
-    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_find, index_push, is_dead,
-    segment_mark, segment_mark_range, segment_new,
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_find, index_last, index_push,
+    is_dead, segment_mark, segment_mark_range, segment_new,
 )
 from pyjs.store.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header, make_segment_header,
@@ -129,7 +129,7 @@ def examine(FileStore store, uint64_t seq) -> None:
     Raises:
         OSError, UnknownFormat, Locked: the file cannot be read.
     """
-    cdef Segment* s = index_find(&store.index, seq)
+    cdef Segment* s = index_find(&store.catalogue.index, seq)
     settle_doubts(store, s, contents_in(store, s))
 
 
@@ -144,7 +144,7 @@ cdef int settle_doubts(FileStore store, Segment* s, SegmentContents c) except -1
 
 cdef bint contradicts(FileStore store, Segment* s, SegmentContents c) noexcept:
     """Whether a message was found whole, and the index has another place, time, size or subject for it, or none."""
-    cdef bint last = s == store.index.segments[store.index.n - 1]
+    cdef bint last = s == index_last(&store.catalogue.index)
     cdef uint32_t i
     cdef uint64_t at
     cdef Entry* found
@@ -164,7 +164,7 @@ cdef bint contradicts(FileStore store, Segment* s, SegmentContents c) noexcept:
 
 
 cdef bint same_subject(FileStore store, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil:
-    cdef Subject* subject = subject_by_id(&store.subject_table,
+    cdef Subject* subject = subject_by_id(&store.catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     return subject != NULL and subject.len == row.name_size \
         and memcmp(subject.name, names + row.name_at, row.name_size) == 0
@@ -180,9 +180,9 @@ def confirm(FileStore store, uint32_t number) -> int:
     """
     cdef size_t at = store.place_of(number)
     cdef Segment* s
-    if at == store.index.n or store.closed:
+    if at == store.catalogue.index.n or store.closed:
         return 0
-    s = store.index.segments[at]
+    s = store.catalogue.index.segments[at]
     if s.examined or not s.sealed or store.mistaken:
         return 0
     c = contents_in(store, s)
@@ -211,7 +211,7 @@ cdef SegmentContents contents_in(FileStore store, Segment* s):
 
 cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
     """Drop the messages of a segment that are not found, whole, where they should be; and tell of it."""
-    cdef bint last = s == store.index.segments[store.index.n - 1]
+    cdef bint last = s == index_last(&store.catalogue.index)
     cdef uint32_t i
     cdef uint64_t at
     cdef uint64_t end = store.written if last and not s.sealed else s.end
@@ -235,7 +235,7 @@ cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
         at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
         if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
             lost.append(s.base + i)
-            store.unlink(s, i)
+            store.catalogue.unlink(s, i)
     if lost:
         store.note_lost(lost)
     return 0
@@ -304,7 +304,7 @@ cdef class Recovery:
         if c is None:
             self.set_aside(path, size, reason)
             return
-        if c.incarnation != store.incarnation or c.base_seq <= store.last_seq:
+        if c.incarnation != store.incarnation or c.base_seq <= store.catalogue.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
         if c.base_seq > SEQ_MAX and c.n:
@@ -346,13 +346,13 @@ cdef class Recovery:
         if c is not None:
             return c, None, True
         c, known = self.from_records(path, number, image), self.witness(index_path(path))
-        if c is None and known is not None and known.base_seq > self.store.last_seq:
+        if c is None and known is not None and known.base_seq > self.store.catalogue.last_seq:
             c = self.from_records(path, number, image, known)
         return c, known, False
 
     cdef int keep_form(self, image) except -1:
         """Note in what form the segment is that was just taken over, and where its image begins."""
-        cdef Segment* s = self.store.index.segments[self.store.index.n - 1]
+        cdef Segment* s = index_last(&self.store.catalogue.index)
         s.form = image.form.flags if image.form is not None else 0
         self.shift, self.marked = image.shift, image.marked
         return 0
@@ -379,7 +379,7 @@ cdef class Recovery:
 
         With `known` its index file tells what the header was.
         """
-        next_seq = self.store.last_seq + 1 if known is None else known.base_seq
+        next_seq = self.store.catalogue.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.store.incarnation, next_seq, known is not None,
                            image)
 
@@ -414,7 +414,7 @@ cdef class Recovery:
     def miss_segment(self, path) -> None:
         """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
         cdef SegmentContents known = self.witness(path)
-        if known is None or known.base_seq <= self.store.last_seq:
+        if known is None or known.base_seq <= self.store.catalogue.last_seq:
             remove_file(self.store.disk, self.store.log, path)
             return
         self.store.next_number = max(self.store.next_number, known.number + 1)
@@ -426,7 +426,7 @@ cdef class Recovery:
         self.bridge(known.base_seq)
         before = len(self.lost)
         self.miss(known, 0)
-        self.store.last_seq = max(self.store.last_seq, known.base_seq + known.n - 1)
+        self.store.catalogue.last_seq = max(self.store.catalogue.last_seq, known.base_seq + known.n - 1)
         missed = [first for first, _ in self.lost[before:]]
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
 
@@ -473,17 +473,18 @@ cdef class Recovery:
 
     def bridge(self, base_seq) -> None:
         """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
-        if self.cut and self.store.last_seq + 1 < base_seq:
-            self.lost.append((self.store.last_seq + 1, min(base_seq - 1, self.store.last_seq + self.cut)))
+        if self.cut and self.store.catalogue.last_seq + 1 < base_seq:
+            last_seq = self.store.catalogue.last_seq
+            self.lost.append((last_seq + 1, min(base_seq - 1, last_seq + self.cut)))
         self.cut = 0
         self.end_damaged = False
-        self.store.last_seq = max(self.store.last_seq, base_seq - 1)
+        self.store.catalogue.last_seq = max(self.store.catalogue.last_seq, base_seq - 1)
 
     # -- one segment -------------------------------------------------------------------------------------------
     cdef int adopt(self, SegmentContents c, bint ended) except -1:
         """Make the contents a segment of the store, which takes their entries; one that `ended` grows no more."""
         cdef Segment* s = segment_new(c.base_seq, c.number)
-        if s == NULL or index_push(&self.store.index, s) != 0:
+        if s == NULL or index_push(&self.store.catalogue.index, s) != 0:
             raise MemoryError
         self.end_damaged = c.end_damaged
         self.floor = max(self.floor, c.floor)
@@ -522,7 +523,7 @@ cdef class Recovery:
         with nogil:
             for i in range(c.n_subjects):
                 row = &c.subjects[i]
-                subject = subjects_add(&self.store.subject_table, c.names + row.name_at, row.name_size)
+                subject = subjects_add(&self.store.catalogue.subjects.table, c.names + row.name_at, row.name_size)
                 if subject == NULL:
                     break
                 ids[i] = subject.id
@@ -551,7 +552,7 @@ cdef class Recovery:
     cdef int count(self, SegmentContents c, Segment* s) except -1:
         """Add the entries up, as StreamStore.add_entry and add_gap would have done one by one."""
         cdef FileStore store = self.store
-        cdef int64_t ts = store.last_ts
+        cdef int64_t ts = store.catalogue.last_ts
         cdef Entry* e
         cdef Entry* first = NULL
         cdef uint32_t i
@@ -578,17 +579,17 @@ cdef class Recovery:
                 e.ts = ts
                 segment_mark(s, i - 1)
         s.live = c.messages
-        s.live_bytes = c.message_bytes + <uint64_t> store.overhead * c.messages \
-            + <uint64_t> store.header_overhead * c.with_headers
+        s.live_bytes = c.message_bytes + <uint64_t> store.catalogue.overhead * c.messages \
+            + <uint64_t> store.catalogue.header_overhead * c.with_headers
         s.first_ts, s.last_ts = c.first_ts, ts
-        store.last_seq += s.n
-        store.last_ts = c.last_ts if c.messages else max(store.last_ts, c.last_ts)
-        if store.msgs == 0 and first != NULL:
-            store.first_seq, store.first_ts = first.seq, first.ts
-        elif store.msgs == 0 and s.n:
-            store.first_seq = store.last_seq + 1
-        store.msgs += s.live
-        store.bytes += s.live_bytes
+        store.catalogue.last_seq += s.n
+        store.catalogue.last_ts = c.last_ts if c.messages else max(store.catalogue.last_ts, c.last_ts)
+        if store.catalogue.msgs == 0 and first != NULL:
+            store.catalogue.first_seq, store.catalogue.first_ts = first.seq, first.ts
+        elif store.catalogue.msgs == 0 and s.n:
+            store.catalogue.first_seq = store.catalogue.last_seq + 1
+        store.catalogue.msgs += s.live
+        store.catalogue.bytes += s.live_bytes
         return 0
 
     # -- all of them -------------------------------------------------------------------------------------------
@@ -607,12 +608,12 @@ cdef class Recovery:
             if store.drop(seq, False) == 0:
                 self.lost.append((seq, seq))
                 store.log.error(f"{store.directory}: message {seq} is overwritten but was never removed")
-        if store.msgs == 0 and (store.last_seq or self.floor):
-            store.first_seq = store.last_seq + 1
+        if store.catalogue.msgs == 0 and (store.catalogue.last_seq or self.floor):
+            store.catalogue.first_seq = store.catalogue.last_seq + 1
         store.recovering = False
         self.retire_empty()
         for removal in self.unrecorded:
-            if index_find(&store.index, removal & ~ERASED_BIT) != NULL:
+            if index_find(&store.catalogue.index, removal & ~ERASED_BIT) != NULL:
                 store.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         self.count_lost(removed)
         self.tell_ends()
@@ -636,10 +637,10 @@ cdef class Recovery:
 
     def retire_empty(self) -> None:
         """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
-        cdef size_t at = self.store.index.n
+        cdef size_t at = self.store.catalogue.index.n
         while at > 1:
             at -= 1
-            if self.store.index.segments[at - 1].live == 0:
+            if self.store.catalogue.index.segments[at - 1].live == 0:
                 self.store.retire(at - 1)
 
     def tell_ends(self) -> None:
@@ -651,27 +652,27 @@ cdef class Recovery:
     def find_sparse(self) -> None:
         """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
         cdef size_t at
-        for at in range(self.store.index.n):
-            self.store.note_sparse(self.store.index.segments[at])
-            self.store.note_form(self.store.index.segments[at])
+        for at in range(self.store.catalogue.index.n):
+            self.store.note_sparse(self.store.catalogue.index.segments[at])
+            self.store.note_form(self.store.catalogue.index.segments[at])
 
     def lose_end(self) -> None:
         """Use up a sequence for the damaged record that nothing follows."""
         store = self.store
-        if store.add_gap(store.index.segments[store.index.n - 1]) != 0:
+        if store.catalogue.add_gap(index_last(&store.catalogue.index)) != 0:
             raise MemoryError
-        self.lost.append((store.last_seq, store.last_seq))
+        self.lost.append((store.catalogue.last_seq, store.catalogue.last_seq))
         store.state_due = True
 
     cdef int finish_erasure(self) except -1:
         """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
         cdef FileStore store = self.store
-        cdef Segment* s = store.index.segments[store.index.n - 1] if store.index.n else NULL
+        cdef Segment* s = index_last(&store.catalogue.index)
         cdef uint64_t seq
         if s == NULL or store.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
             return 0
         seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
-        s = index_find(&store.index, seq)
+        s = index_find(&store.catalogue.index, seq)
         if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
             store.overwrite(s, <uint32_t> (seq - s.base))
         return 0
@@ -682,14 +683,14 @@ cdef class Recovery:
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
-        for at in range(store.index.n):
-            n += store.index.segments[at].n_removed
+        for at in range(store.catalogue.index.n):
+            n += store.catalogue.index.segments[at].n_removed
         removed = <uint64_t*> malloc((n + 1) * 8)
         if removed == NULL:
             raise MemoryError
         n = 0
-        for at in range(store.index.n):
-            s = store.index.segments[at]
+        for at in range(store.catalogue.index.n):
+            s = store.catalogue.index.segments[at]
             memcpy(removed + n, s.removed, s.n_removed * 8)
             n += s.n_removed
         with nogil:
@@ -706,8 +707,8 @@ cdef class Recovery:
         cdef uint32_t i
         cdef Segment* s
         seqs = {removal & ~ERASED_BIT for removal in self.unrecorded}
-        for at in range(self.store.index.n):
-            s = self.store.index.segments[at]
+        for at in range(self.store.catalogue.index.n):
+            s = self.store.catalogue.index.segments[at]
             for i in range(s.n_removed):
                 seqs.add(s.removed[i] & ~ERASED_BIT)
         return seqs
@@ -723,9 +724,9 @@ cdef class Recovery:
         """Open the last segment, if it may grow."""
         cdef Segment* s
         store = self.store
-        if store.index.n == 0:
+        if store.catalogue.index.n == 0:
             return
-        s = store.index.segments[store.index.n - 1]
+        s = index_last(&store.catalogue.index)
         if s.sealed:
             return
         if s.form:
@@ -764,8 +765,8 @@ cdef class Recovery:
         cdef Segment* s
         store = self.store
         newest = set(self.scanned[-UNSYNCED_MAX:])
-        for at in range(store.index.n):
-            s = store.index.segments[at]
+        for at in range(store.catalogue.index.n):
+            s = store.catalogue.index.segments[at]
             if s.number in newest:
                 store.found.append(store.path_of(s.number))
 

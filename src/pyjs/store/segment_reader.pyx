@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from pyjs.base.bad_pages cimport is_readable
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index cimport Entry, Segment, index_find, is_dead, is_filled
+from pyjs.store.index cimport Entry, Segment, index_find, index_last, is_dead, is_filled
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
     stored_checksum, whole,
@@ -86,7 +86,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
 cdef inline bint has_subject(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
     """Whether the record of `e`, which was found, has the subject that the index says. Costs a look at its name."""
     cdef RecordHeader h
-    cdef Subject* subject = subject_by_id(&self.subject_table,
+    cdef Subject* subject = subject_by_id(&self.catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     cdef const char* name = s.data + e.offset + RECORD_HEADER_SIZE
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
@@ -97,7 +97,7 @@ cdef inline bint has_subject(SegmentReader self, Segment* s, Entry* e) noexcept 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
     """Have the record of the live entry `e` at `out`, checked: 0, -2: it is damaged, -3: not readable now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
-    cdef bint last = s == self.index.segments[self.index.n - 1]
+    cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.written
     cdef uint64_t seq = e.seq
     cdef const char* p
@@ -130,7 +130,7 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
 
 cdef class SegmentReader(StreamStore):
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
-        cdef Segment* s = index_find(&self.index, seq)
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
         cdef Entry* e
         cdef const char* p = NULL
         cdef uint32_t length = 0
@@ -181,7 +181,7 @@ cdef class SegmentReader(StreamStore):
     cdef size_t place_of(self, uint32_t number) noexcept nogil:
         """Return where the segment of that number is in the index; its length: it is gone."""
         cdef size_t at = 0
-        while at < self.index.n and self.index.segments[at].number != number:
+        while at < self.catalogue.index.n and self.catalogue.index.segments[at].number != number:
             at += 1
         return at
 
@@ -232,7 +232,7 @@ cdef class SegmentReader(StreamStore):
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
         """Have the bytes begin..end of the image of `s` in its view: 0, 1: damaged, -2: unreadable, -3: not now."""
         cdef int failed = -2
-        cdef bint last = s == self.index.segments[self.index.n - 1]
+        cdef bint last = s == index_last(&self.catalogue.index)
         with gil:
             try:
                 fd = self.files.open_to_read(self.path_of(s.number))
@@ -256,17 +256,17 @@ cdef class SegmentReader(StreamStore):
     def drop_map(self, uint32_t number) -> None:
         """Give the map of one segment back: unreadable pages in it became zeros for good."""
         cdef size_t at = self.place_of(number)
-        if at < self.index.n:
-            self.forget_map(self.index.segments[at])
+        if at < self.catalogue.index.n:
+            self.forget_map(self.catalogue.index.segments[at])
 
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
         cdef size_t i
         cdef View view
-        for i in range(self.index.n):
-            self.index.segments[i].data = NULL
-            self.index.segments[i].map_size = 0
-            self.index.segments[i].filled = NULL
+        for i in range(self.catalogue.index.n):
+            self.catalogue.index.segments[i].data = NULL
+            self.catalogue.index.segments[i].map_size = 0
+            self.catalogue.index.segments[i].filled = NULL
         self.maps.clear()
         for view in self.views.values():
             view.leave()
@@ -274,8 +274,8 @@ cdef class SegmentReader(StreamStore):
 
     def read_segment(self, uint32_t number) -> bytes:
         """Return the bytes of a segment's plain image that are in use. Raises OSError."""
-        cdef Segment* last = self.index.segments[self.index.n - 1]
-        if self.index.segments[self.place_of(number)].form:
+        cdef Segment* last = index_last(&self.catalogue.index)
+        if self.catalogue.index.segments[self.place_of(number)].form:
             data = bytes(read_image(self.disk, self.path_of(number), self.key, True))
         else:
             data = read_around(self.disk, self.path_of(number))

@@ -21,7 +21,7 @@ from libc.string cimport memcpy, memset
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow, grow_to
 from pyjs.store.index cimport (
-    Entry, Segment, index_find, index_free, index_push, index_remove, is_dead, segment_free, segment_new,
+    Entry, Segment, index_find, index_free, index_last, index_push, index_remove, is_dead, segment_free, segment_new,
 )
 from pyjs.store.index_file cimport FullSegment, full_segment
 from pyjs.store.record cimport (
@@ -67,16 +67,17 @@ cdef class SegmentStore(SegmentReader):
         cdef RecordHeader* h
         cdef Entry* e
         cdef char* p
-        if s == NULL or length > RECORD_SIZE_MAX or self.last_seq >= SEQ_MAX:    # a start would not believe it
+        # A start would not believe a longer one, nor a higher sequence.
+        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
             return 0
         if s.n and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
-            s = self.index.segments[self.index.n - 1]
+            s = index_last(&self.catalogue.index)
         p = self.stage(length)
         if p == NULL:
             return 0
-        e = self.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
+        e = self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
         if e == NULL:
             return 0
         h = <RecordHeader*> p
@@ -84,7 +85,7 @@ cdef class SegmentStore(SegmentReader):
         h.kind = KIND_MSG
         h.flags = 0
         h.subject_len = m.subject_len
-        h.seq = self.last_seq
+        h.seq = self.catalogue.last_seq
         h.ts = ts
         h.header_len = m.header_len
         memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
@@ -94,8 +95,8 @@ cdef class SegmentStore(SegmentReader):
         s.end += length
         self.staged += length
         if self.staged_from == 0:
-            self.staged_from = self.last_seq
-        return self.last_seq
+            self.staged_from = self.catalogue.last_seq
+        return self.catalogue.last_seq
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
         """Whether a record of `length` bytes goes to the next segment: this one has no room, is old, or is newer."""
@@ -110,7 +111,7 @@ cdef class SegmentStore(SegmentReader):
     cdef int jump_to(self, uint64_t seq) noexcept nogil:
         if self.failed or self.seal() != 0:
             return -1
-        self.last_seq = seq - 1
+        self.catalogue.last_seq = seq - 1
         self.state_due = True
         return 0
 
@@ -123,7 +124,7 @@ cdef class SegmentStore(SegmentReader):
             return -1
         if self.state_due and self.stage_state() != 0:
             return -1
-        if self.meta_due and self.index.n and self.stage_meta() != 0:
+        if self.meta_due and self.catalogue.index.n and self.stage_meta() != 0:
             return -1
         if self.staged and self.write_staged() != 0:
             return -1
@@ -141,13 +142,13 @@ cdef class SegmentStore(SegmentReader):
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef Segment* tail(self) noexcept nogil:
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         if self.failed:
             return NULL
-        if s == NULL or s.sealed or s.base + s.n != self.last_seq + 1:
+        if s == NULL or s.sealed or s.base + s.n != self.catalogue.last_seq + 1:
             if self.begin_segment() != 0:
                 return NULL
-            s = self.index.segments[self.index.n - 1]
+            s = index_last(&self.catalogue.index)
         return s
 
     cdef char* stage(self, size_t length) noexcept nogil:
@@ -185,12 +186,12 @@ cdef class SegmentStore(SegmentReader):
     cdef int stage_state(self) noexcept nogil:
         cdef uint64_t[2] body
         cdef Segment* s
-        body[0] = self.first_seq
-        body[1] = <uint64_t> self.last_ts
-        if self.stage_plain(KIND_STATE, 0, self.last_seq, <char*> body, 16) != 0:
+        body[0] = self.catalogue.first_seq
+        body[1] = <uint64_t> self.catalogue.last_ts
+        if self.stage_plain(KIND_STATE, 0, self.catalogue.last_seq, <char*> body, 16) != 0:
             return -1
-        s = self.index.segments[self.index.n - 1]
-        s.floor = max(s.floor, self.first_seq)
+        s = index_last(&self.catalogue.index)
+        s.floor = max(s.floor, self.catalogue.first_seq)
         return 0
 
     cdef int stage_meta(self) noexcept nogil:
@@ -199,19 +200,19 @@ cdef class SegmentStore(SegmentReader):
         with gil:
             meta, size = <const char*> self.meta, len(self.meta)
         self.meta_due = False
-        return self.stage_plain(KIND_META, 0, self.last_seq, meta, size) if size else 0
+        return self.stage_plain(KIND_META, 0, self.catalogue.last_seq, meta, size) if size else 0
 
     cdef int leave_empty_tail(self) noexcept nogil:
         """Go on in a new segment when the last one has become large and no message in it is left."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.segment_size // EMPTY_TAIL_PART or self.staged_from:
             return 0
-        if self.msgs == 0:
+        if self.catalogue.msgs == 0:
             self.clear_segments()
             return 0
         if self.begin_segment() != 0:
             return -1
-        self.retire(self.index.n - 2)
+        self.retire(self.catalogue.index.n - 2)
         return 0
 
     cdef int stage_removals(self) noexcept nogil:
@@ -224,9 +225,9 @@ cdef class SegmentStore(SegmentReader):
         cdef Segment* s
         while at < n:
             some = n - at if n - at < REMOVALS_MAX else REMOVALS_MAX
-            if self.stage_plain(KIND_DELETES, flags, self.last_seq, <char*> (seqs + at), some * 8) != 0:
+            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (seqs + at), some * 8) != 0:
                 return -1
-            s = self.index.segments[self.index.n - 1]
+            s = index_last(&self.catalogue.index)
             for i in range(at, at + some):
                 if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
                     return -1
@@ -249,7 +250,7 @@ cdef class SegmentStore(SegmentReader):
 
     cdef int write_out(self) except -1:
         """Write what is staged behind the last segment's records, reserving the space first."""
-        cdef Segment* s = self.index.segments[self.index.n - 1]
+        cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t end = self.written + self.staged, step
         path = self.path_of(s.number)
         fd = self.files.open(path)
@@ -289,7 +290,7 @@ cdef class SegmentStore(SegmentReader):
 
     cdef bint is_growing(self, Segment* s) noexcept nogil:
         """Whether records are appended to `s`."""
-        return not s.sealed and s == self.index.segments[self.index.n - 1]
+        return not s.sealed and s == index_last(&self.catalogue.index)
 
     cdef int write_veiled(self, Segment* s, int fd) except -1:
         """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
@@ -306,7 +307,7 @@ cdef class SegmentStore(SegmentReader):
         Raises:
             OSError: it keeps the space behind them.
         """
-        path = self.path_of(self.index.segments[self.index.n - 1].number)
+        path = self.path_of(index_last(&self.catalogue.index).number)
         fd = self.files.open(path)
         if unsynced:
             self.wrote(path)
@@ -332,26 +333,26 @@ cdef class SegmentStore(SegmentReader):
 
     cdef void forget_staged(self) noexcept nogil:
         """Take back the messages that were staged; their sequences stay used."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq = self.staged_from
         self.staged = 0
         self.staged_from = 0
         self.state_due = self.meta_due = True
         if s == NULL:
             return
-        while seq and seq <= self.last_seq:
+        while seq and seq <= self.catalogue.last_seq:
             if seq >= s.base and seq < s.base + s.n and not is_dead(s, <uint32_t> (seq - s.base)):
-                self.unlink(s, <uint32_t> (seq - s.base))
+                self.catalogue.unlink(s, <uint32_t> (seq - s.base))
             seq += 1
         s.end = self.written
         self.chain = self.chain_written
         if self.written == 0:           # not even its header is in the file
             with gil:
                 self.doom(s)
-            self.index.n -= 1
+            self.catalogue.index.n -= 1
             self.keep_buried(s)         # who asked for the write may hold it
             # The last segment is the sealed one before, all of which is in its file.
-            self.written = self.allocated = self.index.segments[self.index.n - 1].end if self.index.n else 0
+            self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
     cdef int begin_segment(self) noexcept nogil:
@@ -371,16 +372,16 @@ cdef class SegmentStore(SegmentReader):
         return failed
 
     cdef int new_segment(self) except -1:
-        cdef Segment* s = segment_new(self.last_seq + 1, self.next_number)
-        if self.left and self.index.n and (self.indexed != self.written or self.stored_tail is not None):
-            self.unindexed.append(self.without_index(self.index.segments[self.index.n - 1], False))
-        if s == NULL or index_push(&self.index, s) != 0:
+        cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)
+        if self.left and self.catalogue.index.n and (self.indexed != self.written or self.stored_tail is not None):
+            self.unindexed.append(self.without_index(index_last(&self.catalogue.index), False))
+        if s == NULL or index_push(&self.catalogue.index, s) != 0:
             raise MemoryError
         self.written = self.allocated = self.staged = self.indexed = 0
         self.stored_tail = None
         self.next_number += 1
         self.files.open(self.path_of(s.number), create=True)
-        s.last_ts = self.last_ts
+        s.last_ts = self.catalogue.last_ts
         self.names_unsynced = True
         self.left = False
         self.veil = None if self.key is None else TailVeil(self.key, s.base, s.number, self.incarnation, self.meta)
@@ -393,7 +394,7 @@ cdef class SegmentStore(SegmentReader):
 
     cdef int seal(self) noexcept nogil:
         """Close the last segment: a footer, and nothing is ever appended again."""
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
+        cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
         cdef bint footer
         if s == NULL or s.sealed:
@@ -404,9 +405,9 @@ cdef class SegmentStore(SegmentReader):
         body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
         body[4] = <uint64_t> s.last_ts
         body[5] = s.end
-        footer = s.base + s.n == self.last_seq + 1
+        footer = s.base + s.n == self.catalogue.last_seq + 1
         if footer:
-            self.stage_plain(KIND_FOOTER, 0, self.last_seq, <char*> body, 48)
+            self.stage_plain(KIND_FOOTER, 0, self.catalogue.last_seq, <char*> body, 48)
             if self.failed:
                 return -1
         if self.staged and self.write_staged() != 0:
@@ -435,8 +436,8 @@ cdef class SegmentStore(SegmentReader):
         """Return the files of the live segments, oldest first."""
         cdef size_t at
         paths = []
-        for at in range(self.index.n):
-            paths.append(self.path_of(self.index.segments[at].number))
+        for at in range(self.catalogue.index.n):
+            paths.append(self.path_of(self.catalogue.index.segments[at].number))
         return paths
 
     def sealed_numbers(self) -> list:
@@ -444,8 +445,8 @@ cdef class SegmentStore(SegmentReader):
         cdef size_t at
         cdef Segment* s
         numbers = []
-        for at in range(self.index.n):
-            s = self.index.segments[at]
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
             if s.sealed and not s.examined:
                 numbers.append(s.number)
         return numbers
@@ -453,7 +454,8 @@ cdef class SegmentStore(SegmentReader):
     cdef FullSegment without_index(self, Segment* s, bint footer):
         """Take down what the index file of the last segment needs."""
         cdef bint whole = not self.mended and not s.examined
-        return full_segment(self, self.path_of(s.number), s, footer, self.incarnation, self.chain, whole)
+        return full_segment(self.catalogue, self.key, self.path_of(s.number), s, footer, self.incarnation, self.chain,
+                            whole)
 
     cdef void note_form(self, Segment* s) noexcept nogil:
         """Have a sealed segment written in the form that the stream wants, unless it is."""
@@ -464,7 +466,7 @@ cdef class SegmentStore(SegmentReader):
 
     def mend_tail(self) -> None:
         """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
-        cdef Segment* s = self.index.segments[self.index.n - 1]
+        cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
@@ -485,7 +487,7 @@ cdef class SegmentStore(SegmentReader):
         if erase and self.record_erasure(seq) == 0:
             with gil:
                 self.overwrite(s, i)
-        if self.first_seq > seq:
+        if self.catalogue.first_seq > seq:
             self.state_due = True
         elif not erase:
             self.note_removal(seq, False)
@@ -502,7 +504,7 @@ cdef class SegmentStore(SegmentReader):
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
         """Have a segment written anew of which less than half is left."""
-        cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.overhead)
+        cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.catalogue.overhead)
         if s.sealed and s.live and not s.sparse and not s.examined and s.end > REWRITE_MIN and left * 2 < s.end:
             s.sparse = True
             with gil:
@@ -577,17 +579,17 @@ cdef class SegmentStore(SegmentReader):
         return 0
 
     cdef void retire(self, size_t at) noexcept nogil:
-        cdef Segment* s = self.index.segments[at]
+        cdef Segment* s = self.catalogue.index.segments[at]
         cdef uint32_t i
         cdef Segment* other
         if at > 0:                      # removals in older segments are recorded here: record them anew
             for i in range(s.n_removed):
-                other = index_find(&self.index, s.removed[i] & ~ERASED_BIT)
+                other = index_find(&self.catalogue.index, s.removed[i] & ~ERASED_BIT)
                 if other != NULL and other != s:
                     self.note_removal(s.removed[i] & ~ERASED_BIT, s.removed[i] & ERASED_BIT != 0)
         with gil:
             self.doom(s)
-        index_remove(&self.index, at)
+        index_remove(&self.catalogue.index, at)
         self.bury(s)
 
     cdef void bury(self, Segment* s) noexcept nogil:
@@ -618,12 +620,12 @@ cdef class SegmentStore(SegmentReader):
     cdef void clear_segments(self) noexcept nogil:
         cdef size_t i
         with gil:
-            for i in range(self.index.n):
-                self.doom(self.index.segments[i])
-        for i in range(self.index.n):
-            self.bury(self.index.segments[i])
-        self.index.n = 0
-        index_free(&self.index, 0)
+            for i in range(self.catalogue.index.n):
+                self.doom(self.catalogue.index.segments[i])
+        for i in range(self.catalogue.index.n):
+            self.bury(self.catalogue.index.segments[i])
+        self.catalogue.index.n = 0
+        index_free(&self.catalogue.index, 0)
         self.staged = self.written = self.allocated = 0
         self.staged_from = 0
         self.n_removals = self.n_erasures = 0
@@ -635,11 +637,11 @@ cdef class SegmentStore(SegmentReader):
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
         cdef size_t i
         for i in range(n):
-            self.doom(self.index.segments[i])
+            self.doom(self.catalogue.index.segments[i])
         if self.in_flight is not None:          # who syncs may read them
             for i in range(n):
-                self.keep_buried(self.index.segments[i])
-                self.index.segments[i] = NULL
+                self.keep_buried(self.catalogue.index.segments[i])
+                self.catalogue.index.segments[i] = NULL
         self.state_due = True
         StreamStore.part_from_first(self, n, remains)
 

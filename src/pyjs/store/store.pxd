@@ -2,9 +2,8 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.catalogue cimport Catalogue
-from pyjs.store.index cimport Entry, Segment
+from pyjs.store.index cimport Segment
 from pyjs.store.remains cimport Remains
-from pyjs.store.subjects cimport Subject
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit
@@ -24,11 +23,11 @@ cdef class StoredMessage:
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
     cdef readonly bytes payload
 
-cdef class StreamStore(Catalogue):
+cdef class StreamStore:
     """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
+    cdef readonly Catalogue catalogue
     cdef readonly bint failed           # a write or sync failed: appends are refused (StoreFailed in `error`)
     cdef readonly object error
-    cdef public bint track_drops        # someone drains `take_drops`
     cdef public uint32_t many           # messages: more at the front are dropped in one piece
     cdef public bint changing           # between two steps of a removal: a reader would see half of it
 
@@ -42,14 +41,6 @@ cdef class StreamStore(Catalogue):
     # Where the live entry i is stored, checked: 0 a whole record, 1 subject | headers | payload; below 0 as load.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
-    # -- for the stores below ---------------------------------------------------------------------------------------
-    cdef uint32_t overhead              # counted per message in `bytes`
-    cdef uint32_t header_overhead       # counted per message with headers
-    cdef char* drop_log                 # (seq, length, subject) of each drop since take_drops
-    cdef size_t drop_log_len, drop_log_cap
-
-    cdef list remains                   # memory of what was dropped, see take_remains; None: nothing was
-
     # Hooks: what a store does with bytes.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
@@ -58,21 +49,9 @@ cdef class StreamStore(Catalogue):
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # the first n segments go
     cdef Segment* tail(self) noexcept nogil                     # where the next entry goes; NULL: refused
 
-    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
-                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
-    cdef void take_back(self, uint64_t seq) noexcept nogil          # use again what is above `seq` and holds nothing
     cdef int jump_to(self, uint64_t seq) noexcept nogil             # the next sequence is `seq`, in a new segment
-    cdef int add_gap(self, Segment* s) noexcept nogil
-    cdef uint64_t stored_size(self, Entry* e) noexcept nogil
-    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
-    cdef void move_first(self, uint64_t from_seq) noexcept nogil
-    cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil
-    cdef void part_from_subjects(self) noexcept
-    cdef void part_from_segments(self) noexcept
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil
     cdef void keep_from(self, uint64_t seq) noexcept
-    cdef int renew_subjects(self, uint64_t seq, Remains remains) noexcept nogil
-    cdef void count_anew(self) noexcept nogil
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)

@@ -6,7 +6,6 @@ from pyjs.base.together import Together
 from pyjs.store.catalogue import Catalogue
 from pyjs.store.filter import StoreFilter
 from pyjs.store.open_files import OpenFile
-from pyjs.store.remains import Remains
 
 SOURCE_HASH: Bytes
 
@@ -29,10 +28,16 @@ class SyncJob:
     above: tuple[str, ...]
     def __call__(self) -> Exception | None: ...
 
-class StreamStore(Catalogue):
+class StreamStore:
+    catalogue: Catalogue
+    first_seq: int
+    last_seq: int
+    msgs: int
+    bytes: int
+    first_ts: int
+    last_ts: int
     failed: bool
     error: Exception | None
-    track_drops: bool
     changing: bool
     many: int
 
@@ -51,7 +56,6 @@ class StreamStore(Catalogue):
     def trim_some(self, max_per_subject: int, from_seq: int, before_seq: int, limit: int) -> int: ...
     def drop_front(self, max_msgs: int, max_bytes: int, limit: int) -> bool: ...
     def take_drops(self) -> list[tuple[int, Bytes]]: ...
-    def take_remains(self) -> list[Remains]: ...
     def flush(self) -> None: ...
     def set_first_seq(self, seq: int) -> None: ...
     @property

@@ -9,45 +9,16 @@ Source: state and purge rules as seen on nats-server, tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.base.grow cimport grow
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
-    ENTRY_MSG,
-    PRESENCE_MASK,
-    Entry,
-    Segment,
-    index_at,
-    index_find,
-    index_free,
-    index_next_live,
-    index_prev_live,
-    index_remove,
-    is_dead,
-    segment_add,
-    segment_count_from,
-    segment_free,
-    segment_mark,
-    segment_mark_range,
-    segment_next_live,
-    subject_of,
+    Segment, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
+    segment_free, segment_mark_range, subject_of,
 )
 from pyjs.store.remains cimport Remains
-from pyjs.store.subject_index cimport subject_index_remove
-from pyjs.store.subjects cimport (
-    Subject,
-    SubjectTable,
-    subject_by_id,
-    subjects_add,
-    subjects_clear,
-    subjects_find,
-    subjects_free,
-    subjects_init,
-    subjects_remove,
-)
+from pyjs.store.subjects cimport Subject, subject_by_id, subjects_find
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import NotNow
@@ -57,8 +28,7 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
     SEGMENT_ENTRIES_MAX = 1048576       # beyond, every gap does
-    FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
-    SEGMENTS_AT_ONCE = 4        # likewise
+    SEGMENTS_AT_ONCE = 4        # the memory of more is handed over
     KEPT_MAX = 8192             # messages: in front of so few that stay,
     MANY = 4096                 # more than so many are dropped in one piece
 
@@ -116,12 +86,39 @@ class SyncJob:
         return None
 
 
-cdef class StreamStore(Catalogue):
+cdef class StreamStore:
     def __cinit__(self, *arguments, **named):
         self.many = MANY
 
-    def __dealloc__(self):
-        free(self.drop_log)
+    @property
+    def first_seq(self) -> int:
+        """The sequence of the first message; 1 + last_seq when empty after messages, 0 before the first message."""
+        return self.catalogue.first_seq
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that was used."""
+        return self.catalogue.last_seq
+
+    @property
+    def msgs(self) -> int:
+        """The number of messages."""
+        return self.catalogue.msgs
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes in nats-server's arithmetic."""
+        return self.catalogue.bytes
+
+    @property
+    def first_ts(self) -> int:
+        """The time of the first message in ns; 0: none."""
+        return self.catalogue.first_ts
+
+    @property
+    def last_ts(self) -> int:
+        """The time of the last message in ns; 0: none."""
+        return self.catalogue.last_ts
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
@@ -138,54 +135,43 @@ cdef class StreamStore(Catalogue):
 
     cdef uint64_t skip(self) noexcept nogil:
         cdef Segment* s = self.tail()
-        if s == NULL or self.add_gap(s) != 0:
+        if s == NULL or self.catalogue.add_gap(s) != 0:
             return 0
-        return self.last_seq
+        return self.catalogue.last_seq
 
     cdef int skip_to(self, uint64_t seq) noexcept nogil:
-        if seq <= self.last_seq:
+        cdef bint wide
+        if seq <= self.catalogue.last_seq:
             return 0
-        if self.msgs == 0:
+        if self.catalogue.msgs == 0:
             self.drop_all(seq + 1)
             return 0
-        if (seq - self.last_seq > GAP_ENTRIES_MAX or self.index.segments[self.index.n - 1].n > SEGMENT_ENTRIES_MAX) \
-                and self.jump_to(seq) != 0:
+        wide = seq - self.catalogue.last_seq > GAP_ENTRIES_MAX \
+            or index_last(&self.catalogue.index).n > SEGMENT_ENTRIES_MAX
+        if wide and self.jump_to(seq) != 0:
             return -1
-        while self.last_seq < seq:
+        while self.catalogue.last_seq < seq:
             if self.skip() == 0:
                 return -1
         return 0
 
-    cdef void take_back(self, uint64_t seq) noexcept nogil:
-        cdef Segment* s = self.index.segments[self.index.n - 1] if self.index.n else NULL
-        cdef uint64_t last = index_prev_live(&self.index, self.last_seq) if self.msgs else 0
-        seq = max(seq, last)
-        if seq >= self.last_seq or (s != NULL and seq + 1 < s.base):
-            return
-        while s != NULL and s.base + s.n > seq + 1:
-            s.n -= 1
-            s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
-        self.last_seq = seq
-        if self.msgs == 0:
-            self.first_seq = seq + 1
-
     cdef int jump_to(self, uint64_t seq) noexcept nogil:
-        self.last_seq = seq - 1
+        self.catalogue.last_seq = seq - 1
         return 0
 
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil:
-        cdef size_t at = index_at(&self.index, seq)
+        cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef Segment* s
         cdef uint32_t i
-        if at == self.index.n or self.index.segments[at].base > seq:
+        if at == self.catalogue.index.n or self.catalogue.index.segments[at].base > seq:
             return -1
-        s = self.index.segments[at]
+        s = self.catalogue.index.segments[at]
         i = <uint32_t> (seq - s.base)
         if is_dead(s, i):
             return -1
-        self.unlink(s, i)
+        self.catalogue.unlink(s, i)
         self.forget(s, i, erase)
-        if at + 1 < self.index.n and s.live == 0:       # the last one may be gone: its first write failed
+        if at + 1 < self.catalogue.index.n and s.live == 0:       # the last one may be gone: its first write failed
             self.retire(at)
         return 0
 
@@ -194,155 +180,43 @@ cdef class StreamStore(Catalogue):
         pass
 
     cdef void retire(self, size_t at) noexcept nogil:
-        cdef Segment* s = self.index.segments[at]
-        index_remove(&self.index, at)
+        cdef Segment* s = self.catalogue.index.segments[at]
+        index_remove(&self.catalogue.index, at)
         segment_free(s, 1)
 
     cdef void clear_segments(self) noexcept nogil:
-        if self.index.n <= SEGMENTS_AT_ONCE:
-            index_free(&self.index, 1)
+        if self.catalogue.index.n <= SEGMENTS_AT_ONCE:
+            index_free(&self.catalogue.index, 1)
         else:
             with gil:
-                self.part_from_segments()
+                self.catalogue.part_from_segments()
 
     cdef Segment* tail(self) noexcept nogil:
         return NULL
 
     # -- state -------------------------------------------------------------------------------------------------
-    cdef uint64_t stored_size(self, Entry* e) noexcept nogil:
-        cdef uint64_t size = self.overhead + e.subject_len + e.size
-        return size + self.header_overhead if e.header_len else size
-
-    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
-                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil:
-        """Count a message with sequence last_seq + 1 that goes to `s`; its offset is the caller's to set."""
-        cdef uint64_t seq = self.last_seq + 1
-        cdef Entry* e
-        cdef Subject* sub = subjects_add(&self.subject_table, subject, subject_len)
-        if sub == NULL:
-            return NULL
-        e = segment_add(s)
-        if e == NULL:
-            if sub.count == 0:
-                subjects_remove(&self.subject_table, sub)
-            return NULL
-        e.seq = seq
-        e.ts = ts
-        e.size = size
-        e.header_len = header_len
-        e.subject_len = subject_len
-        e.flags = ENTRY_MSG
-        e.subject_id = sub.id
-        # A stale last is the sequence of a dropped message of this subject: the chain may lead through it.
-        e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
-        if sub.count == 0:
-            if self.by_token != NULL and self.add_tokens(sub) != 0:
-                self.forget_tokens()
-            sub.first = seq
-            sub.first_stale = 0
-        sub.count += 1
-        sub.last = seq
-        sub.last_stale = 0
-        s.presence[(sub.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (sub.id & 63)
-        if s.live == 0:
-            s.first_ts = ts
-        s.live += 1
-        s.last_ts = ts
-        s.live_bytes += self.stored_size(e)
-        if self.msgs == 0:
-            self.first_seq = seq
-            self.first_ts = ts
-        self.msgs += 1
-        self.bytes += self.stored_size(e)
-        self.last_seq = seq
-        self.last_ts = ts
-        return e
-
-    cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Use up the next sequence in `s` without a message."""
-        cdef Entry* e = segment_add(s)
-        if e == NULL:
-            return -1
-        memset(e, 0, sizeof(Entry))
-        self.last_seq += 1
-        e.seq = self.last_seq
-        e.ts = self.last_ts
-        e.subject_id = 0xffffffffu
-        s.last_ts = self.last_ts
-        segment_mark(s, s.n - 1)
-        if self.msgs == 0:
-            self.first_seq = self.last_seq + 1
-        return 0
-
-    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
-        """Take the live entry out of all counts."""
-        cdef Entry* e = &s.entries[i]
-        cdef uint64_t seq = s.base + i, size = self.stored_size(e)
-        cdef Subject* sub = subject_by_id(&self.subject_table, subject_of(s, i))
-        segment_mark(s, i)
-        s.live -= 1
-        s.live_bytes -= size
-        self.msgs -= 1
-        self.bytes -= size
-        if self.track_drops:
-            self.log_drop(seq, sub)
-        sub.count -= 1
-        if sub.count == 0:
-            if self.by_token != NULL:
-                subject_index_remove(self.by_token, sub)
-            subjects_remove(&self.subject_table, sub)
-        else:
-            sub.first_stale |= seq == sub.first
-            sub.last_stale |= seq == sub.last
-            if sub.count == 1 and not sub.last_stale:
-                sub.first = sub.last
-                sub.first_stale = 0
-        if seq == self.first_seq:
-            self.move_first(seq + 1)
-
-    cdef void move_first(self, uint64_t from_seq) noexcept nogil:
-        cdef uint64_t seq = index_next_live(&self.index, from_seq) if self.msgs else 0
-        cdef Segment* s
-        if seq == 0:
-            self.first_seq = self.last_seq + 1
-            self.first_ts = 0
-            return
-        s = index_find(&self.index, seq)
-        self.first_seq = seq
-        self.first_ts = s.entries[seq - s.base].ts
-
-    cdef void log_drop(self, uint64_t seq, Subject* subject) noexcept nogil:
-        cdef uint32_t subject_size = subject.len
-        cdef size_t n = 12 + subject_size
-        if grow(<void**> &self.drop_log, &self.drop_log_cap, self.drop_log_len + n, 1) != 0:
-            return
-        memcpy(self.drop_log + self.drop_log_len, &seq, 8)
-        memcpy(self.drop_log + self.drop_log_len + 8, &subject_size, 4)
-        memcpy(self.drop_log + self.drop_log_len + 12, subject.name, subject_size)
-        self.drop_log_len += n
-
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil:
         """Drop every message below `seq`; return how many."""
-        cdef uint64_t before = self.msgs
+        cdef uint64_t before = self.catalogue.msgs
         if self.keeps_few(seq):
             with gil:
                 self.keep_from(seq)
-        while self.msgs and self.first_seq < seq:
-            self.drop(self.first_seq, 0)
-        return before - self.msgs
+        while self.catalogue.msgs and self.catalogue.first_seq < seq:
+            self.drop(self.catalogue.first_seq, 0)
+        return before - self.catalogue.msgs
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
         """Whether few of many messages stay, all in segments that nobody else reads: it is enough to count those."""
-        cdef size_t at = index_at(&self.index, seq)
+        cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
-        while at < self.index.n and kept <= KEPT_MAX:
-            s = self.index.segments[at]
+        while at < self.catalogue.index.n and kept <= KEPT_MAX:
+            s = self.catalogue.index.segments[at]
             if s.sealed or s.locals != NULL:
                 return False
             kept += segment_count_from(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
             at += 1
-        return 0 < kept <= KEPT_MAX and self.msgs - kept > self.many and not self.track_drops
+        return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop everything below `seq`: subjects and counts are made anew of what stays, the rest is for take_remains.
@@ -350,56 +224,21 @@ cdef class StreamStore(Catalogue):
         Does nothing when there is no memory for that.
         """
         cdef Remains remains
-        cdef size_t at = index_at(&self.index, seq)
+        cdef size_t at = index_at(&self.catalogue.index, seq)
+        cdef Segment* s
         try:
             remains = Remains()
-            self.remains = [*(self.remains or ()), remains]
+            self.catalogue.leave(remains)
         except MemoryError:
             return
-        if self.renew_subjects(seq, remains) != 0:
+        if self.catalogue.subjects.renew(&self.catalogue.index, seq, remains) != 0:
             return
-        self.known_tokens = 0
-        if self.index.segments[at].base < seq:
-            self.clear_front(self.index.segments[at], <uint32_t> (seq - self.index.segments[at].base))
+        s = self.catalogue.index.segments[at]
+        if s.base < seq:
+            self.clear_front(s, <uint32_t> (seq - s.base))
         self.part_from_first(at, remains)
-        self.count_anew()
-        self.move_first(seq)
-
-    cdef int renew_subjects(self, uint64_t seq, Remains remains) noexcept nogil:
-        """Begin a table of the subjects of the messages from `seq` on; `remains` takes the old one. -1: no memory."""
-        cdef SubjectTable fresh
-        cdef Subject* old
-        cdef Subject* s
-        cdef Segment* segment
-        cdef uint64_t each
-        cdef uint32_t i
-        subjects_init(&fresh)
-        fresh.last_gen = self.subject_table.last_gen        # filters remember generations
-        each = index_next_live(&self.index, seq)
-        while each:
-            segment = index_find(&self.index, each)
-            old = subject_by_id(&self.subject_table, subject_of(segment, <uint32_t> (each - segment.base)))
-            s = subjects_add(&fresh, old.name, old.len)
-            if s == NULL:
-                subjects_free(&fresh)
-                return -1
-            if s.count == 0:
-                s.first = each
-            s.count += 1
-            s.last = each
-            each = index_next_live(&self.index, each + 1)
-        each = index_next_live(&self.index, seq)
-        while each:                                         # only now, for nothing can fail any more
-            segment = index_find(&self.index, each)
-            i = <uint32_t> (each - segment.base)
-            old = subject_by_id(&self.subject_table, segment.entries[i].subject_id)
-            s = subjects_find(&fresh, old.name, old.len)
-            segment.entries[i].subject_id = s.id
-            segment.presence[(s.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (s.id & 63)
-            each = index_next_live(&self.index, each + 1)
-        remains.subjects, self.subject_table = self.subject_table, fresh
-        remains.by_token, self.by_token = self.by_token, NULL
-        return 0
+        self.catalogue.count_anew()
+        self.catalogue.move_first(seq)
 
     cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
         """Mark the entries of a segment before `end` as gone, without counting them."""
@@ -407,71 +246,16 @@ cdef class StreamStore(Catalogue):
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
         """Go on without the first `n` segments."""
-        remains.take_first_segments(&self.index, n)
-
-    cdef void count_anew(self) noexcept nogil:
-        """Count the messages of all segments, which are few."""
-        cdef Segment* s
-        cdef size_t at
-        cdef uint32_t i
-        self.msgs = self.bytes = 0
-        for at in range(self.index.n):
-            s = self.index.segments[at]
-            s.live, s.live_bytes = 0, 0
-            i = segment_next_live(s, 0)
-            while i < s.n:
-                s.live += 1
-                s.live_bytes += self.stored_size(&s.entries[i])
-                i = segment_next_live(s, i + 1)
-            self.msgs += s.live
-            self.bytes += s.live_bytes
+        remains.take_first_segments(&self.catalogue.index, n)
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
         """Drop everything; the next message gets `first_seq`, or last_seq + 1 if that is more."""
-        cdef uint64_t dropped = self.msgs
-        if self.subject_table.table.used <= FREED_AT_ONCE:
-            self.forget_tokens()
-            subjects_clear(&self.subject_table)
-        else:
-            with gil:
-                self.part_from_subjects()
-        self.msgs = 0
-        self.bytes = 0
-        self.first_ts = 0
-        if first_seq > self.last_seq + 1:
-            self.last_seq = first_seq - 1
-        self.first_seq = self.last_seq + 1
+        cdef uint64_t dropped = self.catalogue.msgs
+        self.catalogue.forget_all(first_seq)
         self.clear_segments()
         return dropped
 
-    cdef void part_from_subjects(self) noexcept:
-        """Go on with an empty table; the memory of this one is for take_remains."""
-        cdef Remains remains
-        try:
-            remains = Remains()
-            remains.take_subjects(&self.subject_table, &self.by_token)
-            self.known_tokens = 0
-            self.remains = [*(self.remains or ()), remains]
-        except MemoryError:
-            self.forget_tokens()
-            subjects_clear(&self.subject_table)
-
-    cdef void part_from_segments(self) noexcept:
-        """Go on without segments; their memory is for take_remains."""
-        cdef Remains remains
-        try:
-            remains = Remains()
-            self.remains = [*(self.remains or ()), remains]
-            remains.take_segments(&self.index)
-        except MemoryError:
-            index_free(&self.index, 1)
-
     # -- Python ------------------------------------------------------------------------------------------------
-    def take_remains(self) -> list:
-        """Return the memory of what was dropped, and forget it: to free much of it takes long."""
-        remains, self.remains = self.remains, None
-        return remains or []
-
     cdef StoredMessage copy_out(self, uint64_t seq):
         cdef Record r
         cdef int failed = -1 if seq == 0 else self.load(seq, &r)
@@ -507,7 +291,7 @@ cdef class StreamStore(Catalogue):
 
     def take_back_above(self, uint64_t seq) -> None:
         """Use the sequences above `seq` again that hold no message."""
-        self.take_back(seq)
+        self.catalogue.take_back(seq)
 
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, None if it is absent or damaged.
@@ -524,16 +308,16 @@ cdef class StreamStore(Catalogue):
     def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
         """Return the sequence of what get_last returns, 0: there is none. Nothing is read."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
-        cdef uint64_t up_to = up_to_seq or self.last_seq
+        cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
         cdef Subject* s
         if f.literal:
-            s = subjects_find(&self.subject_table, subject_filter, len(subject_filter))
-            return 0 if s == NULL else self.last_up_to(s, up_to)
-        return self.prev_of_filter(up_to, f)
+            s = subjects_find(&self.catalogue.subjects.table, subject_filter, len(subject_filter))
+            return 0 if s == NULL else self.catalogue.last_up_to(s, up_to)
+        return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
         """Return the first message with a sequence >= `from_seq` that matches."""
-        return self.copy_out(self.next_seq(from_seq, StoreFilter((subject_filter,))))
+        return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     def make_filter(self, subjects) -> StoreFilter:
         """Return a filter over this store that matches any of `subjects`; no subjects match everything."""
@@ -549,33 +333,33 @@ cdef class StreamStore(Catalogue):
         Not logged for take_drops: consumers are to be counted anew. Source: STREAM.PURGE of nats-server: without
         a filter a `before_seq` beyond the end empties the stream and moves the next sequence there.
         """
-        cdef bint tracked = self.track_drops
+        cdef bint tracked = self.catalogue.drops.tracked
         if before_seq == 1:
             return 0
-        self.track_drops = False
+        self.catalogue.drops.tracked = False
         try:
             return self.purge_matching(f, before_seq, keep)
         finally:
-            self.track_drops = tracked
+            self.catalogue.drops.tracked = tracked
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
         """Do the work of purge."""
         cdef uint64_t total, left, seq
         if f.all and keep == 0:
-            if before_seq == 0 or before_seq > self.last_seq:
+            if before_seq == 0 or before_seq > self.catalogue.last_seq:
                 return self.drop_all(before_seq)
             return self.drop_below(before_seq)
-        total = self.count_from(0, f)
+        total = self.catalogue.count_from(0, f)
         if keep >= total:
             return 0
-        if keep == 0 and before_seq and total == self.msgs:
+        if keep == 0 and before_seq and total == self.catalogue.msgs:
             return self.drop_below(before_seq)
         left = total - keep
-        seq = self.next_seq(0, f)
+        seq = self.catalogue.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):
             self.drop(seq, 0)
             left -= 1
-            seq = self.next_seq(seq + 1, f) if left else 0
+            seq = self.catalogue.next_seq(seq + 1, f) if left else 0
         return total - keep - left
 
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
@@ -583,15 +367,15 @@ cdef class StreamStore(Catalogue):
 
         Return how many were removed, and the sequence to go on with; 0: that was all.
         """
-        cdef bint tracked = self.track_drops
+        cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
-        cdef uint64_t seq = self.next_seq(from_seq, f)
-        self.track_drops = False
+        cdef uint64_t seq = self.catalogue.next_seq(from_seq, f)
+        self.catalogue.drops.tracked = False
         while left and seq and seq < before_seq:
             self.drop(seq, 0)
             left -= 1
-            seq = self.next_seq(seq + 1, f)
-        self.track_drops = tracked
+            seq = self.catalogue.next_seq(seq + 1, f)
+        self.catalogue.drops.tracked = tracked
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
@@ -599,43 +383,33 @@ cdef class StreamStore(Catalogue):
 
         Return the sequence to go on with; 0: that was all.
         """
-        cdef uint64_t seq = index_next_live(&self.index, from_seq)
+        cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
         cdef uint32_t left = limit
         while left and seq and seq < before_seq:
-            s = index_find(&self.index, seq)
-            if subject_by_id(&self.subject_table, subject_of(s, <uint32_t> (seq - s.base))).count \
+            s = index_find(&self.catalogue.index, seq)
+            if subject_by_id(&self.catalogue.subjects.table, subject_of(s, <uint32_t> (seq - s.base))).count \
                     > <uint64_t> max_per_subject:
                 self.drop(seq, 0)
             left -= 1
-            seq = index_next_live(&self.index, seq + 1)
+            seq = index_next_live(&self.catalogue.index, seq + 1)
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
         """Remove up to `limit` of the oldest messages beyond limits above 0; return whether there are more."""
         cdef uint32_t left = limit
-        while self.msgs and ((max_msgs > 0 and self.msgs > <uint64_t> max_msgs)
-                             or (max_bytes > 0 and self.bytes > <uint64_t> max_bytes)):
+        while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
+                                       or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
             if left == 0:
                 return True
-            if self.drop(self.first_seq, 0) != 0:
+            if self.drop(self.catalogue.first_seq, 0) != 0:
                 return False
             left -= 1
         return False
 
     def take_drops(self) -> list:
         """Return (sequence, subject) of every message dropped since the last call, purges excepted. For tests."""
-        cdef size_t at = 0
-        cdef uint64_t seq = 0
-        cdef uint32_t n = 0
-        drops = []
-        while at < self.drop_log_len:
-            memcpy(&seq, self.drop_log + at, 8)
-            memcpy(&n, self.drop_log + at + 8, 4)
-            drops.append((seq, PyBytes_FromStringAndSize(self.drop_log + at + 12, n)))
-            at += 12 + n
-        self.drop_log_len = 0
-        return drops
+        return self.catalogue.drops.take()
 
     def flush(self) -> None:
         """Commit what was appended and dropped; raises what `error` holds when that fails."""
@@ -644,9 +418,9 @@ cdef class StreamStore(Catalogue):
 
     def set_first_seq(self, uint64_t seq) -> None:
         """Let the next message have sequence `seq`; only while the store is empty."""
-        if self.msgs:
-            raise ValueError(f"the store holds {self.msgs} messages: its sequences are settled")
-        if seq > self.last_seq:
+        if self.catalogue.msgs:
+            raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
+        if seq > self.catalogue.last_seq:
             self.drop_all(seq)
 
     @property

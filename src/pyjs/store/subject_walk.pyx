@@ -25,18 +25,18 @@ cdef class SubjectWalk:
         cdef Matches found
         self.store = store
         self.wanted = f
-        if store.is_every(f):
-            self.total = store.subject_table.table.used
-            self.end = store.subject_table.n_ids
+        if store.subjects.is_every(f):
+            self.total = store.subjects.table.table.used
+            self.end = store.subjects.table.n_ids
             self.found_all = True
-        elif store.collect_few(f, &found) == 0:
+        elif store.subjects.collect_few(f, &found) == 0:
             try:
                 self.remember(found.items, found.n)
             finally:
                 free(found.items)
             self.found_all = True
         else:
-            self.look_end = store.subject_table.n_ids
+            self.look_end = store.subjects.table.n_ids
 
     def __dealloc__(self):
         free(self.ids)
@@ -46,7 +46,7 @@ cdef class SubjectWalk:
 
         Raises MemoryError.
         """
-        cdef SubjectTable* t = &self.store.subject_table
+        cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         if self.found_all:
             return True
@@ -89,7 +89,7 @@ cdef class SubjectWalk:
 
     cdef Subject* next(self) noexcept nogil:
         """The next subject that is not gone, NULL: there is none."""
-        cdef SubjectTable* t = &self.store.subject_table
+        cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         cdef uint32_t id
         while self.at < self.end:

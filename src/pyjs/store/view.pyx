@@ -33,6 +33,7 @@ cdef enum:
 HELD_MAX = 64 << 20
 
 
+@cython.no_gc                        # numbers only; a View that the collector frees still needs them
 cdef class ViewCache:
     def __init__(self, uint64_t held_max=HELD_MAX) -> None:
         self.held_max = held_max

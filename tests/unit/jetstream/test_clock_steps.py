@@ -68,9 +68,9 @@ def test_a_search_by_time_finds_its_message() -> None:
     js = back(stored())
     js.publish("s.3", b"3")
     store = js.stream("S").store
-    assert [store.seq_at(ts) for ts in times(js)] == [1, 2, 3, 1]  # the first that is not older
-    assert store.seq_at(times(js)[2] + 1) == 5
-    assert store.seq_at(js.clock.now_ns()) == 1
+    assert [store.catalogue.seq_at(ts) for ts in times(js)] == [1, 2, 3, 1]  # the first that is not older
+    assert store.catalogue.seq_at(times(js)[2] + 1) == 5
+    assert store.catalogue.seq_at(js.clock.now_ns()) == 1
 
 
 def test_message_ids_stay_known_and_are_forgotten_in_the_end() -> None:

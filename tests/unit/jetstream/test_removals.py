@@ -96,14 +96,14 @@ def test_a_store_that_is_emptied_hands_its_memory_over() -> None:
     for number in range(20_000):
         store.store(b"s.%d" % number, b"", b"x", 1)
     assert store.purge(store.make_filter(())) == 20_000
-    assert (store.msgs, store.num_subjects(), store.first_seq) == (0, 0, 20_001)
-    remains = store.take_remains()
+    assert (store.msgs, store.catalogue.num_subjects(), store.first_seq) == (0, 0, 20_001)
+    remains = store.catalogue.take_remains()
     assert len(remains) == 2  # its subjects, its messages
-    assert store.take_remains() == []
+    assert store.catalogue.take_remains() == []
     for each in remains:
         MemoryRelease(each).run()
     assert store.store(b"s.1", b"", b"y", 1) == 20_001
-    assert store.subject_counts(store.make_filter((b"s.*",))) == {b"s.1": 1}
+    assert store.catalogue.subject_counts(store.make_filter((b"s.*",))) == {b"s.1": 1}
 
 
 def test_a_filter_does_not_take_a_subject_for_one_that_was_handed_over() -> None:
@@ -111,18 +111,18 @@ def test_a_filter_does_not_take_a_subject_for_one_that_was_handed_over() -> None
     wanted = store.make_filter((b"a.*", b"b.x"))
     for number in range(5_000):
         store.store(b"a.%d" % number, b"", b"", 1)
-    assert store.count_matching(0, wanted) == 5_000
+    assert store.catalogue.count_matching(0, wanted) == 5_000
     store.purge(store.make_filter(()))
     for number in range(5_000):
         store.store(b"c.%d" % number, b"", b"", 1)
-    assert store.next_match(0, wanted) == 0
+    assert store.catalogue.next_match(0, wanted) == 0
 
 
 def test_a_store_of_few_messages_is_freed_at_once() -> None:
     store = MemStore()
     store.store(b"s", b"", b"x", 1)
     store.purge(store.make_filter(()))
-    assert store.take_remains() == []
+    assert store.catalogue.take_remains() == []
 
 
 def test_thousands_of_directories_wait_in_order_whatever_their_names(tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ def test_a_wide_gap_costs_nothing_and_survives_a_restart() -> None:
     store = js.stream("C").store
     found = [store.get(seq) for seq in (1, 5_000_001, 5_000_003)]
     assert [message.payload for message in found if message is not None] == [b"1", b"2", b"3"]
-    assert (store.last_seq, store.num_deleted()) == (5_000_003, 5_000_000)
+    assert (store.last_seq, store.catalogue.num_deleted()) == (5_000_003, 5_000_000)
 
 
 # -- origins that let go of their messages -----------------------------------------------------------------

@@ -102,12 +102,12 @@ def test_a_start_time_finds_messages_although_the_clock_went_back(storage: str) 
     first, ahead, last = times(js, "S")
     store = js.stream("S").store
 
-    found = [store.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)]
+    found = [store.catalogue.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)]
 
     assert found == [1, 2, 2, 4, 2]  # the first message that is not older, in the order of sequences
     again = js.restart() if storage == "file" else js
     store = again.stream("S").store
-    assert [store.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)] == found
+    assert [store.catalogue.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)] == found
 
 
 def test_a_step_moves_no_ack_wait() -> None:

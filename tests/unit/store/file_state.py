@@ -30,22 +30,24 @@ def state_of(store: FileStore) -> dict[str, object]:
     """Return everything that can be asked without a change."""
     everything = store.make_filter(())
     seqs = range(max(1, store.first_seq - 2), store.last_seq + 3)
-    names = sorted(store.subject_counts(everything))
+    names = sorted(store.catalogue.subject_counts(everything))
     times = {message.ts for seq in seqs if (message := store.get(seq)) is not None}
     return {
         "numbers": (store.msgs, store.bytes, store.first_seq, store.last_seq, store.first_ts, store.last_ts),
         "lost": (store.lost_msgs, store.lost_bytes, store.lost_seqs),
-        "deleted": store.deleted(),
+        "deleted": store.catalogue.deleted(),
         "messages": [
             (message.seq, message.ts, message.subject, message.headers, message.payload)
             for seq in seqs
             if (message := store.get(seq)) is not None
         ],
-        "counts": store.subject_counts(everything),
-        "last": store.last_seqs_or_none(everything, 0, MANY),
-        "up to": [store.last_seqs_or_none(everything, seq, MANY) for seq in seqs],
-        "next": [store.next_match(seq, store.make_filter((name,))) for name in names for seq in seqs],
-        "times": [store.seq_at(ts + step) for ts in sorted(times) for step in (-1, 0, 1)],
+        "counts": store.catalogue.subject_counts(everything),
+        "last": store.catalogue.last_seqs_or_none(everything, 0, MANY),
+        "up to": [store.catalogue.last_seqs_or_none(everything, seq, MANY) for seq in seqs],
+        "next": [
+            store.catalogue.next_match(seq, store.make_filter((name,))) for name in names for seq in seqs
+        ],
+        "times": [store.catalogue.seq_at(ts + step) for ts in sorted(times) for step in (-1, 0, 1)],
         "segments": store.segment_paths(),
     }
 

@@ -59,12 +59,12 @@ def fill(store: StreamStore, count: int, seed: int = 1) -> None:
 def expected(store: StreamStore, seq: int, end: int, subjects: tuple[bytes, ...]) -> list[Message]:
     """Return what single reads give."""
     wanted = store.make_filter(subjects)
-    found, seq = [], store.next_match(seq, wanted)
+    found, seq = [], store.catalogue.next_match(seq, wanted)
     while seq and (end == 0 or seq < end):
         message = store.get(seq)
         assert message is not None
         found.append(Message(seq, message.ts, message.subject, message.headers, message.payload))
-        seq = store.next_match(seq + 1, wanted)
+        seq = store.catalogue.next_match(seq + 1, wanted)
     return found
 
 

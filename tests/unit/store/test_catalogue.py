@@ -67,7 +67,7 @@ def test_walking_over_all_matches_finds_each_once(twin: Twin, subjects: tuple[by
     wanted = twin.store.make_filter(subjects)
     found, seq = [], 0
     # when
-    while seq := twin.store.next_match(seq + 1, wanted):
+    while seq := twin.store.catalogue.next_match(seq + 1, wanted):
         found.append(seq)
     # then
     assert found == twin.matches(subjects)
@@ -84,8 +84,8 @@ def test_a_search_from_anywhere_in_any_order_finds_the_next_and_counts_the_rest(
         seq = rng.randint(1, MESSAGES + 10)
         at = bisect.bisect_left(matches, seq)
         # when / then
-        assert twin.store.next_match(seq, wanted) == (matches[at] if at < len(matches) else 0), seq
-        assert twin.store.count_matching(seq, wanted) == len(matches) - at, seq
+        assert twin.store.catalogue.next_match(seq, wanted) == (matches[at] if at < len(matches) else 0), seq
+        assert twin.store.catalogue.count_matching(seq, wanted) == len(matches) - at, seq
         last = twin.store.get_last(subjects[0], seq)
         before = [each for each in twin.matches(subjects[:1]) if each <= seq]
         assert (last.seq if last else 0) == (before[-1] if before else 0), seq
@@ -103,7 +103,7 @@ def test_what_is_remembered_of_a_search_follows_removals_and_additions() -> None
         at = bisect.bisect_left(matches, seq)
         expected = matches[at] if at < len(matches) else 0
         # then
-        assert twin.store.next_match(seq, wanted) == expected
+        assert twin.store.catalogue.next_match(seq, wanted) == expected
         if not expected:
             seq = rng.randint(1, MESSAGES)
             continue
@@ -148,12 +148,12 @@ def test_the_subjects_of_a_filter_are_right_while_subjects_come_and_go() -> None
         if step > 6000 and step % 200 == 0:
             for pattern in patterns:
                 expected = {each: 1 for each in live if subject_matches(each, pattern)}
-                assert store.subject_counts(store.make_filter((pattern,))) == expected, pattern
-            both = store.last_seqs_or_none(store.make_filter((b"a.>", b"*.b")), 0, 1_000_000)
+                assert store.catalogue.subject_counts(store.make_filter((pattern,))) == expected, pattern
+            both = store.catalogue.last_seqs_or_none(store.make_filter((b"a.>", b"*.b")), 0, 1_000_000)
             assert both == sorted(
                 live[each] for each in live if subject_matches(each, b"a.>") or subject_matches(each, b"*.b")
             )
-    assert store.num_subjects() > 1000
+    assert store.catalogue.num_subjects() > 1000
 
 
 def test_an_emptied_store_knows_no_subjects() -> None:
@@ -162,12 +162,12 @@ def test_an_emptied_store_knows_no_subjects() -> None:
     for i in range(2000):
         store.store(b"s.%d" % i, b"", b"", i + 1)
     wanted = store.make_filter((b"s.*",))
-    assert len(store.subject_counts(wanted)) == 2000
+    assert len(store.catalogue.subject_counts(wanted)) == 2000
     # when
     store.purge(store.make_filter(()))
     store.store(b"s.new", b"", b"", 5000)
     # then
-    assert store.subject_counts(wanted) == {b"s.new": 1}
+    assert store.catalogue.subject_counts(wanted) == {b"s.new": 1}
 
 
 def test_learning_subjects_in_parts_goes_on_while_subjects_come_and_go() -> None:
@@ -179,7 +179,7 @@ def test_learning_subjects_in_parts_goes_on_while_subjects_come_and_go() -> None
     wanted = store.make_filter((b"s.3.*",))
     steps = 0
     # when
-    while not store.learn_subjects(wanted, 100):
+    while not store.catalogue.learn_subjects(wanted, 100):
         steps += 1
         gone = rng.choice(sorted(live))
         store.drop_seq(live.pop(gone))
@@ -189,7 +189,7 @@ def test_learning_subjects_in_parts_goes_on_while_subjects_come_and_go() -> None
     assert 25 < steps < 40
     for pattern in (b"s.3.*", b"s.*.new.>", b"s.>"):
         expected = {name for name in live if subject_matches(name, pattern)}
-        assert set(store.subject_counts(store.make_filter((pattern,)))) == expected
+        assert set(store.catalogue.subject_counts(store.make_filter((pattern,)))) == expected
 
 
 def test_a_subject_stays_known_when_a_longer_one_goes_that_is_not_learnt_yet() -> None:
@@ -199,11 +199,11 @@ def test_a_subject_stays_known_when_a_longer_one_goes_that_is_not_learnt_yet() -
     for i in range(2000):
         store.store(b"t.%d" % i, b"", b"", i + 2)
     longer = store.store(b"s.longer", b"", b"", 5000)
-    assert not store.learn_subjects(store.make_filter((b"*",)), 10)
+    assert not store.catalogue.learn_subjects(store.make_filter((b"*",)), 10)
     # when
     store.drop_seq(longer)
     # then
-    assert store.subject_counts(store.make_filter((b"*",))) == {b"s": 1}
+    assert store.catalogue.subject_counts(store.make_filter((b"*",))) == {b"s": 1}
 
 
 @pytest.mark.parametrize("pattern", [b"*.", b"s.*.", b"*..", b".*", b"s.*.>.", b"*.>.a"])
@@ -212,17 +212,17 @@ def test_what_is_no_filter_matches_none_of_many_subjects(pattern: bytes) -> None
     for i in range(2000):
         store.store(b"t.%d" % i, b"", b"", 2 * i + 1)
         store.store((b"%d", b"s.%d")[i % 2] % (i % 20), b"", b"", 2 * i + 2)
-    assert store.subject_counts(store.make_filter((pattern,))) == {}
-    assert store.count_matching(0, store.make_filter((pattern,))) == 0
+    assert store.catalogue.subject_counts(store.make_filter((pattern,))) == {}
+    assert store.catalogue.count_matching(0, store.make_filter((pattern,))) == 0
 
 
 def test_few_subjects_and_plain_filters_need_no_learning() -> None:
     store = MemStore()
     for i in range(2000):
         store.store(b"s.%d" % i, b"", b"", i + 1)
-    assert store.learn_subjects(store.make_filter((b"s.1", b"s.2")), 1)
-    assert store.learn_subjects(store.make_filter(()), 1)
-    assert not store.learn_subjects(store.make_filter((b"s.*",)), 1)
+    assert store.catalogue.learn_subjects(store.make_filter((b"s.1", b"s.2")), 1)
+    assert store.catalogue.learn_subjects(store.make_filter(()), 1)
+    assert not store.catalogue.learn_subjects(store.make_filter((b"s.*",)), 1)
 
 
 def test_a_walk_over_all_subjects_takes_them_in_order_and_leaves_out_what_has_gone() -> None:
@@ -230,7 +230,7 @@ def test_a_walk_over_all_subjects_takes_them_in_order_and_leaves_out_what_has_go
     store = MemStore()
     seqs = [store.store(b"s.%d" % i, b"", b"", i + 1) for i in range(10)]
     store.drop_seq(seqs[1])
-    walk = SubjectWalk(store, store.make_filter(()))
+    walk = SubjectWalk(store.catalogue, store.make_filter(()))
     # when
     walk.skip(2)
     store.drop_seq(seqs[4])
@@ -246,7 +246,7 @@ def test_a_walk_hands_out_what_is_left_of_the_subjects_it_began_with() -> None:
     # given
     store = MemStore()
     seqs = [store.store(b"s.%d" % (i % 10), b"", b"", i + 1) for i in range(20)]
-    walk = SubjectWalk(store, store.make_filter((b"s.*",)))
+    walk = SubjectWalk(store.catalogue, store.make_filter((b"s.*",)))
     # when
     walk.skip(1)
     first = walk.take(3)
@@ -269,7 +269,7 @@ def test_a_walk_over_a_large_part_of_the_subjects_looks_at_them_in_steps() -> No
     store = MemStore()
     for i in range(20_000):
         store.store(b"%s.%d" % (b"s" if i % 2 else b"other", i), b"", b"", i + 1)
-    walk = SubjectWalk(store, store.make_filter((b"s.*",)))
+    walk = SubjectWalk(store.catalogue, store.make_filter((b"s.*",)))
     # when
     steps = 1
     while not walk.look(1_000):

@@ -87,8 +87,8 @@ def test_sixty_small_segments_of_wide_gaps_are_served_in_little_memory(tmp_path:
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
     )  # KiB; spelled out they take 5 GB
     assert (store.msgs, store.first_seq, store.last_seq, store.lost_msgs) == (120, 1, base - 1, 0)
-    assert store.seq_at(6) == 1 + gap
-    assert store.next_match(2, store.make_filter(())) == 1 + gap
+    assert store.catalogue.seq_at(6) == 1 + gap
+    assert store.catalogue.next_match(2, store.make_filter(())) == 1 + gap
     # when: what follows goes to a segment of its own, and a second start finds the same
     assert store.store(b"a", b"", b"z", 7) == base
     store.close()
@@ -114,7 +114,7 @@ def test_sequences_at_the_end_of_all_do_not_begin_again(tmp_path: Path, seq: int
     while store.store(b"a", b"", b"z", 7):
         assert store.last_seq <= LAST
     assert store.last_seq <= LAST
-    assert store.next_match(LAST, store.make_filter(())) in (0, LAST)
+    assert store.catalogue.next_match(LAST, store.make_filter(())) in (0, LAST)
     store.close()
 
 

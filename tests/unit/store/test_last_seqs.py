@@ -61,10 +61,10 @@ def test_what_is_stored_during_the_search_is_not_in_it(
     filled = Filled(subjects=9_000, msgs=20_000)
     f = filled.store.make_filter(patterns)
     if learned:
-        assert filled.store.learn_subjects(filled.store.make_filter((b"*.*",)), 1 << 30)
+        assert filled.store.catalogue.learn_subjects(filled.store.make_filter((b"*.*",)), 1 << 30)
     lasts, msgs = filled.lasts(patterns), len(filled.matches(patterns))
     # when
-    search, counting = LastSeqs(filled.store, f), Count(filled.store, f)
+    search, counting = LastSeqs(filled.store.catalogue, f), Count(filled.store.catalogue, f)
     steps, done = 0, (False, False)
     while not all(done):
         done = (done[0] or search.step(limit), done[1] or counting.step(limit))
@@ -84,7 +84,7 @@ def test_what_is_stored_during_the_search_is_not_in_it(
 
 def test_a_count_during_which_a_message_was_removed_is_not_exact() -> None:
     filled = Filled(subjects=100, msgs=1_000)
-    counting = Count(filled.store, filled.store.make_filter((b"a.*",)))
+    counting = Count(filled.store.catalogue, filled.store.make_filter((b"a.*",)))
     assert not counting.step(5)
     filled.drop(next(iter(filled.live)))
     while not counting.step(5):
@@ -100,7 +100,7 @@ def test_sequences_in_falling_order_are_merged(subjects: int) -> None:
     for subject in names + names[::-1]:
         store.store(subject, b"", b"", 1 + store.last_seq)
     # when
-    search = LastSeqs(store, store.make_filter(()))
+    search = LastSeqs(store.catalogue, store.make_filter(()))
     while not search.step(100):
         pass
     # then
@@ -109,7 +109,7 @@ def test_sequences_in_falling_order_are_merged(subjects: int) -> None:
 
 def test_a_store_that_is_purged_meanwhile_ends_the_search() -> None:
     filled = Filled(subjects=3_000, msgs=9_000)
-    search = LastSeqs(filled.store, filled.store.make_filter((b"*.*",)))
+    search = LastSeqs(filled.store.catalogue, filled.store.make_filter((b"*.*",)))
     assert not search.step(10)
     filled.store.purge(filled.store.make_filter(()))
     while not search.step(10):
@@ -141,16 +141,16 @@ def test_filters_that_all_subjects_may_match_count_those_that_do(
     for number in range(5_000):
         store.store(b"a.b.%d" % number, b"", b"", 1 + number)
     f = store.make_filter((pattern,))
-    assert store.learn_subjects(f, 1 << 30)
-    before = store.count_matching(1, f)
+    assert store.catalogue.learn_subjects(f, 1 << 30)
+    before = store.catalogue.count_matching(1, f)
     # when
     for subject in others:
         store.store(subject, b"", b"", 10_000)
     # then
-    assert store.count_matching(1, f) == expected
+    assert store.catalogue.count_matching(1, f) == expected
     assert before == (0 if expected == 0 else 5_000)
     # when: the others are gone again
     for _ in others:
         store.drop_seq(store.last_seq)
     # then
-    assert store.count_matching(1, f) == before
+    assert store.catalogue.count_matching(1, f) == before

@@ -181,7 +181,7 @@ def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(
         log = ListLog()
         store = open_store(directory, log, SEGMENT_SIZE)
         at_start = store.lost_msgs
-        store.track_drops = True
+        store.catalogue.drops.tracked = True
         read_all(store)
         drops = store.take_drops()
         state = state_of(store)

@@ -84,9 +84,9 @@ class StoreMachine(RuleBasedStateMachine):
     def search(self, subjects: tuple[bytes, ...], at: float) -> None:
         seq = int(at * self.model.last_seq) + 1
         found = self.store.make_filter(subjects)
-        assert self.store.next_match(seq, found) == self.model.next_match(seq, subjects)
-        assert self.store.count_matching(seq, found) == self.model.count_matching(seq, subjects)
-        assert self.store.last_seqs_or_none(found, 0, MANY) == self.model.last_seqs(subjects)
+        assert self.store.catalogue.next_match(seq, found) == self.model.next_match(seq, subjects)
+        assert self.store.catalogue.count_matching(seq, found) == self.model.count_matching(seq, subjects)
+        assert self.store.catalogue.last_seqs_or_none(found, 0, MANY) == self.model.last_seqs(subjects)
 
     @invariant()
     def same_state(self) -> None:
@@ -97,8 +97,8 @@ class StoreMachine(RuleBasedStateMachine):
             model.first_seq,
         )
         assert store.bytes == model.bytes
-        assert store.deleted() == model.deleted()
-        assert store.num_subjects() == len({subject for subject, *_ in model.messages.values()})
+        assert store.catalogue.deleted() == model.deleted()
+        assert store.catalogue.num_subjects() == len({subject for subject, *_ in model.messages.values()})
         for seq, (subject, headers, payload, ts) in model.messages.items():
             message = store.get(seq)
             assert message is not None
@@ -268,10 +268,10 @@ def test_many_messages_at_the_front_go_in_one_piece(kind: str, tmp_path: Path) -
 
     purged = store.purge(store.make_filter(()), 9_998)
 
-    assert (purged, store.msgs, store.first_seq, store.num_subjects()) == (9_997, 3, 9_998, 3)
-    assert len(store.take_remains()) == 1
+    assert (purged, store.msgs, store.first_seq, store.catalogue.num_subjects()) == (9_997, 3, 9_998, 3)
+    assert len(store.catalogue.take_remains()) == 1
     assert store.get(9_997) is None
     found = [store.get_last(subject) for subject in (b"s.7", b"s.9997", b"s.5", b"s.*")]
     assert [message and message.seq for message in found] == [10_001, 9_998, None, 10_001]
     assert store.store(b"s.5", b"", b"z", 10_002) == 10_002
-    assert store.count_matching(0, store.make_filter((b"s.*",))) == 4
+    assert store.catalogue.count_matching(0, store.make_filter((b"s.*",))) == 4

@@ -34,7 +34,7 @@ class Twin:
         self.seqs: dict[bytes, int] = {}
         for number in range(FEW + 1):
             self.add(b"many.%d" % number)
-        assert self.store.learn_subjects(self.store.make_filter((b"many.*",)), 1_000_000)
+        assert self.store.catalogue.learn_subjects(self.store.make_filter((b"many.*",)), 1_000_000)
 
     def add(self, subject: bytes) -> None:
         self.seqs[subject] = self.store.store(subject, b"", b"", 1)
@@ -43,7 +43,7 @@ class Twin:
         assert self.store.drop_seq(self.seqs.pop(subject))
 
     def found(self, pattern: bytes) -> set[bytes]:
-        return set(self.store.subject_counts(self.store.make_filter((pattern,))))
+        return set(self.store.catalogue.subject_counts(self.store.make_filter((pattern,))))
 
     def expected(self, pattern: bytes) -> set[bytes]:
         return {subject for subject in self.seqs if subject_matches(subject, pattern)}

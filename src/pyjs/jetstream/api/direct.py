@@ -71,7 +71,7 @@ class DirectGet:
             return None
         store = self._stream.store
         wanted = store.make_filter(subjects_of(given))
-        if not store.learn_subjects(wanted, SUBJECTS_STEP):
+        if not store.catalogue.learn_subjects(wanted, SUBJECTS_STEP):
             return self._answer_later(request, wanted, given)
         return self._answer(request, given)
 
@@ -175,13 +175,15 @@ class DirectGet:
         wanted = store.make_filter((subject.encode(),) if subject else ())
         first = max(given.get("seq", 0), 1)
         if "start_time" in given:
-            first = store.seq_at(wrapped_ns(parse_time_ns(given["start_time"]))) or store.last_seq + 1
-        seq = store.next_match(first, wanted)
+            first = (
+                store.catalogue.seq_at(wrapped_ns(parse_time_ns(given["start_time"]))) or store.last_seq + 1
+            )
+        seq = store.catalogue.next_match(first, wanted)
         if seq == 0:
             self._status(request, "404 Message Not Found")
             return None
         seqs = self._matches(seq, wanted, max(min(given["batch"], BATCH_MAX), 0))
-        return self._send_each(request, given, seqs, store.count_matching(seq, wanted), 0)
+        return self._send_each(request, given, seqs, store.catalogue.count_matching(seq, wanted), 0)
 
     def _matches(self, seq: int, wanted: StoreFilter, most: int) -> Iterator[int]:
         """Yield up to `most` matching sequences from `seq` on."""
@@ -190,19 +192,21 @@ class DirectGet:
             if seq == 0:
                 return
             yield seq
-            seq = store.next_match(seq + 1, wanted)
+            seq = store.catalogue.next_match(seq + 1, wanted)
 
     def _get_multi(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
         store = self._stream.store
         up_to = given.get("up_to_seq", 0)
         if "up_to_time" in given:
-            after = store.seq_at(wrapped_ns(parse_time_ns(given["up_to_time"]))) or store.last_seq + 1
+            after = (
+                store.catalogue.seq_at(wrapped_ns(parse_time_ns(given["up_to_time"]))) or store.last_seq + 1
+            )
             if after <= store.first_seq:
                 self._status(request, "404 No Results")
                 return None
             up_to = after - 1
         wanted = store.make_filter(subject.encode() for subject in given["multi_last"])
-        seqs = store.last_seqs_or_none(wanted, up_to, MULTI_SUBJECTS_MAX)
+        seqs = store.catalogue.last_seqs_or_none(wanted, up_to, MULTI_SUBJECTS_MAX)
         if seqs is None:
             self._status(request, "413 Too Many Results")
             return None

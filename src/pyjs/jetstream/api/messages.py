@@ -32,7 +32,7 @@ def get(call: ApiCall) -> JsonDict | Steps:
         raise errcodes.BAD_REQUEST.error()
     store = call.stream().store
     wanted = store.make_filter(subjects_of(given))
-    if not store.learn_subjects(wanted, SUBJECTS_STEP):
+    if not store.catalogue.learn_subjects(wanted, SUBJECTS_STEP):
         return _get_later(store, wanted, given)
     return _get(store, given)
 
@@ -84,7 +84,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
         return store.get_last(given["last_by_subj"].encode())
     seq = given.get("seq", 0)
     if "start_time" in given:
-        seq = store.seq_at(wrapped_ns(parse_time_ns(given["start_time"])))
+        seq = store.catalogue.seq_at(wrapped_ns(parse_time_ns(given["start_time"])))
         if seq == 0:
             return None
     if given.get("next_by_subj"):

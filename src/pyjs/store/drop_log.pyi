@@ -1,0 +1,6 @@
+SOURCE_HASH: bytes
+
+class DropLog:
+    tracked: bool
+    def __init__(self) -> None: ...
+    def take(self) -> list[tuple[int, bytes]]: ...

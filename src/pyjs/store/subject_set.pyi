@@ -1,0 +1,4 @@
+SOURCE_HASH: bytes
+
+class SubjectSet:
+    def __init__(self) -> None: ...
