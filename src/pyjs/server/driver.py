@@ -6,6 +6,7 @@ arms one timer. Knows nothing of sockets and nothing of what a turn does.
 
 from __future__ import annotations
 
+from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from pyjs.server.endings import Endings
@@ -28,6 +29,7 @@ class Driver:
         self.endings = Endings(node.clock, node.log, self.wake)
         # Called after each turn: hand work to threads.
         self.after_turn: list[Callable[[], None]] = [self.endings.after_turn]
+        self.waked_ns = 0  # when the first cause of the last turn came
         self._waked = False  # a turn is scheduled
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`
@@ -37,6 +39,7 @@ class Driver:
         """Run a turn at the end of this iteration of the loop."""
         if not self._waked:
             self._waked = True
+            self.waked_ns = monotonic_ns()
             self.loop.call_soon(self._turn)
 
     def turn_now(self) -> None:

@@ -132,7 +132,7 @@ class Server:
         self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
-            self.driver.after_turn.append(Spin(self.loop).after_turn)
+            self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._jetstream = JetStreamSwitch(self.driver)
 
     def _write_pid_file(self) -> None:

@@ -15,7 +15,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
+    from pyjs.server.driver import Driver
 
 SPIN_NS = 50_000  # how long to look before sleeping
 PAID_NS = 150_000  # a wait this short would have ended while looking: waking up took most of it
@@ -26,8 +26,9 @@ CREDIT_PAID = 3  # earned by a short wait
 class Spin:
     """Keeps one loop awake for a while after each turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, spin_ns: int = SPIN_NS) -> None:
-        self._loop = loop
+    def __init__(self, driver: Driver, spin_ns: int = SPIN_NS) -> None:
+        self._driver = driver
+        self._loop = driver.loop
         self._spin_ns = spin_ns
         self._credit = CREDIT_MAX
         self._looking = False  # `_look` is scheduled
@@ -35,10 +36,9 @@ class Spin:
 
     def after_turn(self) -> None:
         """Look for more input from now on."""
-        now_ns = monotonic_ns()
-        if now_ns - self._turned_ns < PAID_NS:
+        if self._driver.waked_ns - self._turned_ns < PAID_NS:  # however long reading and the turn took
             self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
-        self._turned_ns = now_ns
+        self._turned_ns = monotonic_ns()
         if self._credit > 0 and not self._looking:
             self._looking = True
             self._loop.call_soon(self._look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,19 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return made
 
 
+class Turns:
+    """The driver of turns, as far as looking goes."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waked_ns = 0
+
+
+def new_spin() -> tuple[Spin, Any]:
+    turns: Any = Turns()
+    return Spin(turns), turns
+
+
 async def look_in_vain(spinning: Spin, time: Time) -> None:
     """Let the time for looking pass without a turn."""
     time.now_ns += SPIN_NS
@@ -36,7 +50,7 @@ async def look_in_vain(spinning: Spin, time: Time) -> None:
 
 
 async def test_a_turn_keeps_the_loop_awake_for_a_while(time: Time) -> None:
-    spinning = Spin(asyncio.get_running_loop())
+    spinning, _ = new_spin()
 
     spinning.after_turn()
     for _ in range(10):
@@ -48,23 +62,27 @@ async def test_a_turn_keeps_the_loop_awake_for_a_while(time: Time) -> None:
 
 
 async def test_looking_in_vain_uses_up_the_credit(time: Time) -> None:
-    spinning = Spin(asyncio.get_running_loop())
+    spinning, turns = new_spin()
 
     for _ in range(CREDIT_MAX):
+        turns.waked_ns = time.now_ns
         spinning.after_turn()
         await look_in_vain(spinning, time)
+    turns.waked_ns = time.now_ns
     spinning.after_turn()
 
     assert not spinning._looking
 
 
-async def test_turns_that_follow_closely_earn_credit(time: Time) -> None:
-    spinning = Spin(asyncio.get_running_loop())
+async def test_input_soon_after_a_turn_earns_credit_however_long_it_takes_to_handle(time: Time) -> None:
+    spinning, turns = new_spin()
     spinning._credit = 0
 
+    turns.waked_ns = time.now_ns
     spinning.after_turn()
     assert not spinning._looking
-    time.now_ns += PAID_NS - 1
+    turns.waked_ns = time.now_ns + PAID_NS - 1
+    time.now_ns += 10 * PAID_NS
     spinning.after_turn()
 
     assert spinning._looking
