@@ -18,8 +18,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("node", "fsck"),
     ("monitor",),
     ("server",),
+    ("aio",),
     ("cli", "testing"),
-    ("__main__",),
+    ("__main__", "pytest_plugin"),
 )
 # The same inside jetstream, module by module; here modules that share a row may import each other.
 # fmt: off
@@ -43,7 +44,14 @@ JETSTREAM: tuple[tuple[str, ...], ...] = (
     ("service",),
 )
 # fmt: on
-SHELL = ("server", "cli", "testing", "__main__")  # rooms that may touch the outside world
+SHELL = (
+    "server",
+    "aio",
+    "cli",
+    "testing",
+    "pytest_plugin",
+    "__main__",
+)  # rooms that may touch the outside world
 SEAM = ("base.disk", "base.file_map")
 # Who may import what comes from outside: a module named here is closed to every room that is not listed.
 OUTSIDE: dict[str, tuple[str, ...]] = {
@@ -62,7 +70,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
         ),
         (*SEAM, *SHELL),
     ),
-    **dict.fromkeys(("asyncio", "uvloop"), ("server", "testing")),
+    **dict.fromkeys(("asyncio", "uvloop"), ("server", "aio")),
     "pydantic": (),
 }  # fmt: skip
 

@@ -27,7 +27,7 @@ C_WORLD = re.compile(
     r"((?:sys/|unistd|fcntl|stdio|time\.|pthread|signal|dirent|poll|semaphore)[\w./]*)",
     re.MULTILINE,
 )
-SHELL = ("server/", "cli.py", "__main__.py", "testing/")
+SHELL = ("server/", "aio/", "cli.py", "__main__.py", "testing/")
 SEAMS = ("base/disk.py",)
 SEAMS_IN_C = ("base/bad_pages.h",)  # the maps of base/disk.py
 # May leave a method to a subclass: the three seams, and what a session needs of those around it.

@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import SYSTEM_ACCOUNT, Options
+from pyjs.config.values import ConfigMap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyjs.config.parser import Read
+    from pyjs.config.table import Reading
 
 
 def load_options(
-    path: str | None, read: Read, environ: Mapping[str, str], flags: Mapping[str, str | int | bool]
+    path: str | None,
+    read: Read,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str | int | bool],
+    keys: ConfigMap | None = None,
 ) -> Options:
-    """Return the options of the file at `path` (None: no file) with `flags` over them.
+    """Return the options of the file at `path` (None: no file) with `keys` and then `flags` over them.
 
     What is probably not meant is in `warnings` of the result.
 
@@ -34,34 +40,46 @@ def load_options(
     """
     options = Options(config_path=path, flags=dict(flags))
     places: dict[str, Place] = {}
-    if path is not None:
-        places = _load_file(options, path, read, environ)
+    if path is not None or keys:
+        places = _load_entries(options, path, read, environ, keys)
     problems = [*apply_flags(options, flags, places), *_check_together(options, places)]
     if problems:
         raise ConfigError(problems)
     return options
 
 
-def _load_file(options: Options, path: str, read: Read, environ: Mapping[str, str]) -> dict[str, Place]:
-    """Set on `options` what the file says; return where each attribute was set."""
-    # Imported only with a file: a server that is started by flags alone needs neither tables nor the language.
-    from pyjs.config.digest import config_digest
-    from pyjs.config.parser import parse_file
+def _load_entries(
+    options: Options, path: str | None, read: Read, environ: Mapping[str, str], keys: ConfigMap | None
+) -> dict[str, Place]:
+    """Set on `options` what the file and the keys say; return where each attribute was set."""
+    # Imported only when needed: a server that is started by flags alone needs neither tables nor the language.
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
 
-    entries = parse_file(path, read, environ)
     reading = Reading()
-    if not entries:
-        reading.warn(
-            Place(path, 1, 1), "config has no values or is empty", "write a key, port: 4222 for instance"
-        )
+    entries = ConfigMap() if path is None else _load_file(options, path, read, environ, reading)
+    for entry in (keys or {}).values():
+        entries.put(entry)
     read_block(reading, TOP, entries, options)
     if reading.problems:
         raise ConfigError([*reading.problems, *reading.warnings])
-    options.config_digest = config_digest(entries)
     options.warnings = tuple(str(warning) for warning in reading.warnings)
     return reading.places
+
+
+def _load_file(
+    options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
+) -> ConfigMap:
+    """Return what the file says, and note its digest."""
+    from pyjs.config.digest import config_digest
+    from pyjs.config.parser import parse_file
+
+    entries = parse_file(path, read, environ)
+    options.config_digest = config_digest(entries)
+    if not entries:
+        place, fix = Place(path, 1, 1), "write a key, port: 4222 for instance"
+        reading.warn(place, "config has no values or is empty", fix)
+    return entries
 
 
 def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:

@@ -40,6 +40,8 @@ from pyjs.server.spin import Spin
 from pyjs.server.workers import Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.base.log import Log
     from pyjs.config.options import Options
     from pyjs.server.http import HttpConnection
@@ -72,6 +74,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.state = State.NEW
         self.connections: OpenConnections[Connection] = OpenConnections()
+        self.after_stop: list[Callable[[], object]] = []  # called when everything is closed, however it ended
         self._scratch = scratch  # the store directory, if it goes with the server
         self._client_listener: Listener | None = None
         self._monitoring: Monitoring | None = None  # None: there is no port for it
@@ -352,8 +355,7 @@ class Server:
             raise
         finally:
             await self._remove_scratch()
-            self.state = State.STOPPED
-            self._stopped.set()
+            self._note_stopped()
 
     def _say_farewell(self) -> None:
         if self.options.ports_file_dir:
@@ -413,8 +415,13 @@ class Server:
         self._cut_off()
         if self._scratch is not None:
             self._scratch.remove()
+        self._note_stopped()
+
+    def _note_stopped(self) -> None:
         self.state = State.STOPPED
         self._stopped.set()
+        for call in self.after_stop:
+            call()
 
     def _cut_off(self) -> None:
         self.log.warn("Stopping without waiting for connections and syncs")

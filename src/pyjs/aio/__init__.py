@@ -1,0 +1,15 @@
+"""The server inside a Python program: on its event loop, or in a thread for programs without one.
+
+    async with pyjs.aio.Server() as server:
+        client = await nats.connect(server.client_url)
+
+See docs/embedding.md. Nothing of the process is changed: no signal handler, exception handler, event loop policy,
+logging configuration, allocator, collector of cycles or limit.
+"""
+
+from pyjs.aio.server import Server
+from pyjs.aio.thread import ServerThread
+from pyjs.config.errors import ConfigError
+from pyjs.server.failures import StartFailed
+
+__all__ = ["ConfigError", "Server", "ServerThread", "StartFailed"]

@@ -1,0 +1,73 @@
+"""What a program says about its server, as Options: a configuration file, keys of it as arguments, or Options.
+
+Keys stand above the file. Without a file and Options, a server listens on a free port of 127.0.0.1 and has JetStream,
+in a directory that goes with the server unless the keys name one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeAlias
+
+from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.load import load_options
+from pyjs.config.options import Options
+from pyjs.config.values import ConfigMap, Data, Entry, Value
+from pyjs.server.config_file import read_file
+
+Source: TypeAlias = str | os.PathLike[str] | Options  # the path of a configuration file, or Options
+
+PLACE = Place("options", 0, 0)  # begins the messages about keys
+ALONE: Mapping[str, object] = {"host": "127.0.0.1", "port": -1, "jetstream": True}
+ANY_PORT = -1
+SCALARS = (bool, int, float, str, datetime)
+
+
+def options_from(source: Source | None, keys: Mapping[str, object]) -> Options:
+    """Return the options that a program asks for.
+
+    Raises:
+        ConfigError: the file or a key is wrong; it says where, what and what to do.
+        TypeError: Options and keys cannot be put together.
+    """
+    if isinstance(source, Options):
+        if keys:
+            raise TypeError(f"either Options or keys, not both: {', '.join(keys)}")
+        return source
+    if source is not None:
+        return load_options(os.fspath(source), read_file, os.environ, {}, entries_from(keys))
+    if keys.get("port") == 0:  # 0 is the default port in a file, and any free one in Python
+        keys = {**keys, "port": ANY_PORT}
+    return load_options(None, read_file, os.environ, {}, entries_from({**ALONE, **keys}))
+
+
+def wants_scratch(source: Source | None, options: Options) -> bool:
+    """Return whether the store directory is to go with the server: nobody named one, nor said otherwise in a file."""
+    return source is None and options.jetstream.enabled and not options.jetstream.store_dir
+
+
+def entries_from(keys: Mapping[str, object]) -> ConfigMap:
+    """Return `keys` as a configuration file would say them. Raises ConfigError: no file can hold such a value."""
+    entries = ConfigMap()
+    for name, data in keys.items():
+        entries.put(Entry(name, PLACE, _value(name, data)))
+    return entries
+
+
+def _value(name: str, data: object) -> Value:
+    return Value(_data(name, data), PLACE)
+
+
+def _data(name: str, data: object) -> Data:
+    if isinstance(data, SCALARS):
+        return data
+    if isinstance(data, os.PathLike):
+        return os.fsdecode(data)
+    if isinstance(data, Mapping):
+        return entries_from(data)
+    if isinstance(data, list | tuple):
+        return [_value(name, element) for element in data]
+    cause = f'"{name}" is a value of type {type(data).__name__}, which a configuration cannot hold'
+    raise ConfigError([Problem(PLACE, cause, "use a string, number, bool, path, list or dict")])

@@ -1,0 +1,30 @@
+"""The server's log as records of the standard library's logging, which the program configures as it likes."""
+
+from __future__ import annotations
+
+import logging
+
+from pyjs.base.log import Log
+
+NAME = "pyjs.server"  # the logger, unless the program gives another
+LEVELS = {
+    "INF": logging.INFO,
+    "DBG": logging.DEBUG,
+    "WRN": logging.WARNING,
+    "ERR": logging.ERROR,
+    "FTL": logging.CRITICAL,
+    "TRC": logging.DEBUG,
+}
+
+
+class StandardLog(Log):
+    """Hands each line to a logger."""
+
+    def __init__(self, logger: logging.Logger | None, debug: bool = False, trace: bool = False) -> None:
+        self._logger = logging.getLogger(NAME) if logger is None else logger
+        self.debug_on = debug or self._logger.isEnabledFor(logging.DEBUG)
+        self.trace_on = trace
+
+    def write(self, level: str, text: str) -> None:
+        """Log one line."""
+        self._logger.log(LEVELS[level], "%s", text)

@@ -1,0 +1,142 @@
+"""One server on the event loop of a program: started and stopped by `async with`, or by `start` and `stop`.
+
+A thin front of pyjs.server: it turns what the program says into Options, gives the log to the program's logging, and
+makes a new server for each start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjs.aio.configuration import options_from, wants_scratch
+from pyjs.aio.log import StandardLog
+from pyjs.server.failures import StartFailed, reason
+from pyjs.server.logging import Logger, opened_logger
+from pyjs.server.scratch import ScratchStore
+from pyjs.server.server import Server as ShellServer
+
+if TYPE_CHECKING:
+    import logging
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from pyjs.aio.configuration import Source
+    from pyjs.aio.keys import ConfigKeys
+
+
+class Server:
+    """A NATS server with JetStream inside this program."""
+
+    def __init__(
+        self,
+        config: Source | None = None,
+        *,
+        logger: logging.Logger | None = None,
+        spin: bool = False,
+        **keys: Unpack[ConfigKeys],
+    ) -> None:
+        """Take the configuration; nothing is opened yet.
+
+        `config` is the path of a configuration file, or Options. `keys` are keys of the configuration by name, above
+        those of the file: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
+        free port of 127.0.0.1 and keeps its streams in a directory that is removed when it stops.
+
+        The log goes to `logger`, "pyjs.server" unless given, or to the `log_file` of the configuration. With `spin`
+        the loop looks for input for up to 50 us before it sleeps: quicker answers, for a core.
+
+        Raises:
+            ConfigError: the configuration is wrong; the text says where, what and what to do.
+        """
+        self._options = options_from(config, dict(keys))
+        self._wants_scratch = wants_scratch(config, self._options)
+        self._logger = logger
+        self._spin = spin
+        self._server: ShellServer | None = None  # the one that runs
+
+    def __repr__(self) -> str:
+        return f"<pyjs.aio.Server {self._server.client_url if self._server else 'not running'}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start to serve; clients can connect when this returns. A server that was stopped may start again.
+
+        Raises:
+            StartFailed: a port, a file or the store directory cannot be used; nothing is left open.
+            RuntimeError: it runs already.
+        """
+        if self._server is not None:
+            raise RuntimeError(f"{self!r} runs already")
+        options, scratch = self._options, None
+        log = self._opened_log()
+        if self._wants_scratch:
+            scratch = _scratch_store()
+            options = replace(options, jetstream=replace(options.jetstream, store_dir=scratch.path))
+        server = self._server = ShellServer(options, log, scratch)
+        server.after_stop.append(partial(self._stopped, server, log))
+        for warning in options.warnings:
+            log.warn(warning)
+        await server.start(self._spin)
+
+    async def stop(self) -> None:
+        """Close connections and streams; everything is released when this returns. Does nothing if it does not run.
+
+        Raises:
+            RuntimeError: it runs on another event loop.
+        """
+        server = self._server
+        if server is None:
+            return
+        if server.loop is asyncio.get_running_loop():
+            await server.stop()
+        elif server.loop.is_closed():
+            text = f"the event loop of {self!r} was closed before the server was stopped"
+            warnings.warn(text, ResourceWarning, stacklevel=2)
+            server.abort()
+        else:
+            raise RuntimeError(f"{self!r} runs on another event loop, and is to be stopped there")
+
+    @property
+    def client_url(self) -> str:
+        """Return the URL that clients connect to, as `nats://127.0.0.1:40051`. Raises RuntimeError: not running."""
+        return self._running().client_url
+
+    @property
+    def monitor_url(self) -> str | None:
+        """Return the URL of the monitoring pages, None: the configuration asks for none."""
+        return self._running().monitor_url
+
+    def _running(self) -> ShellServer:
+        if self._server is None:
+            raise RuntimeError("the server does not run: use `async with`, or await start()")
+        return self._server
+
+    def _opened_log(self) -> Logger | StandardLog:
+        options = self._options
+        if options.log_file:
+            return opened_logger(options)
+        return StandardLog(self._logger, options.debug, options.trace)
+
+    def _stopped(self, server: ShellServer, log: Logger | StandardLog) -> None:
+        """Forget a server that has stopped, whoever stopped it."""
+        if isinstance(log, Logger):
+            log.close()
+        self._server = None
+
+
+def _scratch_store() -> ScratchStore:
+    try:
+        return ScratchStore()
+    except OSError as error:
+        raise StartFailed(f"no store directory: {error.filename}: {reason(error)}") from None

@@ -1,0 +1,110 @@
+"""A server in a thread of its own, for programs without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyjs.aio.server import Server
+from pyjs.server.loop import new_event_loop
+
+if TYPE_CHECKING:
+    import logging
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from pyjs.aio.configuration import Source
+    from pyjs.aio.keys import ConfigKeys
+
+
+class ServerThread:
+    """A server that runs beside the program: `with ServerThread() as server`."""
+
+    def __init__(
+        self,
+        config: Source | None = None,
+        *,
+        logger: logging.Logger | None = None,
+        spin: bool = False,
+        **keys: Unpack[ConfigKeys],
+    ) -> None:
+        """Take the configuration, as `Server` does. Raises ConfigError: it is wrong."""
+        self._server = Server(config, logger=logger, spin=spin, **keys)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stop_asked: asyncio.Event  # on the loop of the thread
+        self._pid = 0  # of the process that has the thread
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the thread and the server; clients can connect when this returns.
+
+        What is not stopped by the program is stopped at its exit.
+
+        Raises:
+            StartFailed: a port, a file or the store directory cannot be used; the thread is gone.
+            RuntimeError: it runs already.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this server runs already")
+        started: Future[None] = Future()
+        self._loop, self._stop_asked, self._pid = new_event_loop(), asyncio.Event(), os.getpid()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="pyjs-server", daemon=True)
+        atexit.register(self.stop)
+        try:
+            self._thread.start()
+            started.result()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the server and wait until it and its thread are gone. Does nothing if it does not run."""
+        thread = self._thread
+        if thread is None or self._pid != os.getpid():  # a forked child has no such thread
+            return
+        atexit.unregister(self.stop)
+        with suppress(RuntimeError):  # the loop is closed: the start failed
+            self._loop.call_soon_threadsafe(self._stop_asked.set)
+        if thread.ident is None:  # the system gave none
+            self._loop.close()
+        else:
+            thread.join()
+        self._thread = None
+
+    @property
+    def client_url(self) -> str:
+        """Return the URL that clients connect to. Raises RuntimeError: the server does not run."""
+        return self._server.client_url
+
+    @property
+    def monitor_url(self) -> str | None:
+        """Return the URL of the monitoring pages, None: the configuration asks for none."""
+        return self._server.monitor_url
+
+    def _run(self, started: Future[None]) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve(started))
+
+    async def _serve(self, started: Future[None]) -> None:
+        try:
+            await self._server.start()
+        except Exception as error:
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        await self._stop_asked.wait()
+        await self._server.stop()
