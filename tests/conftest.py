@@ -1,4 +1,4 @@
-"""For every test: no run on stale compiled code, and the seconds of each group at the end."""
+"""For every test: no run on stale compiled code, one hash seed, and the seconds of each group at the end."""
 
 from __future__ import annotations
 
@@ -39,11 +39,19 @@ def stale_modules(src: Path) -> list[str]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to test code that was compiled from other sources."""
-    if hasattr(session.config, "workerinput"):
-        return
-    stale = stale_modules(ROOT / "src")
+    stale = [] if hasattr(session.config, "workerinput") else stale_modules(ROOT / "src")
     if stale:
         pytest.exit(f"changed since they were compiled: {', '.join(stale)}; run `make build`", returncode=4)
+    fix_hash_seed()
+
+
+def fix_hash_seed() -> None:
+    """Keep servers in this process from hashing by chance, so that the simulations beside them repeat."""
+    try:
+        from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
+    except ImportError:
+        return  # an environment without the server, for tests of clients
+    set_hash_seed(b"s" * HASH_SEED_SIZE)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

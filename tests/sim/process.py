@@ -17,6 +17,7 @@ import pyjs.jetstream.api.router  # noqa: F401  loaded in each process, or a run
 from pyjs.base.clock import NS_PER_S, VirtualClock
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
+from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.options import Options
 from pyjs.core.job import Lane
 from pyjs.core.link import Peer
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tests.sim.disk import SimDisk
 
 STORE_DIR = "/srv/jetstream"
+
+set_hash_seed(b"s" * HASH_SEED_SIZE)  # the same in every process, as in tests/conftest.py
 
 
 class SimHandle:

@@ -1,7 +1,8 @@
 /* Small C helpers of the message path: a seeded 64-bit hash of short keys, and decimal digits.
  *
  * The hash multiplies 64x64 -> 128 bits and folds (the "mum" step known from wyhash); it is only used for tables
- * in memory, never stored. pyjs_hash_seed is set once at start, before the first key is hashed.
+ * in memory, never stored. A factor that is zero makes everything equal that goes into the other one, so each factor
+ * is mixed with a secret: whoever chooses keys must not know which of them make it zero.
  */
 #ifndef PYJS_FAST_H
 #define PYJS_FAST_H
@@ -21,12 +22,11 @@ static inline uint64_t pyjs_mum(uint64_t a, uint64_t b) {
 static inline uint64_t pyjs_read8(const char *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 static inline uint64_t pyjs_read4(const char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 
-static inline uint64_t pyjs_hash(const char *p, size_t n, uint64_t seed) {
-    const uint64_t k0 = 0x9E3779B97F4A7C15ull, k1 = 0xC2B2AE3D27D4EB4Full;
-    uint64_t h = seed ^ k0, a = 0, b = 0;
+static inline uint64_t pyjs_hash(const char *p, size_t n, uint64_t s0, uint64_t s1) {
+    uint64_t h = s0, a = 0, b = 0;
     size_t left = n;
     while (left > 16) {
-        h = pyjs_mum(pyjs_read8(p) ^ k1, pyjs_read8(p + 8) ^ h);
+        h = pyjs_mum(pyjs_read8(p) ^ s1, pyjs_read8(p + 8) ^ h);
         p += 16;
         left -= 16;
     }
@@ -40,7 +40,7 @@ static inline uint64_t pyjs_hash(const char *p, size_t n, uint64_t seed) {
         a = ((uint64_t)(unsigned char)p[0] << 16) | ((uint64_t)(unsigned char)p[left >> 1] << 8) |
             (unsigned char)p[left - 1];
     }
-    return pyjs_mum(k1 ^ n, pyjs_mum(a ^ k1, b ^ h));
+    return pyjs_mum(s1 ^ n, pyjs_mum(a ^ s1, b ^ h));
 }
 
 /* "00" to "99", so that one division gives two digits. */

@@ -3,5 +3,5 @@ from libc.stdint cimport uint64_t
 
 cdef extern from "fast.h" nogil:
     const char* PYJS_SOURCE_HASH
-    uint64_t hash_bytes "pyjs_hash"(const char* p, size_t n, uint64_t seed)
+    uint64_t hash_bytes "pyjs_hash"(const char* p, size_t n, uint64_t s0, uint64_t s1)
     int write_digits "pyjs_digits"(char* out, uint64_t value)    # decimal; needs 20 bytes; returns the count

@@ -1,8 +1,9 @@
 """Hash table from byte strings to pointers.
 
 Open addressing with linear probing, at most 3/4 filled. Keys are copied; values are borrowed pointers whose
-lifetime is the user's business. Knows nothing of what it holds. Compiled because every message looks up its route
-here (benchmarks/: core publish, 1-1).
+lifetime is the user's business. Knows nothing of what it holds. Clients choose keys, so the places of keys depend on
+two secrets of the process: each look at a table of keys that all belong in one place is a search of all of them.
+Compiled because every message looks up its route here (benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -11,18 +12,36 @@ from libc.string cimport memcmp, memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, hash_bytes
 
 SOURCE_HASH = PYJS_SOURCE_HASH
+HASH_SEED_SIZE = 2 * sizeof(uint64_t)
 
-cdef uint64_t seed = 0x5851F42D4C957F2D
+# Of the process, not of a node: key and hash meet in loops that know no node. See set_hash_seed.
+cdef uint64_t s0 = 0xC6668D9433DF0338u, s1 = 0xC2B2AE3D27D4EB4Fu
+cdef bint seeded = False        # they may not change any more
 
 
-def set_hash_seed(uint64_t value) -> None:
-    """Set the seed of all tables; call once at start, before any table holds a key."""
-    global seed
-    seed = value
+def set_hash_seed(bytes seed) -> bool:
+    """Take 16 random bytes as the secrets of all tables of the process; returns whether they are.
+
+    The first call decides. After the first key none does: without a call the secrets are the same in every process.
+    """
+    global s0, s1, seeded
+    assert len(seed) == HASH_SEED_SIZE
+    if seeded:
+        return False
+    memcpy(&s0, <const char*> seed, sizeof(uint64_t))
+    memcpy(&s1, <const char*> seed + sizeof(uint64_t), sizeof(uint64_t))
+    seeded = True
+    return True
+
+
+cdef inline uint64_t hash_of(const char* key, size_t n) noexcept nogil:
+    global seeded
+    seeded = True
+    return hash_bytes(key, n, s0, s1) | 1
 
 
 cdef uint64_t table_hash(const char* key, size_t n) noexcept nogil:
-    return hash_bytes(key, n, seed) | 1
+    return hash_of(key, n)
 
 
 cdef int table_init(Table* t, size_t capacity) except -1 nogil:
@@ -51,7 +70,7 @@ cdef void table_free(Table* t) noexcept nogil:
 
 
 cdef void* table_get(Table* t, const char* key, size_t n) noexcept nogil:
-    return table_get_hashed(t, hash_bytes(key, n, seed) | 1, key, n)
+    return table_get_hashed(t, hash_of(key, n), key, n)
 
 
 cdef void* table_get_hashed(Table* t, uint64_t h, const char* key, size_t n) noexcept nogil:
@@ -82,7 +101,7 @@ cdef int table_grow(Table* t) except -1 nogil:
 
 
 cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 nogil:
-    cdef uint64_t h = hash_bytes(key, n, seed) | 1
+    cdef uint64_t h = hash_of(key, n)
     cdef size_t i
     cdef Slot* slot
     cdef char* copy
@@ -112,7 +131,7 @@ cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 n
 
 
 cdef void* table_remove(Table* t, const char* key, size_t n) noexcept nogil:
-    cdef uint64_t h = hash_bytes(key, n, seed) | 1
+    cdef uint64_t h = hash_of(key, n)
     cdef size_t i = (h >> 7) & t.mask
     cdef Slot* slot = &t.slots[i]
     while slot.hash:

@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
 from pyjs.node import Node
@@ -130,7 +131,9 @@ class Server:
         """Make the node and what drives it; nothing is opened yet."""
         disk = OsDisk() if self._scratch is None else UnsyncedDisk()
         disk.open_files_max = open_files_max()
-        self.node = Node(effective_options(self.options), self.clock, OsRng(), disk, self.log)
+        rng = OsRng()
+        set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before a key of a client is in any table
+        self.node = Node(effective_options(self.options), self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
         self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
         self.driver.after_turn.append(self._workers.after_turn)
