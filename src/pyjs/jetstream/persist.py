@@ -226,9 +226,9 @@ class AccountFiles:
     def _configure(self, store: StreamStore, config: StreamConfig, meta: bytes) -> None:
         """Tell the store of an open stream what its configuration asks of it from now on."""
         assert isinstance(store, FileStore)
-        store.set_meta(meta)
-        store.segment_size, store.seal_age_ns = segment_size(config), _seal_age_ns(config)
-        store.set_codec(_codec(config))
+        store.writer.set_meta(meta)
+        store.writer.segment_size, store.writer.seal_age_ns = segment_size(config), _seal_age_ns(config)
+        store.compactor.set_codec(_codec(config))
 
     def open_purge(self, stream: str) -> PurgeFile:
         """Return where a purge in steps of a stream is written down."""
@@ -331,9 +331,9 @@ class AccountFiles:
             self._complete(store, config, meta)
             # A process that was killed while it made the stream did not sync its names.
             above = self._directories_above()
-            store.names_above = (*self._consumer_names(directory), directory, self._streams, *above)
+            store.files.names_above = (*self._consumer_names(directory), directory, self._streams, *above)
             if directory in self._rewrapped:
-                store.begin_anew()
+                store.writer.begin_anew()
         except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
             if store is not None:
                 store.release()
@@ -372,9 +372,9 @@ class AccountFiles:
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
         """Tell a store that was read what its stream asks of it."""
         self._damaged += store.set_aside
-        store.set_meta(meta)
-        store.set_codec(_codec(config))
-        store.seal_age_ns = _seal_age_ns(config)
+        store.writer.set_meta(meta)
+        store.compactor.set_codec(_codec(config))
+        store.writer.seal_age_ns = _seal_age_ns(config)
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
         """Return where it is kept how far a stream has copied its sources.

@@ -64,7 +64,7 @@ class SegmentStep:
         self._disk = disk
         self._store = store
         self._number = number
-        self._path = store.path_of(number)
+        self._path = store.files.path_of(number)
         self._damaged = False
         self._problem = ""  # damage that costs nothing yet
         self.size = 0  # bytes that were read
@@ -83,19 +83,19 @@ class SegmentStep:
         fd = self._disk.open_read_only(self._path)
         try:
             self.size = self._disk.size_of(fd)
-            image = open_image(self._disk, self._path, fd, self._store.key)
+            image = open_image(self._disk, self._path, fd, self._store.files.key)
             image.problem = image.problem or image.spare_problem()
             data = image.whole(True)  # an image of its own: what the store has mapped stays as it is
         finally:
             self._disk.close_file(fd)
-        found = contents_of(self._path, data, self._number, self._store.incarnation, 1)
+        found = contents_of(self._path, data, self._number, self._store.files.incarnation, 1)
         self._damaged = found is None or bool(found.problems) or self._is_contradicted(found)
         self._problem = image.problem
 
     def _is_contradicted(self, found: SegmentContents) -> bool:
         """Return whether the index file says something else than the segment; one that is not usable says nothing."""
         try:
-            data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.key)
+            data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.files.key)
             return not agrees(decode_index(data), found)
         except (OSError, ValueError, IndexUnusable):
             return False
@@ -105,7 +105,7 @@ class SegmentStep:
         if self._damaged:
             return confirm(self._store, self._number)
         if self._problem:
-            self._store.log.warn(f"{self._path}: {self._problem}")
+            self._store.files.log.warn(f"{self._path}: {self._problem}")
             return 1
         return 0
 
@@ -117,7 +117,7 @@ class MetadataStep:
         self._disk = disk
         self._js = js
         self._stream = stream
-        self._key = stream.store.key if isinstance(stream.store, FileStore) else None
+        self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
         self._is_suspect = False
         self.size = META_SIZE  # bytes that were read
 
@@ -166,7 +166,7 @@ class ListStep:
         self._js = js
         self._stream = stream
         self._found = found
-        self._key = stream.store.key if isinstance(stream.store, FileStore) else None
+        self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
         self._is_suspect = False
         self.size = META_SIZE  # bytes that were read
 

@@ -20,6 +20,7 @@ from libc.string cimport memcpy, memset
 from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
+from pyjs.store.filestore cimport FileStore
 from pyjs.store.filter cimport StoreFilter
 from pyjs.store.index cimport (
     CHUNK_BITS,
@@ -37,7 +38,6 @@ from pyjs.store.index cimport (
 from pyjs.store.record cimport (
     CHECKSUM_SIZE, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
 )
-from pyjs.store.segment_reader cimport SegmentReader
 from pyjs.store.store cimport StreamStore
 from pyjs.store.view cimport View
 
@@ -94,7 +94,7 @@ cdef enum Stop:
 cdef class BulkReader:
     """One range of a store, from `next_seq` on, as far as it was not read yet."""
     cdef StreamStore store
-    cdef SegmentReader files            # the same; None: a store in memory
+    cdef FileStore files                # the same; None: a store in memory
     cdef StoreFilter wanted
     cdef readonly uint64_t next_seq
     cdef uint64_t end                   # of the range, exclusive
@@ -123,7 +123,7 @@ cdef class BulkReader:
         With `unchecked` the reader of the chunks has to see whether the check of a record fits it.
         """
         self.store = store
-        self.files = store if isinstance(store, SegmentReader) else None
+        self.files = store if isinstance(store, FileStore) else None
         self.wanted = wanted
         self.next_seq = seq
         self.end = store.catalogue.last_seq + 1 if end_seq == 0 else min(end_seq, store.catalogue.last_seq + 1)
@@ -234,11 +234,11 @@ cdef class BulkReader:
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
         """Give up a view that was made for bulk reads and was read to its end: it pushes out those of others."""
-        cdef View view = self.files.views.get(s.number)
+        cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
             if view.passing and self.next_seq == s.base + s.n:
-                self.files.forget_map(s)
+                self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
         """Ask the filter, which remembers its verdict on as many subjects; each new one costs time."""
@@ -299,8 +299,8 @@ cdef class BulkReader:
         self.kept = s.data
         if s.data != NULL:
             with gil:
-                self.keep.append(self.files.maps.get(s.number))
-                self.keep.append(self.files.views.get(s.number))
+                self.keep.append(self.files.maps.maps.get(s.number))
+                self.keep.append(self.files.maps.views.get(s.number))
 
     cdef Stop add_entry(self, Segment* s, uint32_t i, uint32_t offset, int flags) noexcept nogil:
         cdef Entry* e
@@ -389,7 +389,7 @@ def describe_segments(StreamStore store not None, size_t offset, size_t limit) -
     cdef list rows = []
     for at in range(min(offset, store.catalogue.index.n), min(offset + limit, store.catalogue.index.n)):
         s = store.catalogue.index.segments[at]
-        rows.append(describe(s, isinstance(store, SegmentReader)))
+        rows.append(describe(s, isinstance(store, FileStore)))
     return rows
 
 

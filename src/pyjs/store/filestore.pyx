@@ -1,78 +1,76 @@
-"""The store of file streams: when its bytes reach the medium, upkeep of its files, and its end.
+"""The store of file streams: its parts, and what happens between them.
 
-Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result; `synced_mark`
-then says which commits are safe. A store that failed refuses appends: until `try_resume` finds room when the disk was
-full or no descriptor left, for good otherwise. A failed sync is never believed.
+    catalogue   which messages there are            files       the directory, what of it is unsynced
+    writer      appends, seals                      reader      finds records
+    maps        the memory that is read             syncs       jobs that sync, and which commits are safe
+    retired     what waits for a sync to go         compactor   segments written again
+    condition   whether messages are taken: the one state, with its transitions
 
-Upkeep works alike: `begin_upkeep` hands out a segment to be written anew, and what comes of it takes the old file's
-place as soon as the removal of what it leaves out is on the medium. Files that are superfluous are removed by such a
-job as well, which ends when their names are gone from the medium: a file may record removals of those before it.
+Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result. Upkeep works the
+same way: `begin_upkeep` hands out a removal of files or a segment to be written again. A store that failed refuses
+appends: until `try_resume` finds room when the disk was full or no descriptor left, for good otherwise.
 
-Knows nothing of streams and threads. Compiled, as the segments below are (segment_store.pyx; benchmarks/, JetStream
-async publish), whose state it shares.
+Removing messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are
+noted together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on
+the medium. docs/storage-format.md has the layout, store/recovery how a directory is read back.
+
+Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.catalogue cimport Catalogue
-from pyjs.store.index cimport Segment, index_last, segment_free
-from pyjs.store.index_file cimport full_segment
-from pyjs.store.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
-from pyjs.store.segment_store cimport STAGED_MAX, SegmentStore
-from pyjs.store.view cimport ViewCache
+from pyjs.store.compactor cimport Compactor
+from pyjs.store.condition cimport (
+    STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST, StoreCondition,
+)
+from pyjs.store.index cimport Entry, Segment, index_find, index_free, index_last, index_remove, is_dead
+from pyjs.store.record cimport CHECKSUM_SIZE, FLAG_ERASED, RECORD_HEADER_SIZE
+from pyjs.store.remains cimport Remains
+from pyjs.store.retired_files cimport RetiredFiles
+from pyjs.store.segment cimport ERASED_BIT
+from pyjs.store.segment_files cimport SegmentFiles
+from pyjs.store.segment_maps cimport SegmentMaps
+from pyjs.store.segment_reader cimport (
+    TRUST_ALL, TRUST_NONE, TRUST_READER, SegmentReader, Trust, failure_of,
+)
+from pyjs.store.segment_writer cimport STAGED_MAX, SegmentWriter
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.store_sync cimport StoreSync
+from pyjs.wire.ops cimport Msg
 
-from pyjs.base.errors import StoreFailed
-from pyjs.store.recast import Recast
-from pyjs.store.open_files import OpenFiles
-from pyjs.store.index_file import SegmentSync, index_path, index_segments, remove_file, small_index
-from pyjs.store.removal import SegmentRemoval
-from pyjs.store.segment_reader import UNOPENED
-from pyjs.store.store import SyncJob
+from pyjs.base.errors import CorruptRecord, StoreFailed
+from pyjs.store.form import open_image
+from pyjs.store.index_file import index_segments, small_index
+from pyjs.store.meta import UnknownFormat
+from pyjs.store.recast import restore_plain
+from pyjs.store.segment_files import UNOPENED
+from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
-
 cdef enum:
-    CIPHER_MASK = 0xff          # of a form: it is encrypted
-    CODEC_MASK = 0xff00         # it is compressed
-    REMOVED_AT_ONCE = 64        # files, by one job
+    CODEC_MASK = 0xff00         # of a form: it is compressed
+    EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
+    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 
 
-cdef void segment_free_if(Segment* s) noexcept nogil:
-    if s != NULL:
-        segment_free(s, 0)
-
-
-cdef class FileStore(SegmentStore):
+cdef class FileStore(StreamStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
                  key=None, bint recovered=True, files=None, stored_tail=None, views=None) -> None:
-        self.disk = disk
-        self.files = OpenFiles(disk) if files is None else files
-        self.directory = directory
-        self.log = log
-        self.segment_size = segment_size
-        self.incarnation = incarnation
-        self.key = key
-        self.meta = b""
         self.catalogue = Catalogue(30, 4)
-        self.maps = {}
-        self.views = {}
-        self.view_cache = ViewCache() if views is None else views
-        self.index_maps = {}
-        self.unsynced = []
-        self.found = []
-        self.doomed = []
-        self.in_flight = None
+        self.files = SegmentFiles(disk, directory, log, incarnation, key, files)
+        self.condition = StoreCondition()
+        self.syncs = StoreSync(self.files)
+        self.maps = SegmentMaps(self.catalogue, views)
+        self.retired = RetiredFiles(self.files, self.syncs)
+        self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
+        self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
+                                    segment_size, stored_tail)
+        self.reader = SegmentReader(self.writer)
         self.lost_seqs = []
         self.set_aside = []
-        self.unindexed = []
-        self.sparse = []
-        self.formless = []
-        self.next_number = 1
-        disk.make_dirs(directory)
-        self.names_unsynced = True
-        self.names_above = ()
-        self.stored_tail = stored_tail
         if recovered:
             for _ in self.recover_steps():
                 pass
@@ -87,96 +85,349 @@ cdef class FileStore(SegmentStore):
 
         return recover_steps(self)
 
+    # -- state -------------------------------------------------------------------------------------------------
+    @property
+    def failed(self) -> bool:
+        """Whether appends are refused; `error` says why."""
+        return self.condition.refuses()
+
+    @property
+    def error(self):
+        """What a publisher is told of a failed store; None: nothing failed."""
+        return self.condition.error
+
+    @property
+    def closed(self) -> bool:
+        """Whether the files are given back."""
+        return self.condition.state == STORE_CLOSED
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the store failed for want of space or descriptors: it may work later."""
+        return self.condition.state == STORE_FULL
+
+    @property
+    def sync_lost(self) -> bool:
+        """Whether a sync failed: none is believed any more."""
+        return self.condition.state == STORE_SYNC_LOST
+
+    def try_resume(self) -> bool:
+        """Take appends again if the disk has room again; returns whether the store works."""
+        if self.condition.state != STORE_FULL:
+            return not self.condition.refuses()
+        probe, disk = f"{self.files.directory}/.probe", self.files.disk
+        try:
+            fd = disk.open_file(probe, create=True)
+            try:
+                disk.allocate(fd, 0, STAGED_MAX)
+                disk.sync_file(fd)
+            finally:
+                disk.close_file(fd)
+                disk.unlink(probe)
+        except OSError:
+            return False
+        if self.writer.veil is not None:
+            self.writer.leave_tail()
+        self.condition.resume()
+        self.files.log.info(f"Store of {self.files.directory} takes messages again")
+        return True
+
+    # -- message path ------------------------------------------------------------------------------------------
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
+        return self.writer.append(m, ts)
+
+    cdef Segment* tail(self) noexcept nogil:
+        return self.writer.tail()
+
+    cdef uint64_t skip(self) noexcept nogil:
+        cdef uint64_t seq = StreamStore.skip(self)
+        self.writer.state_due = True
+        return seq
+
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        return self.writer.jump_to(seq)
+
+    cdef int commit(self) noexcept nogil:
+        if self.condition.refuses():
+            return -1
+        if self.leave_empty_tail() != 0 or self.writer.commit() != 0:
+            return -1
+        if self.retired.undated:
+            with gil:
+                self.retired.date()
+        return 0
+
+    cdef int leave_empty_tail(self) noexcept nogil:
+        """Go on in a new segment when the last one has become large and no message in it is left."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from:
+            return 0
+        if self.catalogue.msgs == 0:
+            self.clear_segments()
+            return 0
+        if self.writer.begin_segment() != 0:
+            return -1
+        self.retire(self.catalogue.index.n - 2)
+        return 0
+
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        cdef Entry* e
+        cdef const char* p = NULL
+        cdef uint32_t length = 0
+        cdef int failed
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return -1
+        failed = self.find(s, <uint32_t> (seq - s.base), &p, TRUST_NONE)
+        if failed:
+            return failed
+        e = &s.entries[seq - s.base]
+        memcpy(&length, p, sizeof(length))
+        r.subject = p + length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
+        r.body = r.subject + e.subject_len
+        r.seq = seq
+        r.ts = e.ts
+        r.subject_len = e.subject_len
+        r.header_len = e.header_len
+        r.size = e.size
+        return 0
+
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return self.find(s, i, p, TRUST_NONE)
+
+    cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return self.find(s, i, p, TRUST_READER)
+
+    cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
+        """Find a record; where it is damaged, its segment is examined: 0, -2: damaged, -3: not readable now."""
+        cdef int found = self.reader.find(s, i, p, trust)
+        if found <= 0:
+            return found
+        found = self.examine(s.base + i)
+        if found == 0:
+            found = -2 if is_dead(s, i) else self.reader.find(s, i, p, TRUST_ALL)
+        return -2 if found > 0 else found
+
+    # -- damage ------------------------------------------------------------------------------------------------
+    cdef int examine(self, uint64_t seq) noexcept nogil:
+        """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
+        cdef int failed = -2
+        if self.mistaken:
+            return -3
+        with gil:
+            from pyjs.store.recovery import examine
+
+            try:
+                examine(self, seq)
+                failed = -3 if self.mistaken else 0
+            except (OSError, ValueError, MemoryError, Locked, UnknownFormat) as error:
+                failed = failure_of(error)
+                self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
+                                     f"and its segment cannot be read: {error}")
+        return failed
+
+    cdef int distrust(self, Segment* s) except -1:
+        """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
+
+        The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
+        """
+        path = f"{self.files.path_of(s.number).removesuffix('.seg')}.idx"
+        self.files.log.error(f"{path} says something else than its segment, which counts: "
+                             "it is removed and made anew")
+        try:
+            self.files.disk.unlink(path)
+        except FileNotFoundError:
+            pass
+        self.mistaken = True
+        if self.on_mistake is not None:
+            self.on_mistake()
+        return 0
+
+    def note_lost(self, seqs) -> None:
+        """Count damaged messages that are gone from the index, and tell the operator."""
+        self.lost_msgs += len(seqs)
+        self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
+        self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
+
+    @property
+    def lost(self):
+        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        return (self.lost_msgs, self.lost_seqs, self.lost_bytes) if self.lost_msgs or self.lost_bytes else None
+
+    # -- removals ----------------------------------------------------------------------------------------------
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
+        cdef uint64_t seq = s.base + i
+        if self.condition.state == STORE_RECOVERING:
+            return
+        if erase and self.writer.record_erasure(seq) == 0:
+            with gil:
+                self.overwrite(s, i)
+        if self.catalogue.first_seq > seq:
+            self.writer.state_due = True
+        elif not erase:
+            self.writer.note_removal(seq, False)
+        self.compactor.note_sparse(s)
+
+    cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
+        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t at
+        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+        self.compactor.outdate(s.number)
+        try:
+            if s.form & CODEC_MASK:
+                self.unpack(s)
+            path = self.files.path_of(s.number)
+            fd = self.files.handles.open(path)
+            self.files.wrote(path)
+            if s.form:
+                self.overwrite_veiled(fd, s, e, at)
+            else:
+                self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+                self.files.disk.write_at(fd, bytes(e.size), at)
+            self.syncs.written_mark += 1
+        except (OSError, CorruptRecord, Locked) as error:
+            self.files.log.error(f"{self.files.path_of(s.number)}: message {s.base + i} is removed but its bytes "
+                                 f"could not be overwritten: {error}")
+
+    cdef int unpack(self, Segment* s) except -1:
+        """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
+        s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
+        self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
+        self.maps.forget(s)
+        self.files.names_unsynced = True
+        self.compactor.note_form(s)
+        return 0
+
+    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
+        """Overwrite a message of an encrypted segment, whose file is open as `fd`.
+
+        Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
+        """
+        form = self.writer.veil if self.writer.is_growing(s) else None
+        if form is None:                # also of the last one during a start
+            form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
+        flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
+        self.files.disk.write_at(fd, bytes(e.size), form.shift + at)
+        if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
+            memset(<char*> s.data + at, 0, e.size)
+            (<char*> s.data)[e.offset + 5] = FLAG_ERASED
+        return 0
+
+    cdef void retire(self, size_t at) noexcept nogil:
+        cdef Segment* s = self.catalogue.index.segments[at]
+        cdef uint32_t i
+        cdef Segment* other
+        if at > 0:                      # removals in older segments are recorded here: record them anew
+            for i in range(s.n_removed):
+                other = index_find(&self.catalogue.index, s.removed[i] & ~ERASED_BIT)
+                if other != NULL and other != s:
+                    self.writer.note_removal(s.removed[i] & ~ERASED_BIT, s.removed[i] & ERASED_BIT != 0)
+        with gil:
+            self.give_up(s)
+        index_remove(&self.catalogue.index, at)
+        self.retired.free_segment(s)
+
+    cdef void give_up(self, Segment* s) noexcept:
+        """Let the file of `s` go when the state that makes it superfluous is on the medium."""
+        self.compactor.give_up(s)
+        self.writer.state_due = True
+
+    cdef void clear_segments(self) noexcept nogil:
+        cdef size_t i
+        with gil:
+            for i in range(self.catalogue.index.n):
+                self.give_up(self.catalogue.index.segments[i])
+        for i in range(self.catalogue.index.n):
+            self.retired.free_segment(self.catalogue.index.segments[i])
+        self.catalogue.index.n = 0
+        index_free(&self.catalogue.index, 0)
+        self.writer.forget_removals()
+
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
+        return self.condition.state != STORE_RECOVERING and StreamStore.keeps_few(self, seq)
+
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept:
+        cdef size_t i
+        for i in range(n):
+            self.give_up(self.catalogue.index.segments[i])
+        if self.syncs.in_flight is not None:        # whoever syncs may read them
+            for i in range(n):
+                self.retired.keep(self.catalogue.index.segments[i])
+                self.catalogue.index.segments[i] = NULL
+        self.writer.state_due = True
+        StreamStore.part_from_first(self, n, remains)
+
+    # -- segments ----------------------------------------------------------------------------------------------
+    @property
+    def last_checksum(self) -> int:
+        """The checksum of the last record, to which all before it are chained."""
+        return self.writer.chain
+
+    def segment_paths(self) -> list:
+        """Return the files of the live segments, oldest first."""
+        cdef size_t at
+        paths = []
+        for at in range(self.catalogue.index.n):
+            paths.append(self.files.path_of(self.catalogue.index.segments[at].number))
+        return paths
+
+    def sealed_numbers(self) -> list:
+        """Return the numbers of the segments that grow no more and in which no damage is known, oldest first."""
+        cdef size_t at
+        cdef Segment* s
+        numbers = []
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.sealed and not s.examined:
+                numbers.append(s.number)
+        return numbers
+
     # -- syncing -----------------------------------------------------------------------------------------------
     @property
     def dirty(self) -> bool:
         """Whether something was written that is not known to be on the medium."""
-        return bool(self.unsynced or self.found or self.names_unsynced or self.doomed or self.in_flight is not None)
+        return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
 
     def begin_sync(self):
         """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way.
 
         Hand the job's result to finish_sync, also when the store was closed meanwhile.
         """
-        if self.in_flight is not None or not (self.unsynced or self.found or self.names_unsynced):
-            return None
-        files, failure = self.files.take(self.unsynced)
-        job = SegmentSync(self.disk, files, self.directory if self.names_unsynced else None,
-                          self.written_mark, self.unindexed)
-        job.found, job.failure = self.found, failure
-        job.above, self.names_above = self.names_above, ()
-        self.in_flight = job
-        self.unsynced, self.found = [], []
-        self.unindexed = []
-        self.names_unsynced = False
-        return job
+        return self.syncs.begin()
 
     def finish_sync(self, job, error) -> None:
-        """Take the result of a SyncJob: what it covered is safe now, or the store failed for good."""
-        assert job is self.in_flight
-        self.in_flight = None
-        self.unearth()
-        self.files.give_back(job.files, self.growing_path())
-        if error is not None and self.closed and not self.disk.exists(self.directory):
+        """Take the result of the job that begin_sync returned."""
+        self.syncs.end(self.writer.growing_path())
+        self.retired.free_segments()
+        if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
             return                          # the stream was deleted meanwhile, with its files
         if error is not None:
-            self.found, self.names_above = job.found, job.above
+            self.files.found, self.files.names_above = job.found, job.above
             self.sync_failed(error)
             return
-        for problem in job.problems:
-            self.log.debug(problem)
-        self.synced_mark = job.mark
-        self.take_rewritten()
-
-    def growing_path(self) -> str:
-        """Return the path of the segment that records are appended to; "": there is none."""
-        cdef Segment* s = index_last(&self.catalogue.index)
-        return "" if s == NULL or s.sealed or self.closed else self.path_of(s.number)
+        self.syncs.done(job)
+        self.compactor.take_rewritten()
 
     def sync_failed(self, error) -> None:
         """Refuse everything from now on, unless the directory could only not be opened to be synced."""
+        directory = self.files.directory
         if getattr(error, "errno", 0) in UNOPENED:
-            self.names_unsynced = True
-            self.fail(error)
+            self.files.names_unsynced = True
+            self.writer.fail(error)
             return
-        self.error = StoreFailed(self.directory, f"sync failed: {error}; what it held may be lost")
-        self.failed = True
-        self.resumable = False
-        self.sync_lost = True
-        self.forget_staged()
-        self.log.error(f"Store of {self.directory} refuses messages: sync failed: {error}; restart to recover it")
-
-    cdef bint removal_is_due(self):
-        """Whether a file is superfluous, by what is on the medium."""
-        return self.removing is None and not self.closed and bool(self.doomed) \
-            and 0 < self.doomed[0][0] <= self.synced_mark
-
-    def begin_removal(self):
-        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
-        if not self.removal_is_due():
-            return None
-        due = [path for mark, path in self.doomed[:REMOVED_AT_ONCE] if 0 < mark <= self.synced_mark]
-        self.doomed = self.doomed[len(due):]
-        for path in due:
-            self.files.close(path)
-        self.removing = SegmentRemoval(self.disk, self.log, self.directory, due)
-        return self.removing
-
-    def finish_removal(self, error) -> None:
-        """Take the result of the job: others may go only when these are gone for good."""
-        self.removing = None
-        if error is not None and not self.closed:
-            self.names_unsynced = True
-            self.log.warn(f"{self.directory}: removed files may come back: {error}")
+        reason = StoreFailed(directory, f"sync failed: {error}; what it held may be lost")
+        self.condition.worsen(STORE_SYNC_LOST, reason)
+        self.writer.forget_staged()
+        self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
-        if self.in_flight is not None:      # nobody waits for the thread that has it: all is synced here
-            files, failure = self.files.take(self.unsynced)
-            job = SyncJob(self.disk, self.in_flight.files + files, self.directory, self.written_mark)
-            job.found, job.failure = self.in_flight.found + self.found, failure
+        if self.syncs.in_flight is not None:
+            job, taken = self.syncs.again()
             error = job()
-            self.files.give_back(files)
+            self.files.handles.give_back(taken)
             if error is not None:
                 self.sync_failed(error)
             return
@@ -191,182 +442,37 @@ cdef class FileStore(SegmentStore):
             self.finish_removal(removal())
 
     # -- upkeep ------------------------------------------------------------------------------------------------
+    def begin_removal(self):
+        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
+        return None if self.closed else self.retired.begin_removal()
+
+    def finish_removal(self, error) -> None:
+        """Take the result of the job: others may go only when these are gone for good."""
+        self.retired.finish_removal(error, self.closed)
+
     @property
     def wants_upkeep(self) -> bool:
         """Whether begin_upkeep may have a job."""
-        if self.removing is not None or self.rewriting is not None or self.recasting is not None:
+        if self.retired.removing is not None or self.compactor.is_busy():
             return False
-        return self.removal_is_due() or (bool(self.sparse or self.formless) and self.rewritten is None)
+        return (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
         """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
-        cdef size_t at
-        cdef Segment* s
-        cdef bint due
-        if self.wants_upkeep and self.removal_is_due():
+        if not self.wants_upkeep:
+            return None
+        if not self.closed and self.retired.is_due():
             return self.begin_removal()
-        while self.wants_upkeep and not self.failed:
-            if not self.sparse:
-                self.recasting = self.next_recast()
-                return self.recasting
-            at = self.place_of(self.sparse.pop(0))
-            if at == self.catalogue.index.n:
-                continue
-            s = self.catalogue.index.segments[at]
-            s.sparse = False
-            # Behind the last one nothing tells last_seq.
-            if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n:
-                continue
-            due = self.staged or self.n_removals or self.n_erasures or self.state_due
-            self.rewriting = rewrite_of(self.disk, self.path_of(s.number), s, self.incarnation,
-                                        self.written_mark + due, self.meta, self.key,
-                                        self.codec or s.form & CODEC_MASK)
-            return self.rewriting
-        return None
-
-    def leave_tail(self) -> None:
-        """Let the last segment be as it is in its file, and go on in a new one.
-
-        What is encrypted is never written twice at one place: whoever has seen both would know more than he should.
-        """
-        cdef Segment* s = index_last(&self.catalogue.index)
-        if s == NULL or s.sealed:
-            return
-        s.sealed = self.left = True
-        try:
-            self.cut(mark=True)
-        except OSError as error:
-            self.log.warn(f"{self.path_of(s.number)} keeps what could not be written: {error}")
-        self.note_form(s)
-
-    def set_codec(self, uint32_t codec) -> None:
-        """Have segments compressed from now on, those as well that are sealed already; 0: no more are."""
-        cdef size_t at
-        if codec == self.codec:
-            return
-        self.codec = codec
-        self.formless = []
-        for at in range(self.catalogue.index.n):
-            self.note_form(self.catalogue.index.segments[at])
-
-    def begin_anew(self) -> None:
-        """Go on in a new segment, which holds the metadata of now; it is written at once."""
-        self.leave_tail()
-        self.meta_due = True
-        if self.begin_segment() == 0:
-            self.commit()
-
-    def next_recast(self):
-        """Return the job that gives one more segment the form that the stream wants, None: all have it."""
-        cdef size_t at
-        cdef Segment* s
-        while self.formless:
-            at = self.place_of(self.formless.pop(0))
-            wanted = self.codec | (self.key.algorithm if self.key is not None else 0)
-            s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
-            if s != NULL and s.sealed and wanted & ~s.form:
-                return Recast(self.disk, self.path_of(s.number), s.number, self.codec, self.key, self.meta)
-        return None
+        if self.condition.refuses():
+            return None
+        return self.compactor.begin(self.syncs.written_mark + self.writer.has_news())
 
     def finish_upkeep(self, error) -> None:
-        """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
-        if self.removing is not None:
+        """Take the result of the job."""
+        if self.retired.removing is not None:
             self.finish_removal(error)
-            return
-        if self.recasting is not None:
-            job, self.recasting = self.recasting, None
-            self.take_recast(job, error)
-            return
-        self.rewritten, self.rewriting = self.rewriting, None
-        if error is not None:
-            self.log.warn(f"{self.rewritten.path} stays larger than its messages: {error}")
-            self.rewritten.stale = True
-        self.take_rewritten()
-
-    def take_recast(self, job, error) -> None:
-        """Put a segment in its new form in its place."""
-        cdef size_t at = self.place_of(job.number)
-        cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
-        if error is not None:
-            self.log.warn(f"{job.path} keeps the form it has: {error}")
-        try:
-            if error is not None or job.stale or self.closed or s == NULL or job.flags == job.old_flags:
-                if self.disk.exists(job.new_path):
-                    self.disk.unlink(job.new_path)
-                if s != NULL and error is None and job.stale:
-                    self.note_form(s)
-                return
-            self.disk.rename(job.new_path, job.path)
-        except OSError as failure:
-            self.log.warn(f"{job.path} keeps the form it has: {failure}")
-            return
-        self.files.close(job.path)      # it is of the file before
-        s.form = job.flags
-        self.names_unsynced = True
-        self.forget_map(s)
-        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
-            remove_file(self.disk, self.log, index_path(job.path))
-            self.unindexed = [full for full in self.unindexed if full.number != job.number]
-            self.unindexed.append(full_segment(self.catalogue, self.key, job.path, s, False, self.incarnation, 0,
-                                               False))
-
-    def take_rewritten(self) -> None:
-        """Put a segment that was written anew in its place, if that is possible by now."""
-        cdef SegmentRewrite job = self.rewritten
-        cdef Segment* fresh
-        cdef size_t at
-        if job is None or (job.mark > self.synced_mark and not job.stale and not self.closed):
-            return
-        self.rewritten = None
-        at = self.place_of(job.number)
-        # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
-        fresh = NULL if job.stale or self.closed or at + 1 >= self.catalogue.index.n \
-            else rewritten_segment(job, self.catalogue.index.segments[at])
-        try:
-            if fresh == NULL:
-                self.disk.unlink(job.new_path)
-                return
-            remove_file(self.disk, self.log, index_path(job.path))      # it names messages that are gone for good
-            self.disk.rename(job.new_path, job.path)
-        except FileNotFoundError:
-            segment_free_if(fresh)
-            return
-        except OSError as error:
-            self.log.warn(f"{job.path} stays larger than its messages: {error}")
-            segment_free_if(fresh)
-            return
-        self.files.close(job.path)      # it is of the file before
-        self.forget_map(self.catalogue.index.segments[at])
-        self.index_maps.pop(job.number, None)
-        self.names_unsynced = True
-        self.bury(self.catalogue.index.segments[at])
-        self.catalogue.index.segments[at] = fresh
-        self.unindexed = [full for full in self.unindexed if full.number != job.number]
-        self.unindexed.append(full_segment(self.catalogue, self.key, job.path, fresh, True, self.incarnation,
-                                           job.contents.chain, False))
-        self.note_form(fresh)
-
-    def try_resume(self) -> bool:
-        """Take appends again if the disk has room again; returns whether the store works."""
-        if not self.failed or not self.resumable:
-            return not self.failed
-        probe = f"{self.directory}/.probe"
-        try:
-            fd = self.disk.open_file(probe, create=True)
-            try:
-                self.disk.allocate(fd, 0, STAGED_MAX)
-                self.disk.sync_file(fd)
-            finally:
-                self.disk.close_file(fd)
-                self.disk.unlink(probe)
-        except OSError:
-            return False
-        if self.veil is not None:
-            self.leave_tail()
-        self.failed = False
-        self.error = None
-        self.log.info(f"Store of {self.directory} takes messages again")
-        return True
+        else:
+            self.compactor.finish(error)
 
     # -- end ---------------------------------------------------------------------------------------------------
     def close(self, tails=None) -> None:
@@ -378,67 +484,46 @@ cdef class FileStore(SegmentStore):
             return
         self.commit()
         if not self.failed:
-            self.give_room_back()
+            self.writer.give_room_back()
             # What only the start found is no better known than before, and so costs a stop nothing.
-            if self.unsynced or self.in_flight is not None or self.written_mark != self.synced_mark:
+            if self.files.unsynced or self.syncs.in_flight is not None \
+                    or self.syncs.written_mark != self.syncs.synced_mark:
                 self.sync_now()
         if not self.failed:
-            self.take_rewritten()
+            self.compactor.take_rewritten()
             self.write_indexes(tails)
         self.release()
-
-    def give_room_back(self) -> None:
-        """Cut the last segment behind its records. It need not be synced: a start does that again."""
-        if not self.growing_path() or self.allocated == self.written:
-            return
-        try:
-            self.cut(unsynced=False)
-        except OSError as error:
-            self.log.warn(f"{self.directory}: reserved space stays: {error}")
 
     def write_indexes(self, tails=None) -> None:
         """Write the index files that are missing: that of the open segment above all; see `close`."""
         cdef Segment* s = index_last(&self.catalogue.index)
-        if s != NULL and (not s.sealed or self.left) \
-                and (self.indexed != self.written or self.stored_tail is not None):
-            full = self.without_index(s, False)
+        if s != NULL and (not s.sealed or self.writer.left) and self.writer.is_unindexed():
+            full = self.writer.without_index(s, False)
             small = None if tails is None else small_index(full)
             if small is not None:
                 tails.append((s.number, small))
             else:
-                self.unindexed.append(full)
-        for problem in index_segments(self.disk, self.unindexed):
-            self.log.debug(problem)
-        self.unindexed = []
+                self.syncs.unindexed.append(full)
+        for problem in index_segments(self.files.disk, self.syncs.unindexed):
+            self.files.log.debug(problem)
+        self.syncs.unindexed = []
 
     def release(self) -> None:
         """Close the files without writing."""
-        self.files.close(self.growing_path())
-        for path in self.unsynced:
-            self.files.close(path)
-        self.closed = True
-        self.failed = True
-        if self.error is None:
-            self.error = StoreFailed(self.directory, "closed")
-        for rewrite in (self.rewriting, self.rewritten, self.recasting):
-            if rewrite is not None:
-                remove_file(self.disk, self.log, rewrite.new_path)
-        if self.in_flight is not None:
-            for file in self.in_flight.files:
-                self.files.close(file.path)     # finish_sync does
-        self.unsynced, self.found = [], []
-        self.unindexed = []
-        self.names_unsynced = False
-        self.drop_maps()
+        self.files.handles.close(self.writer.growing_path())
+        self.condition.worsen(STORE_CLOSED, self.error or StoreFailed(self.files.directory, "closed"))
+        self.compactor.remove_unfinished()
+        self.syncs.forget_all()
+        self.maps.drop_maps()
 
     def destroy(self) -> None:
         """Close, and remove the directory of the segments, unless it has been renamed to be removed."""
         if not self.closed:
             self.release()
-        self.doomed = []
-        if self.in_flight is None:              # who syncs may read them
+        self.retired.paths = []
+        if self.syncs.in_flight is None:            # whoever syncs may read them
             self.catalogue.msgs = self.catalogue.bytes = 0
             self.catalogue.part_from_subjects()
             self.catalogue.part_from_segments()
-        if self.disk.exists(self.directory):
-            self.disk.remove_tree(self.directory)
+        if self.files.disk.exists(self.files.directory):
+            self.files.disk.remove_tree(self.files.directory)

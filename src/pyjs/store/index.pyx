@@ -164,6 +164,13 @@ cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil:
     memset(x, 0, sizeof(SeqIndex))
 
 
+cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil:
+    cdef size_t at = 0
+    while at < x.n and x.segments[at].number != number:
+        at += 1
+    return at
+
+
 cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil:
     cdef size_t low = 0, high = x.n, mid
     cdef Segment* s

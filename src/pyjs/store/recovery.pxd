@@ -14,6 +14,7 @@ cdef class Recovery:
     cdef list scanned                   # numbers of the segments that were read, not taken from an index file
     cdef list unrecorded                # removals that only a missing segment told of, with ERASED_BIT
     cdef list witnesses                 # what index files say whose segments are missing
+    cdef object sync_error              # of a file that could not be synced: the store believes no sync
     cdef bint end_damaged               # the last record of the file read last
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef uint64_t cut                   # so many messages may be missing at the end of the file read last

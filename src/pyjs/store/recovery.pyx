@@ -21,8 +21,8 @@ from libc.string cimport memcmp, memcpy
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.filestore cimport FileStore
 from pyjs.store.index cimport (
-    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_find, index_last, index_push,
-    is_dead, segment_mark, segment_mark_range, segment_new,
+    ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_find, index_last, index_place,
+    index_push, is_dead, segment_mark, segment_mark_range, segment_new,
 )
 from pyjs.store.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header, make_segment_header,
@@ -54,20 +54,20 @@ cdef enum:
 def recover_steps(FileStore store):
     """Fill `store` from the segments of its directory, a segment at each step; damage is logged and counted in it."""
     recovery = Recovery(store)
-    names = store.disk.list_dir(store.directory)
+    names = store.files.disk.list_dir(store.files.directory)
     recovery.expect_tail(names)
     names.sort(key=len)                 # of the same length they are in order
-    store.set_aside += [f"{store.directory}/{name}" for name in names if name.startswith(DAMAGED)]
+    store.set_aside += [f"{store.files.directory}/{name}" for name in names if name.startswith(DAMAGED)]
     segments = [name for name in names if is_segment(name)]
     present = set(segments)
     for name in names:
-        path = f"{store.directory}/{name}"
+        path = f"{store.files.directory}/{name}"
         if name in present:
             recovery.read_segment(path, int(name[:-4]), name == segments[-1])
         elif name.endswith(".idx") and f"{name[:-4]}.seg" not in present:
             recovery.miss_segment(path)
         elif name.endswith(NEW):
-            remove_file(store.disk, store.log, path)
+            remove_file(store.files.disk, store.files.log, path)
         yield
     recovery.settle()
 
@@ -120,7 +120,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
 def report(FileStore store, str path, SegmentContents c) -> None:
     """Tell the operator what is damaged in a segment."""
     for at, size, what in c.problems:
-        store.log.warn(f"{path} at {at}: {size} bytes: {what}")
+        store.files.log.warn(f"{path} at {at}: {size} bytes: {what}")
 
 
 def examine(FileStore store, uint64_t seq) -> None:
@@ -149,7 +149,7 @@ cdef bint contradicts(FileStore store, Segment* s, SegmentContents c) noexcept:
     cdef uint64_t at
     cdef Entry* found
     for i in range(s.n):
-        if last and s.entries[i].offset >= store.written:
+        if last and s.entries[i].offset >= store.writer.written:
             continue
         at = s.base + i - c.base_seq
         if is_dead(s, i) or at >= c.n:
@@ -178,7 +178,7 @@ def confirm(FileStore store, uint32_t number) -> int:
     Raises:
         OSError: the file cannot be read.
     """
-    cdef size_t at = store.place_of(number)
+    cdef size_t at = index_place(&store.catalogue.index, number)
     cdef Segment* s
     if at == store.catalogue.index.n or store.closed:
         return 0
@@ -197,11 +197,11 @@ def confirm(FileStore store, uint32_t number) -> int:
 cdef SegmentContents contents_in(FileStore store, Segment* s):
     """Return what a segment's file holds; nothing but the damage when even its header is."""
     cdef SegmentContents c
-    path = store.path_of(s.number)
+    path = store.files.path_of(s.number)
     try:
-        c = contents_of(path, store.read_segment(s.number), s.number, store.incarnation, s.base, True)
+        c = contents_of(path, store.reader.read_segment(s.number), s.number, store.files.incarnation, s.base, True)
     except CorruptRecord as error:              # what tells its form
-        store.log.warn(str(error))
+        store.files.log.warn(str(error))
         c = None
     if c is None:
         c = SegmentContents()
@@ -214,23 +214,23 @@ cdef int drop_damaged(FileStore store, Segment* s, SegmentContents c) except -1:
     cdef bint last = s == index_last(&store.catalogue.index)
     cdef uint32_t i
     cdef uint64_t at
-    cdef uint64_t end = store.written if last and not s.sealed else s.end
-    path = store.path_of(s.number)
+    cdef uint64_t end = store.writer.written if last and not s.sealed else s.end
+    path = store.files.path_of(s.number)
     if c.end < end:                     # all of it was written: no write was cut short
         c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
         c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
     s.examined = True
-    store.drop_map(s.number)
-    store.outdate_rewrite(s.number)
-    remove_file(store.disk, store.log, index_path(path))           # the next start shall find it too
-    store.unindexed = [full for full in store.unindexed if full.number != s.number]
+    store.maps.drop_map(s.number)
+    store.compactor.outdate(s.number)
+    remove_file(store.files.disk, store.files.log, index_path(path))           # the next start shall find it too
+    store.syncs.forget_index(s.number)
     report(store, path, c)
     store.lost_bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
-    if last and not s.sealed and c.end < store.written:
-        store.mend_tail()
+    if last and not s.sealed and c.end < store.writer.written:
+        store.writer.mend_tail()
     lost = []
     for i in range(s.n):
-        if last and s.entries[i].offset >= store.written:       # not in the file yet
+        if last and s.entries[i].offset >= store.writer.written:       # not in the file yet
             continue
         at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
         if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
@@ -260,34 +260,34 @@ cdef class Recovery:
     # -- files -------------------------------------------------------------------------------------------------
     def expect_tail(self, names) -> None:
         """Have a file of the index that bears witness for a segment which is not among the `names` of its place."""
-        if self.store.stored_tail is not None:
-            stem = f"{self.store.stored_tail[0]:08d}"
+        if self.store.writer.stored_tail is not None:
+            stem = f"{self.store.writer.stored_tail[0]:08d}"
             if f"{stem}.seg" not in names:
-                self.keep_tail(f"{self.store.directory}/{stem}.seg")
+                self.keep_tail(f"{self.store.files.directory}/{stem}.seg")
                 if f"{stem}.idx" not in names:
                     names.append(f"{stem}.idx")
 
     def has_stored(self, path) -> bool:
         """Whether the index file of a segment was kept elsewhere."""
-        stored = self.store.stored_tail
+        stored = self.store.writer.stored_tail
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
     def keep_tail(self, path) -> None:
         """Write the index file that was kept elsewhere: its segment is not as it was, and it tells what was in it."""
-        (_, data), self.store.stored_tail = self.store.stored_tail, None
-        store_index(self.store.disk, index_path(path), data)
+        (_, data), self.store.writer.stored_tail = self.store.writer.stored_tail, None
+        store_index(self.store.files.disk, index_path(path), data)
 
     def read_segment(self, path, number, last) -> None:
         """Take everything that one file holds."""
         cdef SegmentContents c, known = None
         cdef bint restored = False
         store = self.store
-        store.next_number = max(store.next_number, number + 1)
+        store.writer.next_number = max(store.writer.next_number, number + 1)
         c, indexed, image, size, reason = None, False, None, 0, "its header is damaged"
-        fd = store.disk.open_read_only(path)
+        fd = store.files.disk.open_read_only(path)
         try:
-            size = store.disk.size_of(fd)
-            image = open_image(store.disk, path, fd, store.key)
+            size = store.files.disk.size_of(fd)
+            image = open_image(store.files.disk, path, fd, store.files.key)
             size = image.size
             c, known, indexed = self.contents_in(path, number, image)
         except CorruptRecord as error:
@@ -296,7 +296,7 @@ cdef class Recovery:
                 self.keep_tail(path)
             known = self.witness(index_path(path))
         finally:
-            store.disk.close_file(fd)
+            store.files.disk.close_file(fd)
         if c is None and known is not None:
             self.set_aside(path, size, reason, True)
             self.mourn(index_path(path), known)
@@ -304,14 +304,15 @@ cdef class Recovery:
         if c is None:
             self.set_aside(path, size, reason)
             return
-        if c.incarnation != store.incarnation or c.base_seq <= store.catalogue.last_seq:
+        if c.incarnation != store.files.incarnation or c.base_seq <= store.catalogue.last_seq:
             self.set_aside(path, size, "it belongs to another stream or repeats sequences")
             return
         if c.base_seq > SEQ_MAX and c.n:
             self.set_aside(path, size, "its sequences are behind the last that there can be")
             return
         if c.number != number:
-            self.store.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
+            self.store.files.log.warn(f"{path} says that it is number {c.number}: "
+                                      "it was renamed, and its name counts")
             c.number = number
         ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
         if not indexed:
@@ -321,7 +322,7 @@ cdef class Recovery:
             self.keep_index(path, c, ended)
         self.bridge(c.base_seq)
         self.cut = 0 if indexed or restored or ended or c.sealed \
-            else max(<uint64_t> size, store.segment_size) // (RECORD_SIZE_MIN + 1)
+            else max(<uint64_t> size, store.writer.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
             self.cut = 0                # its footer is all that it lost
         if not (last or c.sealed or c.problems or ended):
@@ -329,10 +330,10 @@ cdef class Recovery:
         self.adopt(c, ended)
         self.keep_form(image)
         # The file just read is the one that is appended to, until another follows.
-        store.allocated = size
-        store.written = c.end
-        store.chain = store.chain_written = c.chain
-        store.indexed = c.end if indexed else 0
+        store.writer.allocated = size
+        store.writer.written = c.end
+        store.writer.chain = store.writer.chain_written = c.chain
+        store.writer.indexed = c.end if indexed else 0
 
     def contents_in(self, path, number, image):
         """Return what a segment holds, what its index file knew of it, and whether it is the index file that tells.
@@ -341,7 +342,7 @@ cdef class Recovery:
         """
         cdef SegmentContents c, known
         if image.problem:
-            self.store.log.warn(f"{path}: {image.problem}")
+            self.store.files.log.warn(f"{path}: {image.problem}")
         c = self.from_index(path, image)
         if c is not None:
             return c, None, True
@@ -361,17 +362,18 @@ cdef class Recovery:
         """Return the contents by the index file; None: read the segment."""
         if self.has_stored(path):
             try:
-                return load_index(self.store.disk, path, image, self.store.key, self.store.stored_tail[1])
+                stored = self.store.writer.stored_tail[1]
+                return load_index(self.store.files.disk, path, image, self.store.files.key, stored)
             except IndexUnusable as unusable:
-                self.store.log.debug(f"{path} is read, for its index is not used: {unusable}")
+                self.store.files.log.debug(f"{path} is read, for its index is not used: {unusable}")
                 self.keep_tail(path)
         try:
-            return load_index(self.store.disk, path, image, self.store.key)
+            return load_index(self.store.files.disk, path, image, self.store.files.key)
         except IndexUnusable as unusable:
-            tell = self.store.log.debug if unusable.ordinary else self.store.log.warn
+            tell = self.store.files.log.debug if unusable.ordinary else self.store.files.log.warn
             tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
             if not unusable.ordinary:
-                remove_file(self.store.disk, self.store.log, index_path(path))
+                remove_file(self.store.files.disk, self.store.files.log, index_path(path))
         return None
 
     def from_records(self, path, number, image, SegmentContents known=None):
@@ -380,7 +382,7 @@ cdef class Recovery:
         With `known` its index file tells what the header was.
         """
         next_seq = self.store.catalogue.last_seq + 1 if known is None else known.base_seq
-        return contents_of(path, image.whole(True), number, self.store.incarnation, next_seq, known is not None,
+        return contents_of(path, image.whole(True), number, self.store.files.incarnation, next_seq, known is not None,
                            image)
 
     def keep_index(self, path, SegmentContents c not None, left) -> None:
@@ -395,29 +397,29 @@ cdef class Recovery:
         self.scanned.remove(c.number)
         try:
             data = encode_index(c)
-            store_index(self.store.disk, index_path(path),
-                        data if self.store.key is None else encrypted(data, self.store.key))
+            store_index(self.store.files.disk, index_path(path),
+                        data if self.store.files.key is None else encrypted(data, self.store.files.key))
         except OSError as error:
-            self.store.log.warn(f"{index_path(path)} cannot be written: {error}")
+            self.store.files.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def witness(self, path):
         """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
         cdef SegmentContents known
         try:
-            known = decode_index(decrypted(map_whole(self.store.disk, path), self.store.key))
+            known = decode_index(decrypted(map_whole(self.store.files.disk, path), self.store.files.key))
         except (OSError, ValueError, IndexUnusable) as error:
             if is_shortage(error):
                 raise
             return None
-        return known if known.incarnation == self.store.incarnation else None
+        return known if known.incarnation == self.store.files.incarnation else None
 
     def miss_segment(self, path) -> None:
         """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
         cdef SegmentContents known = self.witness(path)
         if known is None or known.base_seq <= self.store.catalogue.last_seq:
-            remove_file(self.store.disk, self.store.log, path)
+            remove_file(self.store.files.disk, self.store.files.log, path)
             return
-        self.store.next_number = max(self.store.next_number, known.number + 1)
+        self.store.writer.next_number = max(self.store.writer.next_number, known.number + 1)
         what = f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept"
         self.mourn(path, known, what)
 
@@ -443,7 +445,7 @@ cdef class Recovery:
         if c.fill_gap(known.base_seq + known.n) != 0:
             raise MemoryError
         c.end_damaged = False
-        self.store.state_due = True         # nothing in the file says how far the sequences went
+        self.store.writer.state_due = True         # nothing in the file says how far the sequences went
         return True
 
     cdef int miss(self, SegmentContents known, uint32_t start) except -1:
@@ -461,15 +463,15 @@ cdef class Recovery:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
         if not witnessed:
-            remove_file(self.store.disk, self.store.log, index_path(path))
-        if size and any(read_around(self.store.disk, path)):
-            self.store.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
+            remove_file(self.store.files.disk, self.store.files.log, index_path(path))
+        if size and any(read_around(self.store.files.disk, path)):
+            self.store.files.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
             self.store.lost_bytes += size
-            self.store.disk.rename(path, f"{directory}/.damaged-{name}")
+            self.store.files.disk.rename(path, f"{directory}/.damaged-{name}")
             self.store.set_aside.append(f"{directory}/.damaged-{name}")
         else:
-            self.store.disk.unlink(path)
-        self.store.names_unsynced = True
+            self.store.files.disk.unlink(path)
+        self.store.files.names_unsynced = True
 
     def bridge(self, base_seq) -> None:
         """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
@@ -491,10 +493,10 @@ cdef class Recovery:
         self.lost.extend(c.lost)
         self.store.lost_bytes += c.lost_bytes
         if c.source is not None and (not c.sealed or c.messages < c.n or c.erased
-                                     or len(self.store.index_maps) >= INDEX_MAPS_MAX):
+                                     or len(self.store.maps.index_maps) >= INDEX_MAPS_MAX):
             c.own_entries()             # they grow, or not all of them stay as they are
         if c.source is not None:
-            self.store.index_maps[c.number] = c.source
+            self.store.maps.index_maps[c.number] = c.source
             s.locals = <Local*> malloc((c.n_subjects + 1) * sizeof(Local))
             s.n_locals = c.n_subjects
             if s.locals == NULL:
@@ -600,21 +602,22 @@ cdef class Recovery:
             self.lose_end()
         removed = self.removed_seqs() if self.lost else set()
         self.finish_erasure()
-        store.recovering = True
         store.drop_below(self.floor)
         self.drop_removed()
         self.hear_witnesses(removed)
         for seq in self.erased:
             if store.drop(seq, False) == 0:
                 self.lost.append((seq, seq))
-                store.log.error(f"{store.directory}: message {seq} is overwritten but was never removed")
+                store.files.log.error(f"{store.files.directory}: message {seq} is overwritten but was never removed")
         if store.catalogue.msgs == 0 and (store.catalogue.last_seq or self.floor):
             store.catalogue.first_seq = store.catalogue.last_seq + 1
-        store.recovering = False
+        store.condition.recovered()
+        if self.sync_error is not None:
+            store.sync_failed(self.sync_error)
         self.retire_empty()
         for removal in self.unrecorded:
             if index_find(&store.catalogue.index, removal & ~ERASED_BIT) != NULL:
-                store.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+                store.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         self.count_lost(removed)
         self.tell_ends()
         self.reopen()
@@ -631,9 +634,9 @@ cdef class Recovery:
             if any(seq >= self.floor and seq not in removed for seq in missed):
                 store.lost_bytes += size
                 if what:
-                    store.log.error(what)
+                    store.files.log.error(what)
             elif last_seq < self.floor:
-                remove_file(store.disk, store.log, path)
+                remove_file(store.files.disk, store.files.log, path)
 
     def retire_empty(self) -> None:
         """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
@@ -647,14 +650,14 @@ cdef class Recovery:
         """Report segments without the footer that they had when the next was begun; a purged one never had it."""
         for path, end, next_seq in self.ends:
             if next_seq > self.floor:
-                self.store.log.warn(f"{path} at {end}: the end of the segment is missing")
+                self.store.files.log.warn(f"{path} at {end}: the end of the segment is missing")
 
     def find_sparse(self) -> None:
         """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
         cdef size_t at
         for at in range(self.store.catalogue.index.n):
-            self.store.note_sparse(self.store.catalogue.index.segments[at])
-            self.store.note_form(self.store.catalogue.index.segments[at])
+            self.store.compactor.note_sparse(self.store.catalogue.index.segments[at])
+            self.store.compactor.note_form(self.store.catalogue.index.segments[at])
 
     def lose_end(self) -> None:
         """Use up a sequence for the damaged record that nothing follows."""
@@ -662,14 +665,14 @@ cdef class Recovery:
         if store.catalogue.add_gap(index_last(&store.catalogue.index)) != 0:
             raise MemoryError
         self.lost.append((store.catalogue.last_seq, store.catalogue.last_seq))
-        store.state_due = True
+        store.writer.state_due = True
 
     cdef int finish_erasure(self) except -1:
         """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
         cdef FileStore store = self.store
         cdef Segment* s = index_last(&store.catalogue.index)
         cdef uint64_t seq
-        if s == NULL or store.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+        if s == NULL or store.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
             return 0
         seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
         s = index_find(&store.catalogue.index, seq)
@@ -732,11 +735,12 @@ cdef class Recovery:
         if s.form:
             self.leave_last(s)
             return
-        if store.allocated > store.written:         # old bytes behind the end must not look like records later
-            store.cut()
-            store.allocated = store.written
-        if store.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
-            store.seal()
+        # Old bytes behind the end must not look like records later.
+        if store.writer.allocated > store.writer.written:
+            store.writer.cut()
+            store.writer.allocated = store.writer.written
+        if store.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
+            store.writer.seal()
 
     cdef int leave_last(self, Segment* s) except -1:
         """Have the next record begin a new segment: what is encrypted is never written twice at one place.
@@ -744,16 +748,16 @@ cdef class Recovery:
         What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
         """
         store = self.store
-        s.sealed = store.left = True
-        if s.form & CODEC_MASK or (store.allocated == store.written and self.marked):
+        s.sealed = store.writer.left = True
+        if s.form & CODEC_MASK or (store.writer.allocated == store.writer.written and self.marked):
             return 0
-        fd = store.disk.open_file(store.path_of(s.number))
+        fd = store.files.disk.open_file(store.files.path_of(s.number))
         try:
-            store.disk.truncate(fd, self.shift + store.written)
-            store.disk.write_at(fd, MARK, self.shift + store.written)
+            store.files.disk.truncate(fd, self.shift + store.writer.written)
+            store.files.disk.write_at(fd, MARK, self.shift + store.writer.written)
         finally:
-            store.disk.close_file(fd)
-        store.allocated = store.written
+            store.files.disk.close_file(fd)
+        store.writer.allocated = store.writer.written
         return 0
 
     def sync_later(self) -> None:
@@ -768,13 +772,13 @@ cdef class Recovery:
         for at in range(store.catalogue.index.n):
             s = store.catalogue.index.segments[at]
             if s.number in newest:
-                store.found.append(store.path_of(s.number))
+                store.files.found.append(store.files.path_of(s.number))
 
     def sync(self, path) -> bool:
         """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
         try:
-            sync_path(self.store.disk, path)
+            sync_path(self.store.files.disk, path)
         except OSError as error:
-            self.store.sync_failed(error)
+            self.sync_error = error
             return False
         return True

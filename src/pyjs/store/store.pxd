@@ -26,8 +26,6 @@ cdef class StoredMessage:
 cdef class StreamStore:
     """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
     cdef readonly Catalogue catalogue
-    cdef readonly bint failed           # a write or sync failed: appends are refused (StoreFailed in `error`)
-    cdef readonly object error
     cdef public uint32_t many           # messages: more at the front are dropped in one piece
     cdef public bint changing           # between two steps of a removal: a reader would see half of it
 

@@ -424,6 +424,16 @@ cdef class StreamStore:
             self.drop_all(seq)
 
     @property
+    def failed(self) -> bool:
+        """Whether appends are refused; `error` says why."""
+        return False
+
+    @property
+    def error(self):
+        """What a publisher is told of a failed store; None: nothing failed."""
+        return None
+
+    @property
     def last_checksum(self) -> int:
         """What changes with every byte that is stored; 0: a store without files."""
         return 0

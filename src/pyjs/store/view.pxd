@@ -22,7 +22,7 @@ cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
 cdef class View:
     """The image of a segment in memory of our own. Who points into it keeps it."""
     cdef ViewCache cache
-    cdef object owner               # a weak reference to the SegmentReader
+    cdef object owner               # a weak reference to the SegmentMaps
     cdef uint32_t number            # of the segment
     cdef uint64_t held              # bytes that were filled in
     cdef uint64_t looked_at         # `reads` when it was passed over

@@ -1,5 +1,5 @@
 from pyjs.store.form import PlainImage
-from pyjs.store.segment_reader import SegmentReader
+from pyjs.store.segment_maps import SegmentMaps
 
 SOURCE_HASH: bytes
 
@@ -14,5 +14,5 @@ class ViewCache:
 class View:
     size: int
     def __init__(
-        self, cache: ViewCache, owner: SegmentReader, number: int, image: PlainImage, size: int
+        self, cache: ViewCache, owner: SegmentMaps, number: int, image: PlainImage, size: int
     ) -> None: ...

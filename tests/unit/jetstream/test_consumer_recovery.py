@@ -337,7 +337,7 @@ def test_redeliveries_that_cannot_be_read_for_want_of_descriptors_come_later() -
     js = Crowded()
     js.consumer(ack_wait=NS)
     assert len(js.pull(batch=6)) == 6
-    js.stream("S").store.drop_maps()
+    js.stream("S").store.maps.drop_maps()
     js.disk.none = True
     # when
     js.inbox.take()

@@ -20,7 +20,7 @@ def js() -> Crowded:
     assert "error" not in js.api("STREAM.UPDATE.S", config | {"allow_direct": True})
     for seq in (5, 6):  # those of the open segment
         js.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True})
-    js.stream("S").store.drop_maps()
+    js.stream("S").store.maps.drop_maps()
     js.disk.none = True
     return js
 
@@ -87,7 +87,7 @@ def test_deliveries_survive_a_purge_of_others(js: Crowded) -> None:
     js.disk.none = False
     js.consumer(ack_wait=NS)
     assert len(js.pull(batch=4)) == 4
-    js.stream("S").store.drop_maps()
+    js.stream("S").store.maps.drop_maps()
     js.disk.none = True
     # when
     js.api("STREAM.PURGE.S", {"seq": 3})
@@ -113,7 +113,7 @@ def test_a_message_that_is_due_and_leaves_a_marker_expires_later() -> None:
     for number in range(3):
         js.publish("m", b"%030000d" % number)
     store = js.stream("M").store
-    store.drop_maps()
+    store.maps.drop_maps()
     js.disk.none = True
     js.advance(seconds=2)
     assert store.first_seq == 1

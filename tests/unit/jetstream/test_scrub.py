@@ -346,7 +346,7 @@ def test_what_looked_damaged_only_while_it_was_read_is_no_damage(js: Scrubbing) 
 
 def test_a_segment_that_cannot_be_read_is_left_out_and_told(js: Scrubbing) -> None:
     path = js.files() / "msgs/00000002.seg"
-    js.stream("S").store.drop_maps()
+    js.stream("S").store.maps.drop_maps()
     path.rename(path.with_name("elsewhere"))
     path.mkdir()
     js.begin()

@@ -106,7 +106,7 @@ async def test_an_ack_leaves_after_the_sync(tmp_path: Path, opened: list[Site]) 
     site.disk.gate.set()
     await site.settle()
     assert site.acks() == [b'{"stream":"S","seq":1}']
-    assert site.store.synced_mark == site.store.written_mark
+    assert site.store.syncs.synced_mark == site.store.syncs.written_mark
 
 
 async def test_what_comes_during_a_sync_shares_the_next_one(tmp_path: Path, opened: list[Site]) -> None:
@@ -175,7 +175,7 @@ async def test_without_always_acks_leave_at_once_and_the_sync_follows(
     assert site.store.dirty
     while site.store.dirty:
         await asyncio.sleep(0.001)
-    assert site.store.synced_mark == site.store.written_mark
+    assert site.store.syncs.synced_mark == site.store.syncs.written_mark
 
 
 async def test_draining_syncs_everything_now(tmp_path: Path, opened: list[Site]) -> None:
@@ -265,7 +265,7 @@ async def test_many_streams_are_synced_together(
     site.syncer.sync()
     await site.settle()
 
-    assert site.store.synced_mark == site.store.written_mark
+    assert site.store.syncs.synced_mark == site.store.syncs.written_mark
     assert (disk.wholes, site.disk.syncs - before) == (1, 0)
 
 
@@ -314,7 +314,7 @@ async def test_many_unsynced_files_cut_the_interval_short(
     site.publish()
     await site.settle()
 
-    assert site.store.synced_mark == site.store.written_mark
+    assert site.store.syncs.synced_mark == site.store.syncs.written_mark
 
 
 class Other:

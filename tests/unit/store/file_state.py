@@ -22,7 +22,7 @@ def open_store(
 ) -> FileStore:
     """Open the store of a directory on the real disk."""
     store = FileStore(OsDisk(), str(directory), log or ListLog(), segment_size, INCARNATION, key)
-    store.set_codec(codec)
+    store.compactor.set_codec(codec)
     return store
 
 

@@ -35,7 +35,7 @@ def open_store(kind: str, directory: str = "", segment_size: int = SEGMENT_SIZE)
         return MemStore()
     key, codec = FORMS[kind]
     store = FileStore(OsDisk(), directory, ListLog(), segment_size, incarnation=7, key=key)
-    store.set_codec(codec)
+    store.compactor.set_codec(codec)
     return store
 
 
@@ -230,7 +230,7 @@ def test_entries_alone_lead_into_the_files(tmp_path: Path, kind: str) -> None:
     chunks = read_chunks(store, entries_only=True)
     found = []
     for chunk in chunks:
-        image = image_of(store.disk, Path(store.path_of(chunk.segment)), store.key)
+        image = image_of(store.files.disk, Path(store.files.path_of(chunk.segment)), store.files.key)
         assert chunk.flags & 4
         assert chunk.data == b""
         found += [
@@ -324,7 +324,7 @@ def test_segments_are_described(tmp_path: Path, kind: str) -> None:
     assert describe_segments(store, len(rows) + 5, 5) == []
     if isinstance(store, FileStore):
         assert [row["sealed"] for row in rows] == [True] * (len(rows) - 1) + [False]
-        images = [image_of(store.disk, Path(path), store.key) for path in store.segment_paths()]
+        images = [image_of(store.files.disk, Path(path), store.files.key) for path in store.segment_paths()]
         assert [row["file_bytes"] for row in rows][:-1] == [len(image) for image in images][:-1]
 
 
@@ -360,7 +360,7 @@ def test_damaged_messages_are_left_out_and_counted(tmp_path: Path, kind: str) ->
     whole = expected(store, 1, 0, ())
     assert isinstance(store, FileStore)
     path = Path(store.segment_paths()[1])
-    store.drop_maps()
+    store.maps.drop_maps()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
@@ -394,7 +394,7 @@ def test_a_reader_that_checks_gets_damaged_records_as_they_are_until_it_asks_for
     settle(store)
     assert isinstance(store, FileStore)
     path = Path(store.segment_paths()[1])
-    store.drop_maps()
+    store.maps.drop_maps()
     data = bytearray(path.read_bytes())
     at = data.rindex(b"NATS/1.0") if b"NATS/1.0" in data else len(data) // 2
     data[at] ^= 0x01
@@ -423,10 +423,10 @@ def test_what_cannot_be_read_now_ends_a_request_and_is_no_loss(tmp_path: Path, k
     key, codec = FORMS[kind]
     disk = NoFiles()
     store = FileStore(disk, str(tmp_path / "s"), ListLog(), SEGMENT_SIZE, key=key)
-    store.set_codec(codec)
+    store.compactor.set_codec(codec)
     fill(store, 100)
     settle(store)
-    store.drop_maps()
+    store.maps.drop_maps()
     (first, *_) = BulkReader(store, store.make_filter(()), 1, 2).read(PLENTY, PLENTY)
     assert decode(first).flags == 3
     disk.none = True
@@ -451,8 +451,8 @@ def test_views_that_are_pushed_out_while_a_chunk_is_composed_do_not_spoil_it(
     wanted = expected(store, 1, 0, ())
     assert isinstance(store, FileStore)
     assert len(store.segment_paths()) > 6
-    store.drop_maps()
-    store.view_cache.held_max = 1
+    store.maps.drop_maps()
+    store.maps.view_cache.held_max = 1
     # then
     assert messages_of(read_chunks(store)) == wanted
     store.close()
@@ -465,12 +465,12 @@ def test_a_bulk_read_leaves_no_view_of_a_segment_that_it_has_passed(tmp_path: Pa
     fill(store, 100)
     settle(store)
     assert isinstance(store, FileStore)
-    store.drop_maps()
+    store.maps.drop_maps()
     store.get(1)
     # when
     read_chunks(store, chunk_size=1000)
     # then
-    assert len(store.view_cache) == 1, "that of the first segment was there already"
+    assert len(store.maps.view_cache) == 1, "that of the first segment was there already"
     store.close()
 
 

@@ -32,8 +32,8 @@ def open_store(
 ) -> FileStore:
     key, codec = FORMS[name]
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), size, INCARNATION, key)
-    store.set_meta(b"the metadata")
-    store.set_codec(codec)
+    store.writer.set_meta(b"the metadata")
+    store.compactor.set_codec(codec)
     return store
 
 
@@ -99,7 +99,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
     key, codec = FORMS[name]
     store = open_store(tmp_path, name)
     assert state_of(store) == expected
-    store.begin_anew()
+    store.writer.begin_anew()
     fill(store, 500, 3)
     expected = state_of(store)
     assert upkeep(store) == 4
@@ -119,7 +119,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
 def test_a_damaged_byte_anywhere_costs_its_record_or_its_chunk(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path / "whole", name, size=1 << 20)
     fill(store, count=1200)
-    store.begin_anew()
+    store.writer.begin_anew()
     upkeep(store)
     payloads = {seq: message.payload for seq in range(1, 1201) if (message := store.get(seq))}
     store.close()
@@ -188,7 +188,7 @@ def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name
         disk = FaultyDisk(call)
         try:
             store = open_store(directory, name, disk)
-            store.begin_anew()
+            store.writer.begin_anew()
             while (job := store.begin_upkeep()) is not None:
                 store.finish_upkeep(job())
                 store.sync_now()
@@ -314,7 +314,7 @@ def test_a_codec_that_is_taken_back_leaves_what_is_compressed(tmp_path: Path) ->
     store = open_store(tmp_path, "zstd")
     fill(store)
     upkeep(store)
-    store.set_codec(0)
+    store.compactor.set_codec(0)
     fill(store, 500)
     expected = state_of(store)
     assert upkeep(store) == 0
@@ -398,7 +398,7 @@ def test_a_page_that_cannot_be_read_keeps_no_store_from_being_opened(
     store = open_store(tmp_path, name, size=400_000)
     fill(store)
     if sealed:
-        store.leave_tail()
+        store.writer.leave_tail()
         upkeep(store)
     size = (tmp_path / "00000001.seg").stat().st_size
     store.release()

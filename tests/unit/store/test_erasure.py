@@ -40,8 +40,8 @@ def open_store(
 ) -> FileStore:
     key, codec = FORMS[form]
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), 500, INCARNATION, key)
-    store.set_meta(b"the metadata")
-    store.set_codec(codec)
+    store.writer.set_meta(b"the metadata")
+    store.compactor.set_codec(codec)
     return store
 
 

@@ -70,7 +70,7 @@ def test_what_is_stored_can_be_read_when_a_segment_cannot_begin(
 
     assert found(store) == stored
     store.sync_now()
-    store.drop_maps()
+    store.maps.drop_maps()
     assert found(store) == stored
 
     disk.full = False
@@ -114,7 +114,7 @@ def test_a_sync_for_which_there_was_no_descriptor_is_made_up_for(tmp_path: Path)
         store.flush()
     store.sync_now()
     assert found(store) == [1]
-    assert store.synced_mark == 0
+    assert store.syncs.synced_mark == 0
 
     disk.full = False
     assert store.try_resume()
@@ -124,7 +124,7 @@ def test_a_sync_for_which_there_was_no_descriptor_is_made_up_for(tmp_path: Path)
     job = store.begin_sync()
     assert job.directory == str(tmp_path)
     store.finish_sync(job, job())
-    assert store.synced_mark == store.written_mark
+    assert store.syncs.synced_mark == store.syncs.written_mark
     store.close()
     again = FileStore(OsDisk(), str(tmp_path), ListLog(), SEGMENT_SIZE, INCARNATION)
     assert found(again) == [1, 3]

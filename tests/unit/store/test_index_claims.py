@@ -188,7 +188,7 @@ def test_a_wrong_index_file_is_found_when_a_message_is_loaded_and_nothing_is_los
     store = open_store(directory, log, SEGMENT_SIZE)
     store.on_mistake = lambda: asked.append(1)
     if name == "a time":  # no reader sees it
-        step = SegmentStep(store.disk, store, 3)
+        step = SegmentStep(store.files.disk, store, 3)
         assert step() is None
         assert step.settle() == 1
     else:
@@ -212,7 +212,7 @@ def test_the_check_in_the_background_finds_a_wrong_index_file(directory: Path, n
     path = tell_lie(directory, *WHEN_LOADED[name])
     store = open_store(directory, segment_size=SEGMENT_SIZE)
     for number in store.sealed_numbers():
-        step = SegmentStep(store.disk, store, number)
+        step = SegmentStep(store.files.disk, store, number)
         assert step() is None
         assert step.settle() == (number == int(path.stem))
     assert store.mistaken

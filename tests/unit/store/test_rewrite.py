@@ -23,7 +23,7 @@ COUNT = 500
 
 def open_store(directory: Path, disk: OsDisk | None = None, log: ListLog | None = None) -> FileStore:
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), SEGMENT_SIZE, INCARNATION)
-    store.set_meta(b"the metadata")
+    store.writer.set_meta(b"the metadata")
     return store
 
 

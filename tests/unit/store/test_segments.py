@@ -30,7 +30,7 @@ def kinds(path: Path) -> list[int]:
 # -- beginning and end -----------------------------------------------------------------------------------------
 def test_a_segment_is_sealed_when_its_first_message_is_old(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.seal_age_ns = 100
+    store.writer.seal_age_ns = 100
     for ts in (1000, 1050, 1100, 1101, 1150, 1300):
         store.store(b"a", b"", b"x", ts)
     store.flush()
@@ -100,7 +100,7 @@ def test_a_queue_that_stays_small_keeps_a_small_directory(tmp_path: Path) -> Non
 # -- metadata --------------------------------------------------------------------------------------------------
 def test_every_segment_begins_with_the_metadata(tmp_path: Path) -> None:
     store = open_store(tmp_path, segment_size=SEGMENT_SIZE)
-    store.set_meta(b"the metadata")
+    store.writer.set_meta(b"the metadata")
     for number in range(20):
         store.store(b"a", b"", b"x" * 30, 1000 + number)
     expected = state_of(store)
@@ -118,10 +118,10 @@ def test_every_segment_begins_with_the_metadata(tmp_path: Path) -> None:
 
 def test_changed_metadata_is_in_the_next_commit_once(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.set_meta(b"old")
+    store.writer.set_meta(b"old")
     store.store(b"a", b"", b"x", 1)
     store.flush()
-    store.set_meta(b"new")
+    store.writer.set_meta(b"new")
     store.flush()
     store.flush()
     path = tmp_path / "00000001.seg"
@@ -132,7 +132,7 @@ def test_changed_metadata_is_in_the_next_commit_once(tmp_path: Path) -> None:
 
 def test_the_metadata_is_found_behind_a_damaged_header(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.set_meta(b"the metadata")
+    store.writer.set_meta(b"the metadata")
     store.store(b"a", b"", b"x", 1)
     store.close()
     data = (tmp_path / "00000001.seg").read_bytes()
@@ -145,7 +145,7 @@ def test_the_metadata_is_found_behind_a_damaged_header(tmp_path: Path) -> None:
 def test_a_damaged_header_costs_no_message(tmp_path: Path, with_meta: bool) -> None:
     store = open_store(tmp_path, segment_size=SEGMENT_SIZE)
     if with_meta:
-        store.set_meta(b"the metadata")
+        store.writer.set_meta(b"the metadata")
     for number in range(24):
         store.store(b"a", b"", b"x" * 30, 1000 + number)
     expected = state_of(store)

@@ -41,7 +41,7 @@ def open_store(
 ) -> FileStore:
     key, codec = FORMS[name]
     store = FileStore(disk or OsDisk(), str(directory), ListLog(), size, INCARNATION, key, views=views)
-    store.set_codec(codec)
+    store.compactor.set_codec(codec)
     return store
 
 
@@ -71,9 +71,9 @@ def test_all_streams_together_stay_within_one_limit(views: ViewCache, tmp_path: 
     stores = [open_store(views, tmp_path / str(number), name) for number in range(10)]
     for store in stores:
         fill(store)
-        store.begin_anew()
+        store.writer.begin_anew()
         upkeep(store)
-        store.drop_maps()
+        store.maps.drop_maps()
     assert (len(views), views.held) == (0, 0)
     most = 0
 
@@ -96,9 +96,9 @@ def test_what_is_read_all_the_time_stays(views: ViewCache, tmp_path: Path, name:
     )
     for store in (busy, other):
         fill(store)
-        store.begin_anew()
+        store.writer.begin_anew()
         upkeep(store)
-        store.drop_maps()
+        store.maps.drop_maps()
     assert_whole([busy], 1)
     reads = disk.reads
 
@@ -116,7 +116,7 @@ def test_small_segments_are_held_in_any_number_that_fits(views: ViewCache, tmp_p
     store = open_store(views, tmp_path, name, size=20_000)
     fill(store, 6000)
     upkeep(store)
-    store.drop_maps()
+    store.maps.drop_maps()
     for seq in range(1, 6001):
         assert_whole([store], seq)
     count, size = len(views), views.held
@@ -146,7 +146,7 @@ def test_a_message_larger_than_the_limit_is_served(views: ViewCache, tmp_path: P
     body = Random(3).randbytes(LIMIT * 3)
     seq = store.store(b"s", b"", body, 1000)
     store.flush()
-    store.begin_anew()
+    store.writer.begin_anew()
     for _ in range(3):
         message = store.get(seq)
         assert message is not None

@@ -202,4 +202,4 @@ def test_the_index_file_of_another_stream_is_no_witness(directory: Path) -> None
 
 def _as_another(directory: Path) -> tuple[object, ...]:
     store = open_store(directory.with_name("other"))
-    return store.disk, str(directory), ListLog(), SEGMENT_SIZE, store.incarnation + 1
+    return store.files.disk, str(directory), ListLog(), SEGMENT_SIZE, store.files.incarnation + 1

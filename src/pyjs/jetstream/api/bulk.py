@@ -18,7 +18,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.json_strict import parse_time_ns
 from pyjs.jetstream.stream import Stream
 from pyjs.store.bulk import BulkReader, describe_segments, segment_count
-from pyjs.store.segment_reader import SegmentReader
+from pyjs.store.filestore import FileStore
 from pyjs.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def list_segments(call: ApiCall) -> JsonDict:
         "messages": store.msgs,
         "bytes": store.bytes,
     }
-    if isinstance(store, SegmentReader):
-        out["directory"] = store.directory
+    if isinstance(store, FileStore):
+        out["directory"] = store.files.directory
     out |= {"offset": offset, "limit": LIST_PAGE, "total": segment_count(store)}
     return out | {"segments": describe_segments(store, offset, LIST_PAGE)}
 

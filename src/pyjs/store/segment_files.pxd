@@ -1,0 +1,18 @@
+"""The directory of a stream's segments."""
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef class SegmentFiles:
+    """The directory of a stream's segments, and which bytes and names in it are not on the medium yet."""
+    cdef readonly object disk               # base.disk.Disk
+    cdef readonly object handles            # open_files.OpenFiles of the node
+    cdef readonly object log                # base.log.Log
+    cdef readonly str directory
+    cdef readonly uint64_t incarnation
+    cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
+    cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
+    cdef list unsynced                      # paths of segments written since the last sync
+    cdef list found                         # paths of segments that a killed process may not have synced
+    cdef bint names_unsynced                # the directory changed
+    cdef public tuple names_above           # directories found at the start, to be synced with the first job
+
+    cdef int wrote(self, str path) except -1

@@ -1,0 +1,45 @@
+"""The directory of a stream's segments: their paths, their open files, and what of them is not synced.
+
+Knows nothing of records. Compiled because every write of a batch is noted here (benchmarks/, JetStream async
+publish).
+"""
+import errno
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+from pyjs.base.disk import SHORTAGES
+from pyjs.store.open_files import OpenFiles
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+# A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
+UNOPENED = (*SHORTAGES, errno.EACCES)
+
+
+cdef class SegmentFiles:
+    def __init__(self, disk, str directory, log, uint64_t incarnation, key, handles) -> None:
+        self.disk = disk
+        self.handles = OpenFiles(disk) if handles is None else handles
+        self.log = log
+        self.directory = directory
+        self.incarnation = incarnation
+        self.key = key
+        self.meta = b""
+        self.unsynced = []
+        self.found = []
+        self.names_above = ()
+        disk.make_dirs(directory)
+        self.names_unsynced = True
+
+    def path_of(self, uint32_t number) -> str:
+        """Return the path of a segment's file."""
+        return f"{self.directory}/{number:08d}.seg"
+
+    cdef int wrote(self, str path) except -1:
+        """Note that an open file has bytes that the next sync has to cover."""
+        self.handles.wrote(path)
+        if path not in self.unsynced:
+            self.unsynced.append(path)
+        return 0
