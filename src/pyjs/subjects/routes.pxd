@@ -45,6 +45,7 @@ cdef struct Segment:            # blocks follow
 cdef struct ListRecord:         # a subscription list that shares the cache
     uint32_t* generations       # NULL: the list is gone
     uint32_t n_routes
+    uint32_t next_free          # of a list that is gone: the id of another one, 0: none
 
 cdef class RouteCache:
     cdef Entry* entries
@@ -58,7 +59,7 @@ cdef class RouteCache:
     cdef uint32_t door_turn
     cdef ListRecord* lists              # by list id; 0 is nobody
     cdef uint32_t n_lists, lists_room
-    cdef list free_ids
+    cdef uint32_t free_id               # of a list that is gone, 0: none; its record names the next
     cdef uint64_t next_salt
     cdef int64_t now_ns
     cdef uint32_t rounds

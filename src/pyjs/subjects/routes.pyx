@@ -161,7 +161,6 @@ cdef class RouteCache:
 
     def __cinit__(self, size_t size_max=SIZE_MAX):
         self.size_max = size_max
-        self.free_ids = []
 
     def __dealloc__(self):
         cdef Segment* segment
@@ -179,8 +178,9 @@ cdef class RouteCache:
         """Return the id of a new list."""
         cdef uint32_t at, room
         cdef ListRecord* more
-        if self.free_ids:
-            at = self.free_ids.pop()
+        if self.free_id:
+            at = self.free_id
+            self.free_id = self.lists[at].next_free
         else:
             at = self.n_lists + 1
             if at >= self.lists_room:
@@ -199,7 +199,8 @@ cdef class RouteCache:
         """Forget a list; its routes go with the next look at their segments."""
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
-            self.free_ids.append(list_id)       # an id with routes is given up
+            self.lists[list_id].next_free = self.free_id
+            self.free_id = list_id      # an id with routes is given up
 
     cdef uint64_t new_salt(self) noexcept nogil:
         """Return what tells the subjects of one list from those of the others; never again the same."""
