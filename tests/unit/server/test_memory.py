@@ -126,6 +126,30 @@ def test_memory_that_becomes_free_with_little_work_goes_back() -> None:
     assert process.size == 20 * MB
 
 
+def test_memory_that_becomes_free_after_the_last_turn_goes_back_too() -> None:
+    process = Process()
+    process.turn(cpu=WORK_S)
+    process.size = 200 * MB
+    process.timer.advance(LOOK_S)
+    assert (process.trims, process.size) == (1, 200 * MB)
+
+    process.free = 180 * MB
+    process.timer.advance(3 * LOOK_S)
+
+    assert process.size == 20 * MB
+
+
+def test_a_process_that_rests_and_needs_its_memory_is_left_alone_in_the_end() -> None:
+    process = Process()
+    process.turn(cpu=WORK_S)
+    process.size = 200 * MB
+
+    process.timer.advance(3600.0)
+
+    assert 4 <= process.trims <= 8
+    assert not process.timer.waiting
+
+
 def test_trims_in_vain_become_rare() -> None:
     process = Process()
     process.size = int(20 * MB * ABOVE + GAIN_SIZE)
