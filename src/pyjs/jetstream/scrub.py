@@ -29,7 +29,7 @@ from pyjs.store.filestore import FileStore
 from pyjs.store.form import open_image
 from pyjs.store.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole
 from pyjs.store.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
-from pyjs.store.recovery import confirm, contents_of
+from pyjs.store.recovery import contents_of
 from pyjs.store.vault import Locked
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SegmentStep:
     def settle(self) -> int:
         """Drop what is damaged; where the index file was wrong, have the stream opened again without it."""
         if self._damaged:
-            return confirm(self._store, self._number)
+            return self._store.examiner.confirm(self._number)
         if self._problem:
             self._store.files.log.warn(f"{self._path}: {self._problem}")
             return 1

@@ -409,7 +409,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
     if isinstance(store, FileStore):
-        store.on_mistake = Mistake(stream)
+        store.examiner.on_mistake = Mistake(stream)
     stream.sync_always = js.options.sync_always and config.storage == FILE
     _set_subjects(js, stream)
     js.streams[config.name] = stream
@@ -463,7 +463,7 @@ def _untie(stream: Stream, deleted: bool = False) -> None:
         for consumer in stream.consumers.values():
             consumer.settle = consumer.wait = None
     if isinstance(stream.store, FileStore):
-        stream.store.on_mistake = None
+        stream.store.examiner.on_mistake = None
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:

@@ -1,9 +1,12 @@
 """The store of file streams."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 
 from pyjs.store.compactor cimport Compactor
 from pyjs.store.condition cimport StoreCondition
-from pyjs.store.index cimport Entry, Segment
+from pyjs.store.eraser cimport Eraser
+from pyjs.store.examiner cimport Examiner
+from pyjs.store.index cimport Segment
+from pyjs.store.recovery cimport RecoveredSegment, Recovery
 from pyjs.store.retired_files cimport RetiredFiles
 from pyjs.store.segment_files cimport SegmentFiles
 from pyjs.store.segment_maps cimport SegmentMaps
@@ -22,19 +25,25 @@ cdef class FileStore(StreamStore):
     cdef readonly Compactor compactor
     cdef readonly SegmentWriter writer
     cdef readonly SegmentReader reader
-    cdef readonly uint64_t lost_msgs, lost_bytes    # found damaged at the start or since
-    cdef readonly list lost_seqs                    # the first of them
-    cdef readonly list set_aside                    # paths of segments that are not read, from now or earlier
-    cdef readonly bint mistaken             # an index file was wrong: reads wait for the store to be opened again
-    cdef public object on_mistake           # called then; None: nobody opens it again
+    cdef readonly Examiner examiner
+    cdef Eraser eraser
+    cdef readonly list set_aside            # paths of segments that are not read, from now or earlier
 
     # As find_stored, but whoever gets the record has to see whether its check fits it.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
-    cdef int examine(self, uint64_t seq) noexcept nogil
-    cdef int distrust(self, Segment* s) except -1
     cdef int leave_empty_tail(self) noexcept nogil
-    cdef void overwrite(self, Segment* s, uint32_t i) noexcept
-    cdef int unpack(self, Segment* s) except -1
-    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
     cdef void give_up(self, Segment* s) noexcept
+    cdef list adopt(self, RecoveredSegment found)
+    cdef int settle(self, Recovery recovery, list erased) except -1
+    cdef int drop_erased(self, Recovery recovery, list erased) except -1
+    cdef int tell_losses(self, Recovery recovery, removed) except -1
+    cdef int lose_end(self, Recovery recovery) except -1
+    cdef set removed_seqs(self, Recovery recovery)
+    cdef int finish_erasure(self) except -1
+    cdef int drop_removed(self, Recovery recovery) except -1
+    cdef int retire_empty(self) except -1
+    cdef int reopen(self, Recovery recovery) except -1
+    cdef int leave_last(self, Recovery recovery, Segment* s) except -1
+    cdef int sync_later(self, Recovery recovery) except -1
+    cdef int find_sparse(self) except -1

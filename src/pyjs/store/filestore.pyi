@@ -1,10 +1,12 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
 from pyjs.store.compactor import Compactor
 from pyjs.store.condition import StoreCondition
+from pyjs.store.examiner import Examiner
 from pyjs.store.open_files import OpenFiles
+from pyjs.store.recovery import Recovery
 from pyjs.store.removal import SegmentRemoval
 from pyjs.store.retired_files import RetiredFiles
 from pyjs.store.segment_files import SegmentFiles
@@ -27,12 +29,8 @@ class FileStore(StreamStore):
     compactor: Compactor
     writer: SegmentWriter
     reader: SegmentReader
-    lost_msgs: int
-    lost_bytes: int
-    lost_seqs: list[int]
+    examiner: Examiner
     set_aside: list[str]
-    mistaken: bool
-    on_mistake: Callable[[], None] | None
     def __init__(
         self,
         disk: Disk,
@@ -53,8 +51,10 @@ class FileStore(StreamStore):
     def resumable(self) -> bool: ...
     @property
     def sync_lost(self) -> bool: ...
+    def hear_witnesses(self, recovery: Recovery, removed: set[int]) -> None: ...
     def try_resume(self) -> bool: ...
-    def note_lost(self, seqs: list[int]) -> None: ...
+    @property
+    def mistaken(self) -> bool: ...
     def segment_paths(self) -> list[str]: ...
     def sealed_numbers(self) -> list[int]: ...
     def sync_failed(self, error: Exception) -> None: ...

@@ -4,6 +4,8 @@
     writer      appends, seals                      reader      finds records
     maps        the memory that is read             syncs       jobs that sync, and which commits are safe
     retired     what waits for a sync to go         compactor   segments written again
+    examiner    reads whole segments that are damaged
+    eraser      overwrites removed messages
     condition   whether messages are taken: the one state, with its transitions
 
 Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result. Upkeep works the
@@ -14,46 +16,54 @@ Removing messages from the front moves `first_seq`, which one STATE record per c
 noted together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on
 the medium. docs/storage-format.md has the layout, store/recovery how a directory is read back.
 
+At a start store/recovery gives the segments, which the store adopts; then it applies the removals that they record.
+
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+Long because start, message path, syncs and end are told by the same parts.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.adoption cimport adopt_segment
 from pyjs.store.catalogue cimport Catalogue
 from pyjs.store.compactor cimport Compactor
 from pyjs.store.condition cimport (
     STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST, StoreCondition,
 )
-from pyjs.store.index cimport Entry, Segment, index_find, index_free, index_last, index_remove, is_dead
-from pyjs.store.record cimport CHECKSUM_SIZE, FLAG_ERASED, RECORD_HEADER_SIZE
+from pyjs.store.eraser cimport Eraser
+from pyjs.store.examiner cimport Examiner
+from pyjs.store.index cimport (
+    ENTRY_MSG, Entry, Segment, index_find, index_free, index_last, index_remove, is_dead,
+)
+from pyjs.store.losses cimport Losses
+from pyjs.store.record cimport CHECKSUM_SIZE
+from pyjs.store.recovery cimport RecoveredSegment, Recovery
 from pyjs.store.remains cimport Remains
 from pyjs.store.retired_files cimport RetiredFiles
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.segment_files cimport SegmentFiles
 from pyjs.store.segment_maps cimport SegmentMaps
 from pyjs.store.segment_reader cimport (
-    TRUST_ALL, TRUST_NONE, TRUST_READER, SegmentReader, Trust, failure_of,
+    TRUST_ALL, TRUST_NONE, TRUST_READER, SegmentReader, Trust,
 )
 from pyjs.store.segment_writer cimport STAGED_MAX, SegmentWriter
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.store_sync cimport StoreSync
 from pyjs.wire.ops cimport Msg
 
-from pyjs.base.errors import CorruptRecord, StoreFailed
-from pyjs.store.form import open_image
-from pyjs.store.index_file import index_segments, small_index
-from pyjs.store.meta import UnknownFormat
-from pyjs.store.recast import restore_plain
+from pyjs.base.errors import StoreFailed
+from pyjs.store.form import MARK
+from pyjs.store.index_file import index_segments, remove_file, small_index
 from pyjs.store.segment_files import UNOPENED
-from pyjs.store.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CODEC_MASK = 0xff00         # of a form: it is compressed
+    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
-    LOST_LISTED_MAX = 1000      # sequences named in lost_seqs
 
 
 cdef class FileStore(StreamStore):
@@ -69,21 +79,220 @@ cdef class FileStore(StreamStore):
         self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
                                     segment_size, stored_tail)
         self.reader = SegmentReader(self.writer)
-        self.lost_seqs = []
+        self.examiner = Examiner(self.reader)
+        self.eraser = Eraser(self.writer)
         self.set_aside = []
         if recovered:
             for _ in self.recover_steps():
                 pass
 
+    # -- start -------------------------------------------------------------------------------------------------
     def recover_steps(self):
-        """Return the recovery as an iterator of steps; until it has ended, only `release` may be called.
+        """Read the directory, a segment at each step; until it has ended, only `release` may be called.
+
+        Damage is logged and counted.
 
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
         """
-        from pyjs.store.recovery import recover_steps
+        cdef Recovery recovery = Recovery(self.files, self.writer.segment_size, self.writer.stored_tail)
+        erased = []
+        for found in recovery.steps():
+            if found is not None:
+                erased += self.adopt(found)
+            yield
+        self.settle(recovery, erased)
 
-        return recover_steps(self)
+    cdef list adopt(self, RecoveredSegment found):
+        """Take a segment over, and append to it until another follows; return its overwritten messages."""
+        self.writer.go_on_behind(found)
+        return adopt_segment(self.catalogue, self.maps, found)
+
+    cdef int settle(self, Recovery recovery, list erased) except -1:
+        """Apply what was removed, and open the last segment for appending; the bytes of `erased` are overwritten."""
+        self.set_aside = recovery.damaged_paths
+        self.examiner.losses.bytes += recovery.lost_bytes
+        self.catalogue.last_seq = recovery.last_seq
+        self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
+        if recovery.end_damaged:
+            self.lose_end(recovery)
+        removed = self.removed_seqs(recovery) if recovery.lost else set()
+        self.finish_erasure()
+        self.drop_below(recovery.floor)
+        self.drop_removed(recovery)
+        self.hear_witnesses(recovery, removed)
+        self.drop_erased(recovery, erased)
+        if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
+            self.catalogue.first_seq = self.catalogue.last_seq + 1
+        self.condition.recovered()
+        if recovery.sync_error is not None:
+            self.sync_failed(recovery.sync_error)
+        self.retire_empty()
+        for removal in recovery.unrecorded:
+            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
+                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+        self.tell_losses(recovery, removed)
+        self.reopen(recovery)
+        self.sync_later(recovery)
+        self.find_sparse()
+        return 0
+
+    cdef int drop_erased(self, Recovery recovery, list erased) except -1:
+        """Count messages as lost whose bytes are overwritten although their removal is not recorded."""
+        for seq in erased:
+            if self.drop(seq, False) == 0:
+                recovery.lost.append((seq, seq))
+                self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
+        return 0
+
+    cdef int tell_losses(self, Recovery recovery, removed) except -1:
+        """Count the damaged messages, those excepted that were gone anyway, and tell of ends that are missing.
+
+        Segments without a message in them that is still there may be without a footer: a purge leaves them so.
+        """
+        lost = [seq for first, last in recovery.lost for seq in range(max(first, recovery.floor), last + 1)
+                if seq not in removed]
+        if lost:
+            self.examiner.note_lost(lost)
+        for path, end, next_seq in recovery.ends:
+            if next_seq > recovery.floor:
+                self.files.log.warn(f"{path} at {end}: the end of the segment is missing")
+        return 0
+
+    cdef int lose_end(self, Recovery recovery) except -1:
+        """Use up a sequence for the damaged record that nothing follows."""
+        if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
+            raise MemoryError
+        recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
+        self.writer.state_due = True
+        return 0
+
+    cdef set removed_seqs(self, Recovery recovery):
+        """Return what the DELETES records name."""
+        cdef size_t at
+        cdef uint32_t i
+        cdef Segment* s
+        seqs = {removal & ~ERASED_BIT for removal in recovery.unrecorded}
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            for i in range(s.n_removed):
+                seqs.add(s.removed[i] & ~ERASED_BIT)
+        return seqs
+
+    cdef int finish_erasure(self) except -1:
+        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t seq
+        if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+            return 0
+        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
+        s = index_find(&self.catalogue.index, seq)
+        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
+            self.eraser.overwrite(s, <uint32_t> (seq - s.base))
+        return 0
+
+    cdef int drop_removed(self, Recovery recovery) except -1:
+        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
+        cdef Segment* s
+        cdef size_t at, n = 0
+        cdef uint64_t* removed
+        for at in range(self.catalogue.index.n):
+            n += self.catalogue.index.segments[at].n_removed
+        removed = <uint64_t*> malloc((n + 1) * 8)
+        if removed == NULL:
+            raise MemoryError
+        n = 0
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            memcpy(removed + n, s.removed, s.n_removed * 8)
+            n += s.n_removed
+        with nogil:
+            for at in range(n):
+                self.drop(removed[at] & ~ERASED_BIT, False)
+        free(removed)
+        for removal in recovery.unrecorded:
+            self.drop(removal & ~ERASED_BIT, False)
+        return 0
+
+    def hear_witnesses(self, Recovery recovery, removed) -> None:
+        """Tell of segments that are missing, unless all that was in them would be gone by now.
+
+        A power loss may bring back the index file of one that was removed.
+        """
+        for path, last_seq, missed, size, what in recovery.witnesses:
+            if any(seq >= recovery.floor and seq not in removed for seq in missed):
+                self.examiner.losses.bytes += size
+                if what:
+                    self.files.log.error(what)
+            elif last_seq < recovery.floor:
+                remove_file(self.files.disk, self.files.log, path)
+
+    cdef int retire_empty(self) except -1:
+        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
+        cdef size_t at = self.catalogue.index.n
+        while at > 1:
+            at -= 1
+            if self.catalogue.index.segments[at - 1].live == 0:
+                self.retire(at - 1)
+        return 0
+
+    cdef int reopen(self, Recovery recovery) except -1:
+        """Open the last segment, if it may grow."""
+        cdef Segment* s
+        if self.catalogue.index.n == 0:
+            return 0
+        s = index_last(&self.catalogue.index)
+        if s.sealed:
+            return 0
+        if s.form:
+            self.leave_last(recovery, s)
+            return 0
+        # Old bytes behind the end must not look like records later.
+        if self.writer.allocated > self.writer.written:
+            self.writer.cut()
+            self.writer.allocated = self.writer.written
+        if self.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
+            self.writer.seal()
+        return 0
+
+    cdef int leave_last(self, Recovery recovery, Segment* s) except -1:
+        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
+
+        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
+        """
+        s.sealed = self.writer.left = True
+        if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and recovery.marked):
+            return 0
+        fd = self.files.disk.open_file(self.files.path_of(s.number))
+        try:
+            self.files.disk.truncate(fd, recovery.shift + self.writer.written)
+            self.files.disk.write_at(fd, MARK, recovery.shift + self.writer.written)
+        finally:
+            self.files.disk.close_file(fd)
+        self.writer.allocated = self.writer.written
+        return 0
+
+    cdef int sync_later(self, Recovery recovery) except -1:
+        """Have the first sync cover what was read: a process that was killed may not have synced it.
+
+        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away.
+        """
+        cdef size_t at
+        cdef Segment* s
+        newest = set(recovery.scanned[-UNSYNCED_MAX:])
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.number in newest:
+                self.files.found.append(self.files.path_of(s.number))
+        return 0
+
+    cdef int find_sparse(self) except -1:
+        """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
+        cdef size_t at
+        for at in range(self.catalogue.index.n):
+            self.compactor.note_sparse(self.catalogue.index.segments[at])
+            self.compactor.note_form(self.catalogue.index.segments[at])
+        return 0
 
     # -- state -------------------------------------------------------------------------------------------------
     @property
@@ -203,56 +412,22 @@ cdef class FileStore(StreamStore):
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
-        found = self.examine(s.base + i)
+        found = self.examiner.examine(s.base + i)
         if found == 0:
             found = -2 if is_dead(s, i) else self.reader.find(s, i, p, TRUST_ALL)
         return -2 if found > 0 else found
 
     # -- damage ------------------------------------------------------------------------------------------------
-    cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
-        cdef int failed = -2
-        if self.mistaken:
-            return -3
-        with gil:
-            from pyjs.store.recovery import examine
-
-            try:
-                examine(self, seq)
-                failed = -3 if self.mistaken else 0
-            except (OSError, ValueError, MemoryError, Locked, UnknownFormat) as error:
-                failed = failure_of(error)
-                self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
-                                     f"and its segment cannot be read: {error}")
-        return failed
-
-    cdef int distrust(self, Segment* s) except -1:
-        """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
-
-        The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
-        """
-        path = f"{self.files.path_of(s.number).removesuffix('.seg')}.idx"
-        self.files.log.error(f"{path} says something else than its segment, which counts: "
-                             "it is removed and made anew")
-        try:
-            self.files.disk.unlink(path)
-        except FileNotFoundError:
-            pass
-        self.mistaken = True
-        if self.on_mistake is not None:
-            self.on_mistake()
-        return 0
-
-    def note_lost(self, seqs) -> None:
-        """Count damaged messages that are gone from the index, and tell the operator."""
-        self.lost_msgs += len(seqs)
-        self.lost_seqs += seqs[:LOST_LISTED_MAX - len(self.lost_seqs)]
-        self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
-
     @property
     def lost(self):
         """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
-        return (self.lost_msgs, self.lost_seqs, self.lost_bytes) if self.lost_msgs or self.lost_bytes else None
+        cdef Losses losses = self.examiner.losses
+        return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
+
+    @property
+    def mistaken(self) -> bool:
+        """Whether an index file was wrong: reads wait for the store to be opened again."""
+        return self.examiner.mistaken
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
@@ -261,59 +436,12 @@ cdef class FileStore(StreamStore):
             return
         if erase and self.writer.record_erasure(seq) == 0:
             with gil:
-                self.overwrite(s, i)
+                self.eraser.overwrite(s, i)
         if self.catalogue.first_seq > seq:
             self.writer.state_due = True
         elif not erase:
             self.writer.note_removal(seq, False)
         self.compactor.note_sparse(s)
-
-    cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
-        cdef Entry* e = &s.entries[i]
-        cdef uint64_t at
-        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
-        self.compactor.outdate(s.number)
-        try:
-            if s.form & CODEC_MASK:
-                self.unpack(s)
-            path = self.files.path_of(s.number)
-            fd = self.files.handles.open(path)
-            self.files.wrote(path)
-            if s.form:
-                self.overwrite_veiled(fd, s, e, at)
-            else:
-                self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-                self.files.disk.write_at(fd, bytes(e.size), at)
-            self.syncs.written_mark += 1
-        except (OSError, CorruptRecord, Locked) as error:
-            self.files.log.error(f"{self.files.path_of(s.number)}: message {s.base + i} is removed but its bytes "
-                                 f"could not be overwritten: {error}")
-
-    cdef int unpack(self, Segment* s) except -1:
-        """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
-        s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
-        self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
-        self.maps.forget(s)
-        self.files.names_unsynced = True
-        self.compactor.note_form(s)
-        return 0
-
-    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
-        """Overwrite a message of an encrypted segment, whose file is open as `fd`.
-
-        Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
-        """
-        form = self.writer.veil if self.writer.is_growing(s) else None
-        if form is None:                # also of the last one during a start
-            form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
-        flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
-        self.files.disk.write_at(fd, bytes(e.size), form.shift + at)
-        if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
-            memset(<char*> s.data + at, 0, e.size)
-            (<char*> s.data)[e.offset + 5] = FLAG_ERASED
-        return 0
 
     cdef void retire(self, size_t at) noexcept nogil:
         cdef Segment* s = self.catalogue.index.segments[at]

@@ -6,6 +6,7 @@ from pyjs.store.compactor cimport Compactor
 from pyjs.store.condition cimport StoreCondition
 from pyjs.store.index cimport Segment
 from pyjs.store.index_file cimport FullSegment
+from pyjs.store.recovery cimport RecoveredSegment
 from pyjs.store.retired_files cimport RetiredFiles
 from pyjs.store.segment_files cimport SegmentFiles
 from pyjs.store.segment_maps cimport SegmentMaps
@@ -76,3 +77,5 @@ cdef class SegmentWriter:
     cdef bint has_news(self) noexcept nogil
     cdef void forget_removals(self) noexcept nogil
     cdef bint is_unindexed(self)
+    cdef void go_on_behind(self, RecoveredSegment found) noexcept
+    cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept

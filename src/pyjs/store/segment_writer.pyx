@@ -28,6 +28,7 @@ from pyjs.store.record cimport (
     RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
     stored_checksum, write_segment_header,
 )
+from pyjs.store.recovery cimport RecoveredSegment
 from pyjs.store.segment cimport ERASED_BIT
 from pyjs.store.segment_files cimport SegmentFiles
 from pyjs.store.store_sync cimport StoreSync
@@ -147,6 +148,20 @@ cdef class SegmentWriter:
         self.removals.n = self.erasures.n = 0
         self.state_due = False
         return 0
+
+    # -- start -------------------------------------------------------------------------------------------------
+    cdef void go_on_behind(self, RecoveredSegment found) noexcept:
+        """Append to a segment that was read back, until another follows."""
+        self.allocated = found.size
+        self.written = found.contents.end
+        self.chain = self.chain_written = found.contents.chain
+        self.indexed = found.indexed
+
+    cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
+        """Go on where a start ended."""
+        self.next_number = next_number
+        self.stored_tail = stored_tail
+        self.state_due |= state_due
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:

@@ -34,7 +34,7 @@ def state_of(store: FileStore) -> dict[str, object]:
     times = {message.ts for seq in seqs if (message := store.get(seq)) is not None}
     return {
         "numbers": (store.msgs, store.bytes, store.first_seq, store.last_seq, store.first_ts, store.last_ts),
-        "lost": (store.lost_msgs, store.lost_bytes, store.lost_seqs),
+        "lost": (store.examiner.losses.msgs, store.examiner.losses.bytes, store.examiner.losses.seqs),
         "deleted": store.catalogue.deleted(),
         "messages": [
             (message.seq, message.ts, message.subject, message.headers, message.payload)

@@ -65,7 +65,7 @@ def test_what_is_in_front_of_a_cut_is_served_and_the_rest_counted(
     left = readable(store)
     lost = sorted(set(range(1, COUNT + 1)) - set(left))
     assert 0 < len(lost) < 200
-    assert store.lost_seqs == lost
+    assert store.examiner.losses.seqs == lost
     assert store.msgs == len(left)
     assert readable(store) == left
     store.close()
@@ -130,7 +130,7 @@ def test_a_cut_segment_is_not_written_anew_with_zeros(tmp_path: Path) -> None:
     store.sync_now()
     left = readable(store)
     assert left[-1] == COUNT
-    assert store.lost_msgs > 0
+    assert store.examiner.losses.msgs > 0
     store.close()
 
 
@@ -183,7 +183,7 @@ def test_a_bad_sector_costs_what_is_in_it(tmp_path: Path, at: int) -> None:
     left = readable(store)
 
     assert COUNT - len(left) in range(15, 20)
-    assert store.lost_seqs == sorted(set(range(1, COUNT + 1)) - set(left))
+    assert store.examiner.losses.seqs == sorted(set(range(1, COUNT + 1)) - set(left))
     store.close()
 
 
@@ -199,7 +199,7 @@ def test_a_start_reads_around_a_bad_sector(tmp_path: Path, at: int) -> None:
 
     left = readable(store)
     assert COUNT - len(left) in range(15, 20)
-    assert store.lost_msgs == COUNT - len(left)
+    assert store.examiner.losses.msgs == COUNT - len(left)
     store.close()
 
 

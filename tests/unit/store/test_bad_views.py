@@ -161,7 +161,7 @@ def test_a_page_that_cannot_be_read_any_more_costs_what_is_in_it(
 
     assert_lost_once(store, log)
     if page and not FORMS[name][1]:
-        assert store.lost_msgs in range(17, 23)
+        assert store.examiner.losses.msgs in range(17, 23)
     store.close()
     again = open_store(tmp_path, name, disk, ListLog())
     assert readable(again) == readable(store) or page == 0
@@ -182,7 +182,7 @@ def test_the_open_segment_goes_on_behind_a_page_that_cannot_be_read(
 
     assert_lost_once(store, log)
 
-    assert store.lost_msgs in range(10, 23)
+    assert store.examiner.losses.msgs in range(10, 23)
     fill(store, COUNT + 1, 10)
     assert [store.get(seq).payload for seq in range(COUNT + 1, COUNT + 11)] == [
         payload(seq) for seq in range(COUNT + 1, COUNT + 11)
@@ -198,13 +198,13 @@ def test_a_page_that_goes_bad_after_another_one_is_found_as_well(tmp_path: Path,
     store.writer.begin_anew()
     disk.page = 4
     assert_lost_once(store, log)
-    before = store.lost_msgs
+    before = store.examiner.losses.msgs
 
     disk.page = 12
     store.maps.drop_maps()
 
     assert_lost_once(store, log)
-    assert store.lost_msgs in range(before + 17, before + 23)
+    assert store.examiner.losses.msgs in range(before + 17, before + 23)
     store.close()
 
 

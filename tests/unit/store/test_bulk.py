@@ -400,8 +400,8 @@ def test_a_reader_that_checks_gets_damaged_records_as_they_are_until_it_asks_for
     data[at] ^= 0x01
     path.write_bytes(data)
     assert sum(chunk.lost for chunk in read_chunks(store, unchecked=True)) == 0
-    assert store.lost_msgs == 0
-    assert sum(chunk.lost for chunk in read_chunks(store)) == store.lost_msgs == 1
+    assert store.examiner.losses.msgs == 0
+    assert sum(chunk.lost for chunk in read_chunks(store)) == store.examiner.losses.msgs == 1
     assert messages_of(read_chunks(store, unchecked=True)) == expected(store, 1, 0, ())
     store.close()
 

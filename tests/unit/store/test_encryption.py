@@ -139,7 +139,7 @@ def test_a_damaged_byte_anywhere_costs_its_record_or_its_chunk(tmp_path: Path, n
             kept = {seq: store.get(seq) for seq in payloads}
             lost = [seq for seq, message in kept.items() if message is None]
             assert len(lost) <= (per_chunk if FORMS[name][1] else 1), (at, lost)
-            assert not lost or (log.lines and store.lost_msgs == len(lost)), at
+            assert not lost or (log.lines and store.examiner.losses.msgs == len(lost)), at
             assert all(m is None or m.payload == payloads[seq] for seq, m in kept.items()), at
             store.release()
         shutil.rmtree(directory)
@@ -196,7 +196,7 @@ def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name
             pass
         again = open_store(directory, name)
         assert without_segments(state_of(again)) == expected, call
-        assert again.lost_msgs == 0
+        assert again.examiner.losses.msgs == 0
         again.release()
         shutil.rmtree(directory)
     assert call > 20
@@ -407,7 +407,7 @@ def test_a_page_that_cannot_be_read_keeps_no_store_from_being_opened(
         for path in directory.glob("*.idx"):
             path.unlink()
         again = open_store(directory, name, BadPage(page))
-        assert again.msgs + again.lost_msgs == 500 or again.lost_bytes, page
+        assert again.msgs + again.examiner.losses.msgs == 500 or again.examiner.losses.bytes, page
         if not FORMS[name][1]:
             assert again.msgs >= 450
         again.release()

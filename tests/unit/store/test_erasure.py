@@ -90,7 +90,7 @@ def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
         # then
         message = store.get(seq)
         assert [text for _, text in log.lines if "cut short" not in text] == [], at
-        assert (store.lost_msgs, store.lost_bytes) == (0, 0), at
+        assert (store.examiner.losses.msgs, store.examiner.losses.bytes) == (0, 0), at
         assert message is None or message.payload == SECRET, at
         assert store.msgs == before - (message is None), at
         assert came or message is None

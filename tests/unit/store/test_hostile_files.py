@@ -86,7 +86,7 @@ def test_sixty_small_segments_of_wide_gaps_are_served_in_little_memory(tmp_path:
     assert (
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
     )  # KiB; spelled out they take 5 GB
-    assert (store.msgs, store.first_seq, store.last_seq, store.lost_msgs) == (120, 1, base - 1, 0)
+    assert (store.msgs, store.first_seq, store.last_seq, store.examiner.losses.msgs) == (120, 1, base - 1, 0)
     assert store.catalogue.seq_at(6) == 1 + gap
     assert store.catalogue.next_match(2, store.make_filter(())) == 1 + gap
     # when: what follows goes to a segment of its own, and a second start finds the same

@@ -186,7 +186,7 @@ def test_a_wrong_index_file_is_found_when_a_message_is_loaded_and_nothing_is_los
     path = tell_lie(directory, *WHEN_LOADED[name])
     log, asked = ListLog(), []
     store = open_store(directory, log, SEGMENT_SIZE)
-    store.on_mistake = lambda: asked.append(1)
+    store.examiner.on_mistake = lambda: asked.append(1)
     if name == "a time":  # no reader sees it
         step = SegmentStep(store.files.disk, store, 3)
         assert step() is None

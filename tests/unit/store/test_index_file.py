@@ -328,7 +328,7 @@ def test_what_was_found_damaged_before_the_sync_gets_no_index_file(tmp_path: Pat
     data = path.read_bytes()
     path.write_bytes(data[:80] + b"\xff" + data[81:])
     assert store.get(1) is None
-    assert store.lost_seqs == [1]
+    assert store.examiner.losses.seqs == [1]
     store.sync_now()
     assert index_files(tmp_path) == {}
     store.close()

@@ -133,7 +133,7 @@ def test_every_start_reports_the_damage_of_a_sealed_segment(directory: Path) -> 
     for _ in range(3):
         log = ListLog()
         store = open_store(directory, log, SEGMENT_SIZE)
-        assert store.lost_msgs == 1
+        assert store.examiner.losses.msgs == 1
         assert [level for level, _ in log.lines] == ["WRN", "ERR"]
         store.close()
         assert not (directory / "00000001.idx").exists()
@@ -165,7 +165,7 @@ def test_a_lost_last_message_is_counted_and_its_sequence_not_used_again(tmp_path
     path.write_bytes(data[: 64 + 2 * 50] + b"\xff" * 8 + data[64 + 2 * 50 + 8 :])
     (tmp_path / "00000001.idx").unlink()
     store = open_store(tmp_path)
-    assert store.lost_seqs == [3]
+    assert store.examiner.losses.seqs == [3]
     assert store.store(b"s", b"", b"", 9) == 4
     store.close()
 
@@ -180,16 +180,16 @@ def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(
         expected, _ = by_scan(directory)
         log = ListLog()
         store = open_store(directory, log, SEGMENT_SIZE)
-        at_start = store.lost_msgs
+        at_start = store.examiner.losses.msgs
         store.catalogue.drops.tracked = True
         read_all(store)
         drops = store.take_drops()
         state = state_of(store)
         assert state["messages"] == expected["messages"], at
         assert state["lost"][0::2] == expected["lost"][0::2], at  # type: ignore[index]
-        assert [seq for seq, _ in drops] == ([] if at_start else store.lost_seqs), at
-        assert not store.lost_msgs or "ERR" in [level for level, _ in log.lines], at
-        found_later += store.lost_msgs > at_start
+        assert [seq for seq, _ in drops] == ([] if at_start else store.examiner.losses.seqs), at
+        assert not store.examiner.losses.msgs or "ERR" in [level for level, _ in log.lines], at
+        found_later += store.examiner.losses.msgs > at_start
         store.close()
     assert found_later > 100
 
@@ -199,16 +199,16 @@ def test_what_a_read_found_damaged_is_found_by_the_next_start(directory: Path) -
     data = path.read_bytes()
     path.write_bytes(data[:100] + b"\xff" + data[101:])
     store = open_store(directory, segment_size=SEGMENT_SIZE)
-    assert store.lost_msgs == 0
+    assert store.examiner.losses.msgs == 0
     assert read_all(store) == [1, 5]
-    assert (store.lost_msgs, store.lost_seqs) == (1, [1])
+    assert (store.examiner.losses.msgs, store.examiner.losses.seqs) == (1, [1])
     assert (store.msgs, store.first_seq) == (COUNT - 2, 2)
     store.close()
     assert not (directory / "00000001.idx").exists()
 
     log = ListLog()
     again = open_store(directory, log, SEGMENT_SIZE)
-    assert (again.lost_msgs, again.lost_seqs) == (1, [1])
+    assert (again.examiner.losses.msgs, again.examiner.losses.seqs) == (1, [1])
     assert log.lines[-1][0] == "ERR"
     again.close()
 
@@ -231,11 +231,11 @@ def test_a_message_overwritten_but_never_removed_is_lost_when_it_is_read(directo
     log = ListLog()
     store = open_store(directory, log, SEGMENT_SIZE)
     assert read_all(store) == [1, 5]
-    assert store.lost_seqs == [1]
+    assert store.examiner.losses.seqs == [1]
     store.close()
     for _ in range(2):  # from the segment, and from the index file made of it
         again = open_store(directory, ListLog(), SEGMENT_SIZE)
-        assert again.lost_seqs == [1]
+        assert again.examiner.losses.seqs == [1]
         again.close()
 
 
@@ -246,7 +246,7 @@ def test_a_length_that_changes_after_the_segment_was_examined_leads_nowhere(dire
     data[places[0] + 40] ^= 1
     path.write_bytes(data)
     store = open_store(directory, ListLog(), SEGMENT_SIZE)
-    assert (store.get(1), store.lost_seqs) == (None, [1])
+    assert (store.get(1), store.examiner.losses.seqs) == (None, [1])
     assert store.get(2) is not None
     with path.open("r+b") as file:
         file.seek(places[1])
@@ -273,7 +273,7 @@ def test_a_damaged_record_in_a_file_that_cannot_be_read_is_refused_and_stays_cou
     store = FileStore(UnreadableSegments(), str(directory), log, SEGMENT_SIZE, INCARNATION)
     assert store.get(1) is None
     assert store.get(2) is not None
-    assert store.lost_msgs == 0
+    assert store.examiner.losses.msgs == 0
     assert "cannot be read" in log.lines[-1][1]
     store.close()
 
@@ -296,7 +296,7 @@ def test_what_a_start_finds_is_on_the_medium_after_its_first_sync(tmp_path: Path
 
     found = FileStore(OsDisk(), directory, ListLog(), SEGMENT_SIZE, INCARNATION)
     assert found.msgs == count
-    assert found.lost_msgs == 0
+    assert found.examiner.losses.msgs == 0
     found.release()
 
 
@@ -346,7 +346,7 @@ def test_a_damaged_footer_before_a_gap_loses_nothing(tmp_path: Path) -> None:
     log = ListLog()
     store = open_store(tmp_path / "msgs", log)
     # then
-    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (2, 0, 88)
+    assert (store.msgs, store.examiner.losses.msgs, store.examiner.losses.bytes) == (2, 0, 88)
     assert "the last record is damaged" in log.lines[-1][1]
     store.close()
 
@@ -365,7 +365,7 @@ def test_a_damaged_end_before_a_wide_gap_loses_no_more_than_the_segment_held(tmp
     # when
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     # then
-    assert 1 <= store.lost_msgs <= SEGMENT_SIZE // 41
+    assert 1 <= store.examiner.losses.msgs <= SEGMENT_SIZE // 41
     store.close()
 
 
@@ -422,8 +422,8 @@ def test_the_end_of_the_last_segment_is_missed_when_its_index_file_tells_of_it(t
             if store.msgs == 5:  # the last bytes were zeros anyway
                 assert size > len(data) - 8
             else:
-                assert (store.msgs, store.lost_msgs, store.last_seq) == (kept, 5 - kept, 5), size
-                assert store.lost_seqs == list(range(kept + 1, 6))
+                assert (store.msgs, store.examiner.losses.msgs, store.last_seq) == (kept, 5 - kept, 5), size
+                assert store.examiner.losses.seqs == list(range(kept + 1, 6))
             store.flush()
             store.release()
             again = open_store(tmp_path / "msgs")
@@ -475,7 +475,7 @@ def test_a_write_that_a_kill_cut_at_a_page_is_no_loss_whatever_it_was(tmp_path: 
     log = ListLog()
     store = open_store(tmp_path, log)
     # then
-    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (1, 0, 0)
+    assert (store.msgs, store.examiner.losses.msgs, store.examiner.losses.bytes) == (1, 0, 0)
     assert [text.partition(": ")[2] for _, text in log.lines] == [
         f"{4096 - len(segment_of(1, first))} bytes: the last write was cut short; it was never acknowledged"
     ]
@@ -498,7 +498,7 @@ def test_a_write_that_a_kill_cut_at_a_page_after_zeros_of_its_own_is_no_loss(
     log = ListLog()
     store = open_store(tmp_path, log)
     # then
-    assert (store.msgs, store.lost_msgs, store.lost_bytes) == (1, 0, 0)
+    assert (store.msgs, store.examiner.losses.msgs, store.examiner.losses.bytes) == (1, 0, 0)
     assert ["cut short" in text for _, text in log.lines] == [True]
     assert store.store(b"s", b"", b"y", 6) == 2
     store.close()
@@ -530,7 +530,12 @@ def test_a_write_that_a_kill_cut_within_its_checksum_is_no_loss(tmp_path: Path, 
     log = ListLog()
     store = open_store(tmp_path, log)
     # then
-    assert (store.msgs, store.last_seq, store.lost_msgs, store.lost_bytes) == (1, 1, 0, 0)
+    assert (store.msgs, store.last_seq, store.examiner.losses.msgs, store.examiner.losses.bytes) == (
+        1,
+        1,
+        0,
+        0,
+    )
     assert ["cut short" in text for _, text in log.lines] == [True]
     assert store.store(b"s", b"", b"y", 6) == 2
     store.close()
@@ -544,7 +549,7 @@ def test_a_damaged_record_whose_checksum_crosses_a_page_is_no_write_that_was_cut
     data[damaged_at] ^= 1
     (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(8192))
     store = open_store(tmp_path)
-    assert (store.msgs, store.last_seq, store.lost_msgs) == (1, 2, 1)
+    assert (store.msgs, store.last_seq, store.examiner.losses.msgs) == (1, 2, 1)
     store.close()
 
 
@@ -560,7 +565,7 @@ def test_zeros_that_end_elsewhere_than_at_a_page_are_damage(tmp_path: Path) -> N
             data[:cut] + (bytes(len(data) - cut) + behind if behind else b"")
         )
         store = open_store(directory)
-        assert (store.msgs, store.lost_msgs) == (1, 1)
+        assert (store.msgs, store.examiner.losses.msgs) == (1, 1)
         store.close()
 
 

@@ -226,7 +226,7 @@ def test_a_crash_at_any_call_leaves_every_message(tmp_path: Path) -> None:
             crashed = True
         again = open_store(directory)
         assert state_of(again) == expected, call
-        assert again.lost_msgs == 0
+        assert again.examiner.losses.msgs == 0
         assert not list(directory.glob("*.new"))
         again.release()
         call += 1

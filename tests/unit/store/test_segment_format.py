@@ -80,7 +80,7 @@ def test_every_flipped_byte_costs_at_most_its_record_and_is_reported(tmp_path: P
         kept = {seq: damaged.get(seq) for seq in range(1, 7)}
         lost = [seq for seq, message in kept.items() if message is None]
         assert len(lost) <= 1, at
-        assert bool(lost) == bool(damaged.lost_msgs), at
+        assert bool(lost) == bool(damaged.examiner.losses.msgs), at
         assert not lost or log.lines, at
         assert all(m is None or m.payload == b"payload-%d" % (seq - 1) for seq, m in kept.items()), at
         assert damaged.store(b"next", b"", b"", 9999) == 7, at
@@ -105,7 +105,7 @@ def test_damage_that_ends_in_a_checksum_costs_nothing_behind_it(tmp_path: Path) 
         damaged = FileStore(OsDisk(), str(directory), log, 1 << 20, 7)
         for _ in range(2):
             assert [seq for seq in range(1, 7) if damaged.get(seq) is None] == [3], last
-        assert damaged.lost_msgs == 1
+        assert damaged.examiner.losses.msgs == 1
         damaged.close()
 
 

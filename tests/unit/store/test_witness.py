@@ -60,7 +60,7 @@ def test_a_segment_that_is_missing_is_counted_at_every_start(directory: Path, nu
 
         assert readable(store) == expected(*lost)
         assert store.last_seq == COUNT
-        assert store.lost_seqs == lost
+        assert store.examiner.losses.seqs == lost
         assert "ERR" in [level for level, _ in log.lines]
         store.close()
 
@@ -120,7 +120,7 @@ def test_an_end_that_was_cut_off_is_lost_and_its_sequences_are_not_used_again(di
         (copy / "00000003.seg").write_bytes(data[:end])
         lost = [seq for seq in seqs_from(data) if seq not in seqs_from(data, end)]
         store = open_store(copy, segment_size=SEGMENT_SIZE)
-        assert (store.lost_seqs, store.last_seq) == (lost, COUNT), end
+        assert (store.examiner.losses.seqs, store.last_seq) == (lost, COUNT), end
         assert readable(store) == expected(*lost)
         assert store.store(b"s.1", b"", b"new", 5000) == COUNT + 1
         store.close()
@@ -150,7 +150,7 @@ def test_a_damaged_header_with_what_follows_costs_what_follows(directory: Path, 
     store = open_store(directory, segment_size=SEGMENT_SIZE)
 
     assert readable(store) == expected(first)
-    assert store.lost_seqs == [first]
+    assert store.examiner.losses.seqs == [first]
     assert store.last_seq == COUNT
 
 
@@ -162,7 +162,7 @@ def test_an_index_file_whose_messages_would_all_be_gone_is_removed(directory: Pa
 
     store = open_store(directory, segment_size=SEGMENT_SIZE)
 
-    assert store.lost_msgs == 0
+    assert store.examiner.losses.msgs == 0
     assert not (directory / "00000001.idx").exists()
     assert readable(store) == [COUNT]
 
@@ -196,7 +196,7 @@ def test_the_index_file_of_another_stream_is_no_witness(directory: Path) -> None
 
     store = FileStore(*_as_another(directory))
 
-    assert store.lost_msgs == 0
+    assert store.examiner.losses.msgs == 0
     assert not (directory / "00000003.idx").exists()
 
 

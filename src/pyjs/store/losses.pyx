@@ -1,0 +1,21 @@
+"""What of a store's files was found damaged.
+
+Compiled because what finds it is (benchmarks/store_start.py).
+"""
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    LISTED_MAX = 1000           # sequences named in `seqs`
+
+
+cdef class Losses:
+    def __init__(self) -> None:
+        self.seqs = []
+
+    cdef int note(self, object seqs) except -1:
+        """Count damaged messages that are gone from the catalogue."""
+        self.msgs += len(seqs)
+        self.seqs += seqs[:LISTED_MAX - len(self.seqs)]
+        return 0
