@@ -145,7 +145,7 @@ class _Later(Told):
         jetstream = self._fixture.node.jetstream
         assert jetstream is not None
         streams = jetstream.accounts["$G"].streams
-        return {name: getattr(stream.store, "lost_msgs", 0) for name, stream in streams.items()}
+        return {name: (stream.store.lost or (0,))[0] for name, stream in streams.items()}
 
 
 class InProcesses:

@@ -50,7 +50,7 @@ def seqs_and_log(directory: Path) -> tuple[list[int], ListLog]:
     log = ListLog()
     store = open_store(copy, log, SEGMENT_SIZE)
     found = [seq for seq in range(1, COUNT + 3) if store.get(seq) is not None]
-    assert store.lost_msgs == 0
+    assert store.examiner.losses.msgs == 0
     added = store.store(b"s.2", b"", b"after the start", 3000)
     store.close()
     for index in copy.glob("*.idx"):
