@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets peer-suite cli-walk schemas fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk schemas fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -84,6 +84,12 @@ assets: build ## many consumers and streams, and few descriptors: both servers (
 
 hostile: build ## attacks and heavy requests: what a quiet client notices of them, both servers (ARGS="--only bcrypt --rounds 3")
 	$(PY) benchmarks/hostile.py $(ARGS)
+
+embed-bench: build ## what a start and a stop inside a Python program take, on each loop (ARGS="--times 1000")
+	$(PY) benchmarks/embedding.py $(ARGS)
+
+embed-soak: build ## a thousand starts and stops in one process: memory, descriptors, threads
+	$(PY) benchmarks/embedding.py --soak $(or $(TIMES),1000) $(ARGS)
 
 peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built checkout>
 	$(PIP) aiofiles aiohttp nkeys

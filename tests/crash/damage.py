@@ -23,10 +23,11 @@ from tests.crash.damages import Damage, Tree, all_damages, sampled
 from tests.crash.judge import Baseline, Told, Verdict, check_baseline, judge, observe
 from tests.crash.script import HOUR_NS, Known, make_store
 from tests.crash.servers import Speaker, framed, make_server, rng_of, stream_seq_of
-from tests.support.node import Client, NodeFixture, options_with_store
+from tests.support.node import options_with_store
 
 from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
+from pyjs.testing import RawClient, VirtualNode
 
 JETSTREAM = "store/jetstream"
 EXAMPLES_MAX = 8  # of each violation that are named in the report
@@ -37,9 +38,9 @@ STORES = ("stopped", "killed")
 class NodeSpeaker:
     """The words of servers.Speaker for a Node in this process."""
 
-    def __init__(self, fixture: NodeFixture) -> None:
+    def __init__(self, fixture: VirtualNode) -> None:
         self._fixture = fixture
-        self._client: Client = fixture.client()
+        self._client: RawClient = fixture.client()
         self._client.send(b"SUB _INBOX.x.> 1\r\n")
         self._client.take()
 
@@ -97,7 +98,7 @@ class InProcess:
         """Judge one case, or observe the store without damage when there is no baseline yet."""
         shutil.rmtree(self._root, ignore_errors=True)
         tree.write(self._root, damages)
-        fixture = NodeFixture(options_with_store(self._root))
+        fixture = VirtualNode(options_with_store(self._root))
         fixture.clock = fixture.node.clock = VirtualClock(self._now_ns)
         fixture.node.disk = HastyDisk()
         try:
@@ -113,10 +114,10 @@ class InProcess:
         finally:
             fixture.node.stop()
 
-    def _told(self, fixture: NodeFixture) -> Told:
+    def _told(self, fixture: VirtualNode) -> Told:
         return _Later(fixture)
 
-    def _redeliver(self, fixture: NodeFixture, speaker: NodeSpeaker, known: Known, verdict: Verdict) -> None:
+    def _redeliver(self, fixture: VirtualNode, speaker: NodeSpeaker, known: Known, verdict: Verdict) -> None:
         """Pull whatever the consumer still gives after its ack wait: what is owed must be in it."""
         fixture.advance(seconds=2 * HOUR_NS // 1_000_000_000)
         given = {seq for seq, _ in speaker.pull("ORDERS", "worker", 1000)}
@@ -133,7 +134,7 @@ class InProcess:
 class _Later(Told):
     """What the Node has said by the time that it is asked: a message is checked when it is read."""
 
-    def __init__(self, fixture: NodeFixture) -> None:
+    def __init__(self, fixture: VirtualNode) -> None:
         self._fixture = fixture
 
     @property

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz import border
-from tests.support.node import Client, NodeFixture, options_with_store
+from tests.support.node import options_with_store
+
+from pyjs.testing import RawClient, VirtualNode
 
 CASES = int(os.environ.get("PYJS_BORDER_CASES", "20000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
@@ -33,7 +35,7 @@ class Border:
         assert self.api("STREAM.CREATE.KEEP", {"name": "KEEP", "subjects": ["keep"], "max_msgs": 5})["config"]
 
     def start(self, now_ns: int | None) -> None:
-        self.node = NodeFixture(self.options, now_ns=now_ns)
+        self.node = VirtualNode(self.options, now_ns=now_ns)
         self.node.node.start_jetstream()
         self.node.turn()
         self.client = self.node.client()
@@ -85,7 +87,7 @@ class Border:
 
     def connect(self, arguments: bytes) -> None:
         """Open a connection that says `arguments`, and close it."""
-        client: Client = self.node.client(connect=None)
+        client: RawClient = self.node.client(connect=None)
         client.session.receive_data(b"CONNECT " + arguments + b"\r\nPING\r\n")
         self.node.turn()
         client.session.connection_lost()

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz.border import EDGES
-from tests.support.node import NodeFixture
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
 from pyjs.config.tables import TABLES
+from pyjs.testing import VirtualNode
 
 CASES = int(os.environ.get("PYJS_CONFIG_CASES", "4000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
@@ -138,7 +138,7 @@ def serves(options: Options, directory: Path) -> None:
     """Start a node with the options, and have a client of it work and wait."""
     options.jetstream.enabled = False
     options.jetstream.store_dir = str(directory)
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     client = node.client()
     client.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
     node.advance(seconds=5)

@@ -10,14 +10,16 @@ import resource
 from pathlib import Path
 
 from tests.fuzz.mutate import case, cases
-from tests.support.node import NodeFixture, options_with_store
+from tests.support.node import options_with_store
+
+from pyjs.testing import VirtualNode
 
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 GROWTH_MAX = 48 << 20  # bytes over the warm state; one leaked kilobyte per case would be twice that
 
 
-def run_case(node: NodeFixture, reads: list[bytes]) -> bytes:
+def run_case(node: VirtualNode, reads: list[bytes]) -> bytes:
     """Play one connection and return what it was sent."""
     client = node.client(connect=None)
     for read in reads:
@@ -32,7 +34,7 @@ def run_case(node: NodeFixture, reads: list[bytes]) -> bytes:
 def test_mutated_sequences_leave_nothing_behind(tmp_path: Path) -> None:
     options = options_with_store(tmp_path)
     options.max_closed_clients = 10
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     node.node.start_jetstream()
     subscriptions = len(node.node.accounts["$G"].subs)
     warm = 0
@@ -52,5 +54,5 @@ def test_mutated_sequences_leave_nothing_behind(tmp_path: Path) -> None:
 def test_the_reply_does_not_depend_on_how_the_bytes_were_cut() -> None:
     for number in range(500):
         reads = case(SEED + 1, number)
-        whole, cut = NodeFixture(), NodeFixture()
+        whole, cut = VirtualNode(), VirtualNode()
         assert run_case(whole, [b"".join(reads)]) == run_case(cut, reads), number

@@ -11,8 +11,6 @@ import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tests.support.node import CONNECT, Client, MemoryLink
-
 import pyjs.jetstream.api.router  # noqa: F401  loaded in each process, or a run would depend on those before it
 from pyjs.base.clock import NS_PER_S, VirtualClock
 from pyjs.base.log import ListLog
@@ -27,6 +25,7 @@ from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.syncer import Syncer
 from pyjs.server.upkeep import Upkeep
 from pyjs.server.workers import Workers
+from pyjs.testing import CONNECT, MemoryLink, RawClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +181,7 @@ class DyingLink(MemoryLink):
             super().write(data)
 
 
-class SimClient(Client):
+class SimClient(RawClient):
     """A client of a Process. `send` only hands bytes in; the loop does the rest."""
 
     def __init__(self, process: Process) -> None:

@@ -21,12 +21,12 @@ from tests.sim.checkers import ConsumerModel, Publish, Removal, StreamModel, dem
 from tests.sim.disk import SimDisk
 from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
-from tests.support.node import Frame
 
 import pyjs.jetstream.consumer_record as consumer_record
 import pyjs.jetstream.persist as persist
 import pyjs.jetstream.purging as purging
 import pyjs.jetstream.tails as tails
+from pyjs.testing import Frame
 
 NEVER_NS = 1 << 62
 NS_PER_MS = 1_000_000

@@ -25,8 +25,10 @@ ANY_PORT = -1
 SCALARS = (bool, int, float, str, datetime)
 
 
-def options_from(source: Source | None, keys: Mapping[str, object]) -> Options:
-    """Return the options that a program asks for.
+def options_from(
+    source: Source | None, keys: Mapping[str, object], alone: Mapping[str, object] = ALONE
+) -> Options:
+    """Return the options that a program asks for; the keys `alone` hold where there is no source.
 
     Raises:
         ConfigError: the file or a key is wrong; it says where, what and what to do.
@@ -40,7 +42,7 @@ def options_from(source: Source | None, keys: Mapping[str, object]) -> Options:
         return load_options(os.fspath(source), read_file, os.environ, {}, entries_from(keys))
     if keys.get("port") == 0:  # 0 is the default port in a file, and any free one in Python
         keys = {**keys, "port": ANY_PORT}
-    return load_options(None, read_file, os.environ, {}, entries_from({**ALONE, **keys}))
+    return load_options(None, read_file, os.environ, {}, entries_from({**alone, **keys}))
 
 
 def wants_scratch(source: Source | None, options: Options) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.node import Client
 from tests.support.stored_streams import WriterAtOnce, create_stream
 from tests.unit.monitor.conftest import Site
 
@@ -22,6 +21,7 @@ from pyjs.config.load import load_options
 from pyjs.jetstream.config import StreamConfig
 from pyjs.jetstream.persist import AccountFiles
 from pyjs.store.vault import CHACHA, Vault
+from pyjs.testing import RawClient
 
 KEY = "<<key>>"  # in a text: where the key stands
 DIRECTORY = "<<dir>>"
@@ -88,7 +88,7 @@ def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[S
     return observe
 
 
-def ask(client: Client, subject: str, body: dict[str, object]) -> dict[str, Any]:
+def ask(client: RawClient, subject: str, body: dict[str, object]) -> dict[str, Any]:
     frame = client.request(f"$JS.API.{subject}".encode(), json.dumps(body).encode() if body else b"")
     reply: dict[str, Any] = json.loads(frame.payload)
     return reply
@@ -105,7 +105,7 @@ def consumer(name: str = "C", **config: object) -> tuple[str, dict[str, object]]
     return f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": fields}
 
 
-def slow_receiver(site: Site) -> Client:
+def slow_receiver(site: Site) -> RawClient:
     """Return a client that subscribed to `a` and reads nothing any more."""
     slow = site.client()
     slow.send(b"SUB a 1\r\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bcrypt
 import pytest
-from tests.support.node import NodeFixture
 
 from pyjs.config.options import (
     AccountLimits,
@@ -15,17 +14,18 @@ from pyjs.config.options import (
     SubjectPermissions,
     UserOptions,
 )
+from pyjs.testing import VirtualNode
 
 USER = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"user":"%b","pass":"%b"}'
 
 
-def with_users(*users: UserOptions) -> NodeFixture:
+def with_users(*users: UserOptions) -> VirtualNode:
     options = Options()
     options.authorization.users = users
-    return NodeFixture(options)
+    return VirtualNode(options)
 
 
-def permitted(**lists: SubjectPermissions | ResponsePermission) -> NodeFixture:
+def permitted(**lists: SubjectPermissions | ResponsePermission) -> VirtualNode:
     permissions = PermissionOptions(**lists)  # type: ignore[arg-type]
     return with_users(UserOptions("u", "p", permissions), UserOptions("all", "p"))
 
@@ -59,7 +59,7 @@ def test_plain_and_hashed_passwords_are_compared(user: bytes, password: bytes, w
 def test_a_token_is_compared() -> None:
     options = Options()
     options.authorization.token = "s3cr3t"
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     assert not node.client(b'{"auth_token":"s3cr3t"}').link.closed
     assert node.client(b'{"auth_token":"other"}').link.closed
     assert node.client(b"{}").link.closed
@@ -79,7 +79,7 @@ def test_no_auth_user_stands_in_for_whoever_says_nothing() -> None:
     options = Options()
     options.accounts = {"A": AccountOptions("A", (UserOptions("u", "p", None, "A"),))}
     options.no_auth_user = "u"
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     silent, connected = node.client(connect=None), node.client()
     assert b"auth_required" not in silent.info
     silent.send(b"PING\r\n")
@@ -92,7 +92,7 @@ def test_two_accounts_do_not_see_each_other() -> None:
     options.accounts = {
         name: AccountOptions(name, (UserOptions(name.lower(), "p", None, name),)) for name in ("A", "B")
     }
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     a, b, a2 = (node.client(USER % (user, b"p")) for user in (b"a", b"b", b"a"))
     a.send(b"SUB > 1\r\n")
     b.send(b"SUB > 1\r\n")
@@ -105,7 +105,7 @@ def test_account_limits_on_connections_subscriptions_and_payload() -> None:
     options = Options()
     limits = AccountLimits(max_connections=2, max_subscriptions=1, max_payload=3)
     options.accounts = {"A": AccountOptions("A", (UserOptions("u", "p", None, "A"),), limits=limits)}
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     first, second = node.client(USER % (b"u", b"p")), node.client(USER % (b"u", b"p"))
     third = node.client(USER % (b"u", b"p"))
     first.send(b"SUB a 1\r\n")

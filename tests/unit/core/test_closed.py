@@ -6,13 +6,13 @@ import gc
 import sys
 
 import pytest
-from tests.support.node import NodeFixture
 
 from pyjs.config.options import Options
 from pyjs.core.closed import PACKED, ClosedSession, ClosedSubscription
+from pyjs.testing import VirtualNode
 
 
-def ended(node: NodeFixture, number: int) -> ClosedSession:
+def ended(node: VirtualNode, number: int) -> ClosedSession:
     """Let a client come and go; return what is to be remembered."""
     client = node.client(b'{"name":"n%d","lang":"go","version":"1.%d"}' % (number, number))
     client.send(b"SUB s.%d q %d\r\nPUB s.%d 2\r\nhi\r\n" % (number, number, number))
@@ -26,7 +26,7 @@ def ended(node: NodeFixture, number: int) -> ClosedSession:
 def test_the_last_ones_are_remembered_in_order(most: int) -> None:
     options = Options()
     options.max_closed_clients = most
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     for number in range(3 * PACKED + 7):
         ended(node, number)
         closed = list(node.node.closed)
@@ -36,7 +36,7 @@ def test_the_last_ones_are_remembered_in_order(most: int) -> None:
 
 
 def test_what_is_packed_says_the_same_as_before() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     wanted = [ended(node, number) for number in range(PACKED + 3)]
     for closed, before in zip(node.node.closed, wanted, strict=True):
         for name in (
@@ -60,7 +60,7 @@ def test_what_is_packed_says_the_same_as_before() -> None:
 
 
 def test_what_ends_while_it_is_listed_is_not_in_the_list() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     for number in range(2 * PACKED):
         ended(node, number)
     parts = node.node.closed.parts()
@@ -70,7 +70,7 @@ def test_what_ends_while_it_is_listed_is_not_in_the_list() -> None:
 
 
 def test_thousands_of_them_are_few_objects() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     for number in range(20 * PACKED):
         ended(node, number)
     kept = [each for each in gc.get_objects() if isinstance(each, ClosedSession | ClosedSubscription)]
@@ -79,7 +79,7 @@ def test_thousands_of_them_are_few_objects() -> None:
 
 
 def test_when_the_last_client_is_gone_nothing_of_a_crowd_is_left() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     node.client().session.close("Client Closed")
     node.turn()
     tables = (node.node.sessions, node.node.accounts["$G"].sessions)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from tests.support.node import Client, NodeFixture
-
 from pyjs.config.options import (
     AuthorizationOptions,
     Options,
@@ -14,13 +12,14 @@ from pyjs.config.options import (
     UserOptions,
 )
 from pyjs.core.sink import Request
+from pyjs.testing import RawClient, VirtualNode
 
 FAN = 200  # subscriptions of the receiver
 MSGS = 400  # 80,000 deliveries: several shares
 INPUT_WORK = 65_536  # of all sessions in one turn
 
 
-def flood(node: NodeFixture, receiver: Client) -> bytes:
+def flood(node: VirtualNode, receiver: RawClient) -> bytes:
     receiver.send(b"".join(b"SUB flood %d\r\n" % sid for sid in range(FAN)))
     return b"PUB flood 4\r\n%04d\r\n"
 
@@ -29,17 +28,17 @@ def numbered(template: bytes, count: int) -> bytes:
     return b"".join(template % number for number in range(count))
 
 
-def taken(receiver: Client, sid: int) -> list[bytes]:
+def taken(receiver: RawClient, sid: int) -> list[bytes]:
     """Return the payloads that reached one of the subscriptions of `receiver`."""
     return re.findall(rb"MSG flood %d 4\r\n(\d{4})\r\n" % sid, receiver.take())
 
 
-def one_turn(node: NodeFixture) -> None:
+def one_turn(node: VirtualNode) -> None:
     node.node.turn(node.clock.now_ns())
 
 
 def test_a_read_that_fans_out_is_parsed_over_several_turns() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     template = flood(node, receiver)
 
@@ -54,7 +53,7 @@ def test_a_read_that_fans_out_is_parsed_over_several_turns() -> None:
 
 
 def test_a_quiet_client_is_answered_between_the_shares_of_a_busy_one() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher, quiet = node.client(), node.client(), node.client()
     publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
 
@@ -66,7 +65,7 @@ def test_a_quiet_client_is_answered_between_the_shares_of_a_busy_one() -> None:
 
 
 def test_sessions_take_turns_with_the_work_of_a_turn() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver = node.client()
     template = flood(node, receiver)
     publishers = [node.client() for _ in range(20)]
@@ -82,7 +81,7 @@ def test_sessions_take_turns_with_the_work_of_a_turn() -> None:
 
 
 def test_a_share_that_piles_up_is_a_few_megabytes_at_most() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     flood(node, receiver)
     receiver.session.output_paused()
@@ -99,7 +98,7 @@ def test_a_share_that_piles_up_is_a_few_megabytes_at_most() -> None:
 
 
 def test_a_refused_publish_is_work_whatever_its_size() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = node.client()
     client.session.receive_data(b"PUB $NRG.x 60000\r\n%60000d\r\n" % 7 * 2000)
     assert client.session.in_msgs == 2000
@@ -108,7 +107,7 @@ def test_a_refused_publish_is_work_whatever_its_size() -> None:
 
 
 def test_receivers_that_refuse_are_work() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = node.client(b'{"verbose":false,"echo":false}')
     client.send(b"".join(b"SUB own %d\r\n" % sid for sid in range(FAN)))
 
@@ -121,7 +120,7 @@ def test_receivers_that_refuse_are_work() -> None:
 
 
 def test_requests_that_are_copied_out_are_more_work_than_messages() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = node.client()
     taken: list[Request] = []
     node.node.accounts["$G"].subscribe_handler(b"service", taken.append)
@@ -136,7 +135,7 @@ def test_requests_that_are_copied_out_are_more_work_than_messages() -> None:
 def test_replies_that_are_noted_are_more_work_than_messages() -> None:
     permissions = PermissionOptions(allow_responses=ResponsePermission(1, 10**12))
     users = (UserOptions("service", "s", permissions), UserOptions("asker", "a"))
-    node = NodeFixture(Options(authorization=AuthorizationOptions(users=users)))
+    node = VirtualNode(Options(authorization=AuthorizationOptions(users=users)))
     service = node.client(b'{"verbose":false,"user":"service","pass":"s"}')
     asker = node.client(b'{"verbose":false,"user":"asker","pass":"a"}')
     service.send(b"SUB ask 1\r\n")
@@ -149,7 +148,7 @@ def test_replies_that_are_noted_are_more_work_than_messages() -> None:
 
 
 def test_a_crowd_logs_in_over_several_turns_while_others_are_served() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     quiet = node.client()
     crowd = [node.client(None) for _ in range(600)]
 
@@ -165,7 +164,7 @@ def test_a_crowd_logs_in_over_several_turns_while_others_are_served() -> None:
 
 
 def test_reading_pauses_while_two_reads_wait_and_goes_on_afterwards() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     reads = numbered(flood(node, receiver), MSGS)
     publisher.session.receive_data(reads[:-10])
@@ -180,7 +179,7 @@ def test_reading_pauses_while_two_reads_wait_and_goes_on_afterwards() -> None:
 
 
 def test_the_end_of_the_input_closes_after_what_is_left() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
 
@@ -193,7 +192,7 @@ def test_the_end_of_the_input_closes_after_what_is_left() -> None:
 
 
 def test_a_lost_connection_has_its_input_parsed_and_nothing_written() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     publisher.session.receive_data(numbered(flood(node, receiver), MSGS) + b"PING\r\n")
 
@@ -206,7 +205,7 @@ def test_a_lost_connection_has_its_input_parsed_and_nothing_written() -> None:
 
 
 def test_a_closed_session_drops_the_rest_of_its_input() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     publisher.session.receive_data(numbered(flood(node, receiver), MSGS))
     taken = publisher.session.in_msgs
@@ -218,7 +217,7 @@ def test_a_closed_session_drops_the_rest_of_its_input() -> None:
 
 
 def test_a_flood_of_subscriptions_is_taken_in_shares() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = node.client()
     client.session.receive_data(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(10_000)))
 
@@ -228,7 +227,7 @@ def test_a_flood_of_subscriptions_is_taken_in_shares() -> None:
 
 
 def test_a_message_that_a_share_cuts_is_read_whole() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     whole = numbered(flood(node, receiver), MSGS)
     for at in range(0, len(whole), 997):
@@ -240,14 +239,14 @@ def test_a_message_that_a_share_cuts_is_read_whole() -> None:
 # -- subscriptions in large numbers ------------------------------------------------------------------------------
 
 
-def subscribed(node: NodeFixture, count: int) -> Client:
+def subscribed(node: VirtualNode, count: int) -> RawClient:
     client = node.client()
     client.send(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(count)))
     return client
 
 
 def test_a_disconnect_with_many_subscriptions_is_done_in_steps() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client, other = subscribed(node, 20_000), node.client()
     account = node.node.accounts["$G"]
 
@@ -265,7 +264,7 @@ def test_a_disconnect_with_many_subscriptions_is_done_in_steps() -> None:
 
 
 def test_subscriptions_that_left_are_freed_step_by_step() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     account = node.node.accounts["$G"]
     client = subscribed(node, 2_000)
     subs = list(client.session.subscriptions.values())
@@ -279,7 +278,7 @@ def test_subscriptions_that_left_are_freed_step_by_step() -> None:
 
 
 def test_a_second_connect_ends_many_subscriptions_at_once() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = subscribed(node, 5_000)
     client.session.receive_data(
         b'CONNECT {"verbose":false}\r\nSUB s.1 1\r\nPUB s.1 1\r\nx\r\nPUB s.2 1\r\ny\r\n'
@@ -290,7 +289,7 @@ def test_a_second_connect_ends_many_subscriptions_at_once() -> None:
 
 
 def test_many_subscriptions_that_are_used_up_leave_in_steps() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client, publisher = node.client(), node.client()
     client.send(b"".join(b"SUB s %d\r\nUNSUB %d 1\r\n" % (sid, sid) for sid in range(2_000)))
 
@@ -305,7 +304,7 @@ def test_many_subscriptions_that_are_used_up_leave_in_steps() -> None:
 
 
 def test_a_queue_passes_over_a_member_that_is_gone() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     gone, stays = node.client(), node.client()
     gone.send(b"".join(b"SUB w q %d\r\n" % sid for sid in range(1_000)))
     stays.send(b"SUB w q 1\r\n")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import bcrypt
 import pytest
-from tests.support.node import Client, NodeFixture
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.config.options import AccountOptions, Options, PermissionOptions, SubjectPermissions, UserOptions
 from pyjs.core import auth
 from pyjs.core.auth import Authenticator, PasswordCheck, User
 from pyjs.core.handshake import ConnectOptions
+from pyjs.testing import RawClient, VirtualNode
 
 LOGIN = b'CONNECT {"verbose":false,"pedantic":false,"user":"%b","pass":"%b"}\r\n'
 HASHED = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -23,13 +23,13 @@ def options_with(*users: UserOptions, **more: object) -> Options:
     return options
 
 
-def hashed_node() -> NodeFixture:
-    node = NodeFixture(options_with(UserOptions("h", HASHED), UserOptions("plain", "p")))
+def hashed_node() -> VirtualNode:
+    node = VirtualNode(options_with(UserOptions("h", HASHED), UserOptions("plain", "p")))
     node.hold_jobs = True
     return node
 
 
-def reload(node: NodeFixture, options: Options) -> None:
+def reload(node: VirtualNode, options: Options) -> None:
     """Apply `options` as the server does on SIGHUP."""
     node.node.apply_options(options)
     for session in list(node.node.sessions.values()):
@@ -37,13 +37,13 @@ def reload(node: NodeFixture, options: Options) -> None:
     node.turn()
 
 
-def release(node: NodeFixture) -> None:
+def release(node: VirtualNode) -> None:
     node.hold_jobs = False
     node.turn()
     node.hold_jobs = True
 
 
-def queued_jobs(node: NodeFixture) -> int:
+def queued_jobs(node: VirtualNode) -> int:
     return len(node.node.turn_state.jobs)
 
 
@@ -185,7 +185,7 @@ def test_a_failed_check_refuses() -> None:
 
 def test_only_the_first_72_bytes_of_a_password_count() -> None:
     hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
-    node = NodeFixture(options_with(UserOptions("h", hashed)))
+    node = VirtualNode(options_with(UserOptions("h", hashed)))
     client = node.client(connect=None)
     client.send(LOGIN % (b"h", b"x" * 80) + b"PING\r\n")
     assert b"PONG" in client.take()  # nats-server 2.15.1 lets it in too
@@ -253,7 +253,7 @@ def test_servers_without_hashed_secrets_decide_at_once() -> None:
 # -- reload ------------------------------------------------------------------------------------------------------
 
 
-def subscribed(node: NodeFixture, connect: bytes | None) -> Client:
+def subscribed(node: VirtualNode, connect: bytes | None) -> RawClient:
     client = node.client(connect=None)
     client.send((b"" if connect is None else connect) + b"SUB a 1\r\n")
     client.take()
@@ -265,7 +265,7 @@ ANYONE = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 
 @pytest.mark.parametrize("connect", [None, ANYONE])
 def test_authorization_turned_on_ends_those_without_a_user(connect: bytes | None) -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = subscribed(node, connect)
 
     reload(node, options_with(UserOptions("u", "p")))
@@ -278,7 +278,7 @@ def test_authorization_turned_on_ends_those_without_a_user(connect: bytes | None
 
 
 def test_a_client_without_connect_becomes_the_no_auth_user() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = subscribed(node, None)
     deny = PermissionOptions(subscribe=SubjectPermissions(None, ("a",)), publish=SubjectPermissions((), ()))
     reload(node, options_with(UserOptions("u", "p", deny), no_auth_user="u"))
@@ -288,7 +288,7 @@ def test_a_client_without_connect_becomes_the_no_auth_user() -> None:
 
 
 def test_a_client_without_connect_does_not_follow_into_another_account() -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     client = subscribed(node, None)
     options = Options(no_auth_user="u", accounts={"A": AccountOptions(users=(UserOptions("u", "p"),))})
     reload(node, options)
@@ -300,7 +300,7 @@ def test_users_that_moved_or_are_gone_are_closed_without_a_word() -> None:
     accounts = {
         "A": AccountOptions(users=(UserOptions("m", "p"), UserOptions("r", "p"), UserOptions("s", "p")))
     }
-    node = NodeFixture(Options(accounts=accounts))
+    node = VirtualNode(Options(accounts=accounts))
     moved, removed, staying = (subscribed(node, LOGIN % (name, b"p")) for name in (b"m", b"r", b"s"))
     accounts = {
         "A": AccountOptions(users=(UserOptions("s", "p"),)),
@@ -312,7 +312,7 @@ def test_users_that_moved_or_are_gone_are_closed_without_a_word() -> None:
 
 
 def test_a_changed_password_is_a_violation() -> None:
-    node = NodeFixture(options_with(UserOptions("u", "p")))
+    node = VirtualNode(options_with(UserOptions("u", "p")))
     client = subscribed(node, LOGIN % (b"u", b"p"))
     reload(node, options_with(UserOptions("u", "new")))
     assert client.take() == VIOLATION
@@ -320,7 +320,7 @@ def test_a_changed_password_is_a_violation() -> None:
 
 @pytest.mark.parametrize(("password", "stays"), [(b"secret", True), (b"p", False)])
 def test_a_changed_hash_is_checked_while_input_waits(password: bytes, stays: bool) -> None:
-    node = NodeFixture(options_with(UserOptions("u", password.decode())))
+    node = VirtualNode(options_with(UserOptions("u", password.decode())))
     client = subscribed(node, LOGIN % (b"u", password))
     node.hold_jobs = True
 
@@ -333,7 +333,7 @@ def test_a_changed_hash_is_checked_while_input_waits(password: bytes, stays: boo
 
 
 def test_a_second_reload_during_a_check_asks_the_last_users() -> None:
-    node = NodeFixture(options_with(UserOptions("u", "secret")))
+    node = VirtualNode(options_with(UserOptions("u", "secret")))
     client = subscribed(node, LOGIN % (b"u", b"secret"))
     node.hold_jobs = True
     reload(node, options_with(UserOptions("u", HASHED)))
@@ -343,7 +343,7 @@ def test_a_second_reload_during_a_check_asks_the_last_users() -> None:
 
 
 def test_authorization_turned_off_lets_those_in_who_wait() -> None:
-    node = NodeFixture(options_with(UserOptions("u", "p")))
+    node = VirtualNode(options_with(UserOptions("u", "p")))
     client = node.client(connect=None)
     reload(node, Options())
     node.advance(seconds=5)
@@ -356,7 +356,7 @@ def test_authorization_turned_off_lets_those_in_who_wait() -> None:
 
 
 def test_names_cannot_forge_log_lines() -> None:
-    node = NodeFixture(options_with(UserOptions("u", "p")))
+    node = VirtualNode(options_with(UserOptions("u", "p")))
     client = node.client(connect=None)
     client.send(b'CONNECT {"user":"x\\n[1] forged \\"q\\" \\\\ \\u0007 \xc3\xa9","pass":"z"}\r\n')
     _, line = node.log.lines[-1]
@@ -366,7 +366,7 @@ def test_names_cannot_forge_log_lines() -> None:
 
 def test_errors_and_subjects_of_clients_are_logged_in_one_line() -> None:
     none = PermissionOptions(subscribe=SubjectPermissions((), (">",)), publish=SubjectPermissions((), (">",)))
-    node = NodeFixture(options_with(UserOptions("u", "p", none)))
+    node = VirtualNode(options_with(UserOptions("u", "p", none)))
     client = node.client(connect=None)
     client.send(LOGIN % (b"u", b"p"))
     client.send(b"PUB a\x1b\xff\"\\b 0\r\n\r\nSUB a\x1b\xff q\x01 s\x02\r\n-ERR '\x1b[31m \"\xff'\r\n")

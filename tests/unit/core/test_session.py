@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.node import CONNECT, MemoryLink, NodeFixture
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.config.options import Options
 from pyjs.core.link import Peer
+from pyjs.testing import CONNECT, MemoryLink, VirtualNode
 
 
 @pytest.fixture
-def node() -> NodeFixture:
-    return NodeFixture()
+def node() -> VirtualNode:
+    return VirtualNode()
 
 
-def test_info_comes_first_and_again_after_the_first_pong(node: NodeFixture) -> None:
+def test_info_comes_first_and_again_after_the_first_pong(node: VirtualNode) -> None:
     client = node.client(connect=None)
 
     first = json.loads(client.info.removeprefix(b"INFO "))
@@ -34,7 +34,7 @@ def test_info_comes_first_and_again_after_the_first_pong(node: NodeFixture) -> N
     assert client.take() == b"PONG\r\n"
 
 
-def test_a_client_that_never_connects_is_verbose_and_pedantic(node: NodeFixture) -> None:
+def test_a_client_that_never_connects_is_verbose_and_pedantic(node: VirtualNode) -> None:
     client = node.client(connect=None)
 
     client.send(b"SUB a 1\r\nPUB a.* 2\r\nhi\r\nPUB a 2\r\nhi\r\nUNSUB 1\r\nPING\r\n")
@@ -44,7 +44,7 @@ def test_a_client_that_never_connects_is_verbose_and_pedantic(node: NodeFixture)
     )
 
 
-def test_messages_reach_every_subscription_in_order(node: NodeFixture) -> None:
+def test_messages_reach_every_subscription_in_order(node: VirtualNode) -> None:
     receiver, publisher = node.client(), node.client()
     receiver.send(b"SUB foo.* 1\r\nSUB foo.a 2\r\n")
 
@@ -56,7 +56,7 @@ def test_messages_reach_every_subscription_in_order(node: NodeFixture) -> None:
     )
 
 
-def test_headers_are_stripped_for_a_client_without_them(node: NodeFixture) -> None:
+def test_headers_are_stripped_for_a_client_without_them(node: VirtualNode) -> None:
     receiver = node.client(b'{"verbose":false,"pedantic":false}')
     receiver.send(b"SUB foo 1\r\n")
 
@@ -65,7 +65,7 @@ def test_headers_are_stripped_for_a_client_without_them(node: NodeFixture) -> No
     assert receiver.take() == b"MSG foo 1 rep 3\r\nabc\r\n"
 
 
-def test_unusual_blanks_are_not_forwarded(node: NodeFixture) -> None:
+def test_unusual_blanks_are_not_forwarded(node: VirtualNode) -> None:
     receiver = node.client()
     receiver.send(b"SUB foo 1\r\n")
 
@@ -74,7 +74,7 @@ def test_unusual_blanks_are_not_forwarded(node: NodeFixture) -> None:
     assert receiver.take() == b"MSG foo 1 rep 3\r\nabc\r\n"
 
 
-def test_echo_false_keeps_own_messages_away(node: NodeFixture) -> None:
+def test_echo_false_keeps_own_messages_away(node: VirtualNode) -> None:
     client = node.client(b'{"verbose":false,"pedantic":false,"echo":false}')
     client.send(b"SUB foo 1\r\nPUB foo 1\r\nx\r\n")
     assert client.take() == b""
@@ -82,7 +82,7 @@ def test_echo_false_keeps_own_messages_away(node: NodeFixture) -> None:
     assert client.take() == b"MSG foo 1 1\r\ny\r\n"
 
 
-def test_no_responders_is_told_to_the_publisher(node: NodeFixture) -> None:
+def test_no_responders_is_told_to_the_publisher(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB _INBOX.x.* 7\r\nPUB nobody.here _INBOX.x.1 0\r\n\r\n")
     assert client.take() == (
@@ -90,26 +90,26 @@ def test_no_responders_is_told_to_the_publisher(node: NodeFixture) -> None:
     )
 
 
-def test_no_responders_without_headers_is_refused(node: NodeFixture) -> None:
+def test_no_responders_without_headers_is_refused(node: VirtualNode) -> None:
     client = node.client(b'{"verbose":false,"no_responders":true}')
     assert client.link.closed
     assert client.session.closed_reason == "No Responders Requires Headers"
 
 
-def test_unsub_max_counts_all_deliveries(node: NodeFixture) -> None:
+def test_unsub_max_counts_all_deliveries(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB foo 1\r\nPUB foo 1\r\na\r\nUNSUB 1 3\r\n" + b"PUB foo 1\r\nb\r\n" * 5)
     assert client.payloads() == [b"a", b"b", b"b"]
     assert client.session.subscriptions == {}
 
 
-def test_unsub_max_below_the_delivered_count_removes_at_once(node: NodeFixture) -> None:
+def test_unsub_max_below_the_delivered_count_removes_at_once(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB foo 1\r\nPUB foo 1\r\na\r\nPUB foo 1\r\na\r\nUNSUB 1 1\r\nPUB foo 1\r\nb\r\n")
     assert client.payloads() == [b"a", b"a"]
 
 
-def test_a_used_up_subscription_is_no_responder(node: NodeFixture) -> None:
+def test_a_used_up_subscription_is_no_responder(node: VirtualNode) -> None:
     client = node.client()
     client.send(
         b"SUB foo 1\r\nUNSUB 1 1\r\nSUB _INBOX.x.* 7\r\nPUB foo 1\r\na\r\nPUB foo _INBOX.x.1 1\r\nb\r\n"
@@ -117,13 +117,13 @@ def test_a_used_up_subscription_is_no_responder(node: NodeFixture) -> None:
     assert b" 503\r\n" in client.take()
 
 
-def test_a_second_sub_with_the_same_sid_is_ignored(node: NodeFixture) -> None:
+def test_a_second_sub_with_the_same_sid_is_ignored(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB foo 1\r\nSUB bar 1\r\nPUB foo 1\r\na\r\nPUB bar 1\r\nb\r\n")
     assert client.payloads() == [b"a"]
 
 
-def test_a_second_connect_drops_the_subscriptions(node: NodeFixture) -> None:
+def test_a_second_connect_drops_the_subscriptions(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB foo 1\r\nCONNECT " + CONNECT + b"\r\nPUB foo 1\r\na\r\n")
     assert client.payloads() == []
@@ -131,7 +131,7 @@ def test_a_second_connect_drops_the_subscriptions(node: NodeFixture) -> None:
 
 @pytest.mark.parametrize("subject", [b"foo..bar", b".foo", b"foo.", b"foo.>.x"])
 def test_an_invalid_subscription_subject_is_told_and_the_connection_stays(
-    node: NodeFixture, subject: bytes
+    node: VirtualNode, subject: bytes
 ) -> None:
     client = node.client()
     client.send(b"SUB %b 1\r\nPING\r\n" % subject)
@@ -167,7 +167,7 @@ def test_an_invalid_subscription_subject_is_told_and_the_connection_stays(
     ],
 )
 def test_wrong_input_closes_with_the_right_words(
-    node: NodeFixture, data: bytes, answer: bytes, reason: str
+    node: VirtualNode, data: bytes, answer: bytes, reason: str
 ) -> None:
     client = node.client()
 
@@ -180,7 +180,7 @@ def test_wrong_input_closes_with_the_right_words(
     assert node.node.closed[-1].closed_reason == reason
 
 
-def test_nothing_is_taken_after_the_close(node: NodeFixture) -> None:
+def test_nothing_is_taken_after_the_close(node: VirtualNode) -> None:
     client, other = node.client(), node.client()
     other.send(b"SUB > 1\r\n")
     assert client.session.receive_data(b"FOO\r\nPUB a 1\r\nx\r\n") is False
@@ -190,7 +190,7 @@ def test_nothing_is_taken_after_the_close(node: NodeFixture) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"$JS.ACK.x", b"_R_.x", b"_GR_.x"])
-def test_reserved_replies_are_refused(node: NodeFixture, reply: bytes) -> None:
+def test_reserved_replies_are_refused(node: VirtualNode, reply: bytes) -> None:
     client = node.client()
     client.send(b"SUB a 1\r\nPUB a %b 1\r\nx\r\nPING\r\n" % reply)
     assert client.take() == (
@@ -199,7 +199,7 @@ def test_reserved_replies_are_refused(node: NodeFixture, reply: bytes) -> None:
 
 
 @pytest.mark.parametrize("subject", [b"$NRG.x", b"_GR_.x"])
-def test_reserved_subjects_are_refused(node: NodeFixture, subject: bytes) -> None:
+def test_reserved_subjects_are_refused(node: VirtualNode, subject: bytes) -> None:
     client = node.client()
     client.send(b"PUB %b 1\r\nx\r\n" % subject)
     assert client.take() == b"-ERR 'Permissions Violation for Publish to \"%b\"'\r\n" % subject
@@ -208,7 +208,7 @@ def test_reserved_subjects_are_refused(node: NodeFixture, subject: bytes) -> Non
 def test_max_subscriptions_and_sub_tokens_are_told() -> None:
     options = Options()
     options.max_subscriptions, options.max_sub_tokens = 2, 3
-    client = NodeFixture(options).client()
+    client = VirtualNode(options).client()
     client.send(b"SUB a.b.c.d 1\r\nSUB a 2\r\nSUB b 3\r\nSUB c 4\r\n")
     assert client.take() == (
         b"-ERR 'Permissions Violation for Subscription to \"a.b.c.d\", too many tokens'\r\n"
@@ -219,14 +219,14 @@ def test_max_subscriptions_and_sub_tokens_are_told() -> None:
 def test_max_connections_refuses_one_more() -> None:
     options = Options()
     options.max_connections = 1
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     node.client()
     refused = node.client(connect=None)
     assert refused.info.endswith(b" \r\n-ERR 'maximum connections exceeded'\r\n")
     assert refused.link.closed
 
 
-def test_a_silent_client_is_pinged_and_then_stale(node: NodeFixture) -> None:
+def test_a_silent_client_is_pinged_and_then_stale(node: VirtualNode) -> None:
     node.options.ping_interval_ns = 10 * NS_PER_S
     node.node.apply_options(node.options)
     client = node.client()
@@ -240,7 +240,7 @@ def test_a_silent_client_is_pinged_and_then_stale(node: NodeFixture) -> None:
     assert node.node.stale_connections == 1
 
 
-def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: NodeFixture) -> None:
+def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: VirtualNode) -> None:
     node.options.ping_interval_ns = 10 * NS_PER_S
     node.node.apply_options(node.options)
     client = node.client()
@@ -255,7 +255,7 @@ def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: NodeFixtu
 def test_a_receiver_over_max_pending_is_dropped_without_a_word() -> None:
     options = Options()
     options.max_pending = 10_000
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     slow, publisher = node.client(), node.client()
     slow.send(b"SUB a 1\r\n")
     slow.session.output_paused()
@@ -268,7 +268,7 @@ def test_a_receiver_over_max_pending_is_dropped_without_a_word() -> None:
     assert not publisher.link.closed
 
 
-def test_a_receiver_that_takes_nothing_meets_the_write_deadline(node: NodeFixture) -> None:
+def test_a_receiver_that_takes_nothing_meets_the_write_deadline(node: VirtualNode) -> None:
     slow = node.client()
     slow.send(b"SUB a 1\r\n")
     slow.session.output_paused()
@@ -279,7 +279,7 @@ def test_a_receiver_that_takes_nothing_meets_the_write_deadline(node: NodeFixtur
     assert slow.session.closed_reason == "Slow Consumer (Write Deadline)"
 
 
-def test_output_waits_while_the_transport_is_full(node: NodeFixture) -> None:
+def test_output_waits_while_the_transport_is_full(node: VirtualNode) -> None:
     receiver = node.client()
     receiver.send(b"SUB a 1\r\n")
     receiver.session.output_paused()
@@ -293,7 +293,7 @@ def test_output_waits_while_the_transport_is_full(node: NodeFixture) -> None:
 def test_a_publisher_is_stalled_while_a_receiver_is_nearly_full() -> None:
     options = Options()
     options.max_pending = 1 << 20
-    node = NodeFixture(options)
+    node = VirtualNode(options)
     slow, publisher = node.client(), node.client()
     slow.send(b"SUB a 1\r\n")
     slow.session.output_paused()
@@ -304,7 +304,7 @@ def test_a_publisher_is_stalled_while_a_receiver_is_nearly_full() -> None:
     assert publisher.link.reading
 
 
-def test_a_lost_connection_takes_its_subscriptions_along(node: NodeFixture) -> None:
+def test_a_lost_connection_takes_its_subscriptions_along(node: VirtualNode) -> None:
     client = node.client()
     client.send(b"SUB a 1\r\nSUB b q 2\r\n")
     client.session.connection_lost()
@@ -312,14 +312,14 @@ def test_a_lost_connection_takes_its_subscriptions_along(node: NodeFixture) -> N
     assert client.session.closed_reason == "Client Closed"
 
 
-def test_lame_duck_is_announced(node: NodeFixture) -> None:
+def test_lame_duck_is_announced(node: VirtualNode) -> None:
     client = node.client()
     node.node.start_lame_duck()
     node.turn()
     assert json.loads(client.take().removeprefix(b"INFO "))["ldm"] is True
 
 
-def test_counters_survive_the_connection(node: NodeFixture) -> None:
+def test_counters_survive_the_connection(node: VirtualNode) -> None:
     receiver, publisher = node.client(), node.client()
     receiver.send(b"SUB a 1\r\n")
     publisher.send(b"PUB a 5\r\nhello\r\nHPUB a 12 15\r\nNATS/1.0\r\n\r\nabc\r\n")
@@ -331,7 +331,7 @@ def test_counters_survive_the_connection(node: NodeFixture) -> None:
 
 @pytest.mark.parametrize("count", [3, 7, 20])
 def test_much_output_leaves_as_it_was_written_and_so_does_what_follows(count: int) -> None:
-    node = NodeFixture()
+    node = VirtualNode()
     sender, receiver = node.client(), node.client()
     receiver.send(b"SUB a 1\r\n")
     receiver.session.output_paused()
@@ -356,7 +356,7 @@ class PiecesLink(MemoryLink):
         self.pieces.append(data)
 
 
-def test_output_that_piles_up_is_never_copied_to_a_larger_place(node: NodeFixture) -> None:
+def test_output_that_piles_up_is_never_copied_to_a_larger_place(node: VirtualNode) -> None:
     link = PiecesLink()
     receiver = node.node.open_session(Peer("127.0.0.1", 50001), link)
     receiver.receive_data(b"CONNECT {}\r\nSUB a 1\r\n")

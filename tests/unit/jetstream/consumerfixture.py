@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.node import Frame
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.consumer import Consumer
+from pyjs.testing import Frame
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,16 @@ import json
 import tempfile
 from typing import Any
 
-from tests.support.node import Frame, NodeFixture
-
 from pyjs.base.disk import Disk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.engine import JetStream
 from pyjs.jetstream.stream import Stream
+from pyjs.testing import Frame, VirtualNode
 
 API = "$JS.API."
 
 
-class JetStreamFixture(NodeFixture):
+class JetStreamFixture(VirtualNode):
     """A node with JetStream on; `client_` is connected to the global account."""
 
     def __init__(

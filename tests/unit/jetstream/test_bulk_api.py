@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.support.bulk import Chunk, decode
-from tests.support.node import Client, Frame
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.api import bulk
+from pyjs.testing import Frame, RawClient
 
 LIST, READ = "$JS.API.PYJS.BULK.LIST.S", "$JS.API.PYJS.BULK.READ.S"
 
@@ -22,7 +22,7 @@ def js() -> JetStreamFixture:
     return fixture
 
 
-def ask(client: Client, subject: str, body: Any = b"") -> list[Frame]:
+def ask(client: RawClient, subject: str, body: Any = b"") -> list[Frame]:
     """Send a request and return every answer."""
     payload = body if isinstance(body, bytes) else json.dumps(body).encode()
     client.send(b"SUB _INBOX.b.* b\r\n")

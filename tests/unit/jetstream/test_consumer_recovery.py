@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.support.consumer_lists import damage_entry
-from tests.support.node import Frame
 from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery, delivery
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 from tests.unit.store.segment_files import MSG
@@ -18,6 +17,7 @@ from tests.unit.store.segment_files import records as segment_records
 from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
+from pyjs.testing import Frame
 
 NS = 1_000_000_000
 

@@ -1,11 +1,11 @@
 import random
 
 import pytest
-from tests.support.node import NodeFixture
 
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.direct_answer import DirectAnswers
 from pyjs.store.memstore import MemStore
+from pyjs.testing import VirtualNode
 
 DAY_NS = 86_400_000_000_000
 
@@ -14,7 +14,7 @@ class Site:
     """A store, and a client that waits for answers."""
 
     def __init__(self) -> None:
-        self.fixture = NodeFixture()
+        self.fixture = VirtualNode()
         self.account = self.fixture.node.accounts["$G"]
         self.store = MemStore()
         self.answers = DirectAnswers(b"S")

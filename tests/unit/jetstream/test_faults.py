@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from tests.support.node import CONNECT
 from tests.unit.jetstream.jsfixture import API, JetStreamFixture
 
 from pyjs.jetstream import consumer as consumer_module
 from pyjs.jetstream.api import direct, router
 from pyjs.jetstream.api.endpoint import ApiCall
 from pyjs.jetstream.consumer import Consumer
+from pyjs.testing import CONNECT
 
 FILTERED = {"ack_policy": "explicit", "durable_name": "c"}
 

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.node import Client
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream import streams
+from pyjs.testing import RawClient
 
 API = "$JS.API."
 
@@ -17,14 +17,14 @@ API = "$JS.API."
 class LongFixture(JetStreamFixture):
     """Clients that ask without waiting, and turns that are counted."""
 
-    def asker(self) -> Client:
+    def asker(self) -> RawClient:
         """Return a client that has an inbox."""
         client = self.client()
         client.send(b"SUB _I.> 1\r\n")
         client.take()
         return client
 
-    def ask_later(self, client: Client, subject: str, body: Any = b"", reply: bytes = b"_I.a") -> None:
+    def ask_later(self, client: RawClient, subject: str, body: Any = b"", reply: bytes = b"_I.a") -> None:
         """Hand a request in; it is not answered before a turn."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         client.session.receive_data(
@@ -163,7 +163,7 @@ def test_a_stream_that_is_closed_while_it_subscribes_leaves_nothing(js: LongFixt
     assert not js.engine.subscriptions
 
 
-def until_half_subscribed(js: LongFixture, asker: Client) -> None:
+def until_half_subscribed(js: LongFixture, asker: RawClient) -> None:
     """Ask for a stream of many subjects, and stop when it has subscribed to some of them."""
     subjects = [f"s.{number}" for number in range(60_000)]
     js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": subjects, "storage": "memory"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.node import Client
 from tests.unit.jetstream.consumerfixture import ConsumerFixture, delivery
+
+from pyjs.testing import RawClient
 
 MS = 1_000_000
 
@@ -20,7 +21,7 @@ class GroupFixture(ConsumerFixture):
         self.one, self.two = self.listener("one"), self.listener("two")
         self.pins = self.listener("$JS.EVENT.ADVISORY.CONSUMER.*.S.c")
 
-    def listener(self, subject: str) -> Client:
+    def listener(self, subject: str) -> RawClient:
         client = self.client()
         client.send(f"SUB {subject} 1\r\n".encode())
         client.take()
@@ -40,13 +41,13 @@ class GroupFixture(ConsumerFixture):
         ]
 
 
-def got(client: Client) -> list[int | str]:
+def got(client: RawClient) -> list[int | str]:
     """Return what came for a client: sequences, and the status codes among them."""
     frames = client.frames()
     return [delivery(frame).seq if frame.reply else frame.headers[9:12].decode() for frame in frames]
 
 
-def pin_of(client: Client) -> str:
+def pin_of(client: RawClient) -> str:
     """Return the pin in the only message that came."""
     (frame,) = client.frames()
     name, _, value = frame.headers.split(b"\r\n")[-3].partition(b": ")

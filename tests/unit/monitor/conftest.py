@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.node import CONNECT, Client, NodeFixture
 
 from pyjs.config.options import AccountOptions, Options, UserOptions
 from pyjs.monitor.response import Response
 from pyjs.monitor.router import Router
 from pyjs.monitor.state import Monitored, ProcessStats
+from pyjs.testing import CONNECT, RawClient, VirtualNode
 
 
 class FixedProcess(ProcessStats):
@@ -30,7 +30,7 @@ class Site:
     """What the monitoring port of one node answers."""
 
     def __init__(self, options: Options) -> None:
-        self.fixture = NodeFixture(options)
+        self.fixture = VirtualNode(options)
         self.node = self.fixture.node
         self.log = self.fixture.log
         self.monitored = Monitored(self.node, options, FixedProcess(), self.node.started_at_ns)
@@ -63,7 +63,7 @@ class Site:
         assert dict(answer.headers)["Content-Type"] == "text/plain; charset=utf-8"
         return answer.body.decode()
 
-    def client(self, name: str = "", user: str = "") -> Client:
+    def client(self, name: str = "", user: str = "") -> RawClient:
         more = f',"name":"{name}"' if name else ""
         more += f',"user":"{user}","pass":"pw"' if user else ""
         return self.fixture.client(CONNECT[:-1] + more.encode() + b"}")

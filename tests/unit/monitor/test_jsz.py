@@ -6,15 +6,16 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.support.node import Client, options_with_store
+from tests.support.node import options_with_store
 from tests.unit.monitor.conftest import Site
 
 from pyjs.config.options import AccountJetStreamOptions, AccountOptions, UserOptions
+from pyjs.testing import RawClient
 
 UNLIMITED = 18446744073709551615
 
 
-def api(client: Client, endpoint: str, **body: Any) -> dict[str, Any]:
+def api(client: RawClient, endpoint: str, **body: Any) -> dict[str, Any]:
     """Call $JS.API.<endpoint> and return the answer."""
     answer = client.request(f"$JS.API.{endpoint}".encode(), orjson.dumps(body) if body else b"")
     loaded: dict[str, Any] = json.loads(answer.payload)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.node import NodeFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions
@@ -19,6 +18,7 @@ from pyjs.server.io_thread import IoThread
 from pyjs.server.syncer import Syncer
 from pyjs.store.filestore import FileStore
 from pyjs.store.open_files import OpenFiles
+from pyjs.testing import VirtualNode
 
 S = 1_000_000_000
 
@@ -46,7 +46,7 @@ class Site:
     def __init__(self, directory: Path, always: bool, interval_ns: int = 3600 * S) -> None:
         loop = asyncio.get_running_loop()
         self.disk = GatedDisk()
-        self.fixture = NodeFixture()
+        self.fixture = VirtualNode()
         node = self.fixture.node
         self.driver = Driver(loop, node)
         self.io_thread = IoThread(loop, "test")

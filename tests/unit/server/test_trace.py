@@ -1,16 +1,16 @@
 import pytest
-from tests.support.node import NodeFixture
 
 from pyjs.base.log import ListLog
 from pyjs.config.options import Options
 from pyjs.server.trace import IN, LINE_SIZE_MAX, OUT, Tracer
+from pyjs.testing import VirtualNode
 
 
 class Traced:
     """A tracer and the lines it wrote, without the part that names the connection."""
 
     def __init__(self, direction: str = IN, size_max: int = 0) -> None:
-        self.session = NodeFixture(Options()).client().session
+        self.session = VirtualNode(Options()).client().session
         self.log = ListLog()
         self.log.trace_on = True
         self.tracer = Tracer(self.session, self.log, direction, size_max)

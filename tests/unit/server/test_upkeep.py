@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.node import NodeFixture
-
 from pyjs.server.driver import Driver
 from pyjs.server.io_thread import IoThread
 from pyjs.server.upkeep import Upkeep
+from pyjs.testing import VirtualNode
 
 
 class Store:
     """Wants upkeep a number of times, and has a deadline when it is done."""
 
-    def __init__(self, fixture: NodeFixture, jobs: int) -> None:
+    def __init__(self, fixture: VirtualNode, jobs: int) -> None:
         self._fixture = fixture
         self._left = jobs
         self.results: list[Exception | None] = []
@@ -33,7 +32,7 @@ class Store:
 
 
 async def test_a_deadline_that_the_end_of_a_job_set_is_kept_by_an_idle_server() -> None:
-    loop, fixture = asyncio.get_running_loop(), NodeFixture()
+    loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
     thread = IoThread(loop, "test")
     driver.after_turn.append(Upkeep(driver, thread).after_turn)

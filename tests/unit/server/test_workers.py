@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from tests.support.node import NodeFixture
-
 from pyjs.core.job import Job, Lane
 from pyjs.server.driver import Driver
 from pyjs.server.io_thread import IoThread
 from pyjs.server.workers import Workers
+from pyjs.testing import VirtualNode
 
 
 class Noting(Job):
@@ -33,9 +32,9 @@ class Noting(Job):
         self.finished.set()
 
 
-async def run_all(*jobs: Noting) -> NodeFixture:
+async def run_all(*jobs: Noting) -> VirtualNode:
     """Queue the jobs as a turn would and wait until each was taken in."""
-    loop, fixture = asyncio.get_running_loop(), NodeFixture()
+    loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
     workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
     driver.after_turn.append(workers.after_turn)
@@ -77,7 +76,7 @@ async def test_jobs_that_compute_run_in_fair_order_over_addresses() -> None:
 
 
 async def test_a_stop_runs_what_computes() -> None:
-    loop, fixture = asyncio.get_running_loop(), NodeFixture()
+    loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
     workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
     jobs = [Noting(Lane.COMPUTE) for _ in range(3)]

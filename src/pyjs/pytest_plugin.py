@@ -1,0 +1,35 @@
+"""The pytest plugin: the fixture `pyjs_server`, a real server for each test that asks for it.
+
+pytest finds it by the entry point of the package. Loads nothing of the server before a test uses the fixture.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.aio import ServerThread
+
+MARKER = (
+    "pyjs_server(config=None, **keys): the configuration of the fixture pyjs_server, as for pyjs.aio.Server"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest of the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def pyjs_server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
+    """A NATS server of this test alone, at `pyjs_server.client_url`; the marker `pyjs_server` configures it."""
+    from pyjs.aio import ServerThread
+
+    marker = request.node.get_closest_marker("pyjs_server")
+    args, keys = (marker.args, marker.kwargs) if marker else ((), {})
+    with ServerThread(*args, **keys) as server:
+        yield server

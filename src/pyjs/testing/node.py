@@ -1,0 +1,210 @@
+"""A node on a virtual clock, and clients that talk to it in bytes: no socket, no thread, no wait.
+
+A client hands over one read, the node takes its turn, and what it wrote is there. Time stands still until `advance`
+moves it, so a test of a timeout of a day takes as long as one of a second.
+
+    with VirtualNode(jetstream={"store_dir": tmp_path}) as node:
+        client = node.client()
+        client.send(b"SUB greet 1\r\nPUB greet 2\r\nhi\r\n")
+        assert client.payloads() == [b"hi"]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.aio.configuration import options_from, wants_scratch
+from pyjs.base.clock import NS_PER_MS, VirtualClock
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.base.rng import SeededRng
+from pyjs.core.link import Link, Peer
+from pyjs.node import Node
+from pyjs.server.scratch import ScratchStore, UnsyncedDisk
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from pyjs.aio.configuration import Source
+    from pyjs.aio.keys import ConfigKeys
+
+CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}'
+
+
+class MemoryLink(Link):
+    """Collects what the session writes, as a transport without a peer."""
+
+    def __init__(self) -> None:
+        self.data = b""  # written and not taken yet
+        self.closed = False
+        self.aborted = False
+        self.reading = True  # False: the session wants no input for now
+        self.unsent = 0  # bytes that a slow peer would have left in the transport; a test sets it
+
+    def write(self, data: bytes) -> None:
+        """Keep `data`."""
+        self.data += data
+
+    def close(self) -> None:
+        """Note the close."""
+        self.closed = True
+
+    def abort(self) -> None:
+        """Note the close, which loses what was unsent."""
+        self.closed = self.aborted = True
+
+    def pending_size(self) -> int:
+        """Return `unsent`."""
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        """Note that no input is wanted."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Note that input is wanted again."""
+        self.reading = True
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One MSG or HMSG as a client sees it."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+
+class RawClient:
+    """One client of a VirtualNode, in bytes."""
+
+    def __init__(self, node: VirtualNode, connect: bytes | None) -> None:
+        self.node = node
+        self.link = MemoryLink()
+        self.session = node.node.open_session(Peer("127.0.0.1", 50000), self.link)
+        node.turn()
+        self.info = self.link.data
+        self.link.data = b""
+        if connect is not None:
+            self.send(b"CONNECT " + connect + b"\r\nPING\r\n")
+            self.take()
+
+    def send(self, data: bytes) -> None:
+        """Hand one read to the session and let the node turn."""
+        self.session.receive_data(data)
+        self.node.turn()
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        data, self.link.data = self.link.data, b""
+        return data
+
+    def frames(self) -> list[Frame]:
+        """Return the messages written since the last call; other lines are skipped."""
+        data, out = self.take(), []
+        while data:
+            line, _, data = data.partition(b"\r\n")
+            words = line.split()
+            if not words or words[0] not in (b"MSG", b"HMSG"):
+                continue
+            with_headers = words[0] == b"HMSG"
+            fixed = 5 if with_headers else 4
+            reply = words[3] if len(words) > fixed else b""
+            size = int(words[-1])
+            split = int(words[-2]) if with_headers else 0
+            body, data = data[:size], data[size + 2 :]
+            out.append(Frame(words[1], words[2], reply, body[:split], body[split:]))
+        return out
+
+    def payloads(self) -> list[bytes]:
+        """Return the payloads of frames()."""
+        return [frame.payload for frame in self.frames()]
+
+    def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
+        """Publish with an inbox and return the one answer."""
+        self.send(b"SUB _INBOX.rq.* rq\r\n")
+        self.take()
+        if headers:
+            head = b"HPUB %b _INBOX.rq.1 %d %d\r\n" % (subject, len(headers), len(headers) + len(payload))
+        else:
+            head = b"PUB %b _INBOX.rq.1 %d\r\n" % (subject, len(payload))
+        self.send(head + headers + payload + b"\r\n")
+        answers = [frame for frame in self.frames() if frame.sid == b"rq"]
+        self.send(b"UNSUB rq\r\n")
+        assert len(answers) == 1, answers
+        return answers[0]
+
+
+class VirtualNode:
+    """A node, its clock, and its log."""
+
+    def __init__(
+        self,
+        config: Source | None = None,
+        *,
+        seed: int = 1,
+        now_ns: int | None = None,
+        **keys: Unpack[ConfigKeys],
+    ) -> None:
+        """Make the node; nothing is opened yet.
+
+        `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All chance comes
+        from `seed`, and time begins at `now_ns`.
+        """
+        self.options = options_from(config, dict(keys), {})
+        self.scratch = ScratchStore() if wants_scratch(config, self.options) else None
+        if self.scratch is not None:
+            self.options.jetstream.store_dir = self.scratch.path
+        self.clock = VirtualClock() if now_ns is None else VirtualClock(now_ns)
+        self.log = ListLog()
+        self.hold_jobs = False  # True: jobs stay queued, as while their thread is busy
+        disk = OsDisk() if self.scratch is None else UnsyncedDisk()
+        self.node = Node(self.options, self.clock, SeededRng(seed), disk, self.log)
+
+    def __enter__(self) -> Self:
+        self.node.start_jetstream()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.node.stop()
+        if self.scratch is not None:
+            self.scratch.remove()
+
+    def client(self, connect: bytes | None = CONNECT) -> RawClient:
+        """Open a connection; with `connect` None it says nothing yet."""
+        return RawClient(self, connect)
+
+    def turn(self) -> None:
+        """Let the node do what is due, until nothing is."""
+        self.node.turn(self.clock.now_ns())
+        while self.node.has_work or self.run_jobs():
+            self.node.turn(self.clock.now_ns())
+
+    def run_jobs(self) -> bool:
+        """Run the jobs that were queued, if `hold_jobs` is not set; tell whether there were any."""
+        state = self.node.turn_state
+        if self.hold_jobs or not state.jobs:
+            return False
+        for job in state.take("jobs"):
+            failure = None
+            try:
+                job.run()
+            except Exception as error:
+                failure = error
+            state.finished.append((job, failure))
+        return True
+
+    def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
+        """Move the clock, stopping at every deadline on the way as a real loop would."""
+        end_ns = self.clock.now_ns() + (milliseconds + 1000 * seconds) * NS_PER_MS
+        while (deadline := self.node.next_deadline_ns()) is not None and deadline <= end_ns:
+            self.clock.advance(max(0, deadline - self.clock.now_ns()))
+            self.turn()
+        self.clock.advance(end_ns - self.clock.now_ns())
+        self.turn()
