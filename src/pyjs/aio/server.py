@@ -78,14 +78,10 @@ class Server:
         """
         if self._server is not None:
             raise RuntimeError(f"{self!r} runs already")
-        options, scratch = self._options, None
-        log = self._opened_log()
-        if self._wants_scratch:
-            scratch = _scratch_store()
-            options = replace(options, jetstream=replace(options.jetstream, store_dir=scratch.path))
-        server = self._server = ShellServer(options, log, scratch)
+        server, log = self._made()
+        self._server = server
         server.after_stop.append(partial(self._stopped, server, log))
-        for warning in options.warnings:
+        for warning in self._options.warnings:
             log.warn(warning)
         await server.start(self._spin)
 
@@ -122,6 +118,20 @@ class Server:
             raise RuntimeError("the server does not run: use `async with`, or await start()")
         return self._server
 
+    def _made(self) -> tuple[ShellServer, Logger | StandardLog]:
+        """Return a server for one start, and its log. Raises StartFailed: its directory or log cannot be made."""
+        if not self._wants_scratch:
+            log = self._opened_log()
+            return ShellServer(self._options, log), log
+        scratch = _scratch_store()
+        try:
+            log = self._opened_log()
+        except StartFailed:
+            scratch.remove()
+            raise
+        jetstream = replace(self._options.jetstream, store_dir=scratch.path)
+        return ShellServer(replace(self._options, jetstream=jetstream), log, scratch), log
+
     def _opened_log(self) -> Logger | StandardLog:
         options = self._options
         if options.log_file:
@@ -130,6 +140,7 @@ class Server:
 
     def _stopped(self, server: ShellServer, log: Logger | StandardLog) -> None:
         """Forget a server that has stopped, whoever stopped it."""
+        assert self._server is server
         if isinstance(log, Logger):
             log.close()
         self._server = None

@@ -175,12 +175,13 @@ def test_a_wrong_configuration_is_an_exception() -> None:
         Server(prot=4222)  # type: ignore[call-arg]
 
 
-async def test_a_log_file_that_cannot_be_opened_is_an_exception(tmp_path: Path) -> None:
+async def test_a_log_file_that_cannot_be_opened_is_an_exception(tmp_path: Path, scratch_root: Path) -> None:
     server = Server(log_file=tmp_path / "none" / "log")
 
     for _ in range(2):
         with pytest.raises(StartFailed, match=r"error opening file: open .*/none/log: no such file"):
             await server.start()
+    assert list(scratch_root.iterdir()) == []
 
 
 async def test_a_temporary_directory_that_cannot_be_made_is_an_exception(
