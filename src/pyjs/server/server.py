@@ -133,7 +133,10 @@ class Server:
         disk.open_files_max = open_files_max()
         rng = OsRng()
         set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before a key of a client is in any table
-        self.node = Node(effective_options(self.options), self.clock, rng, disk, self.log)
+        options = effective_options(self.options)
+        if self._scratch is not None:
+            options.jetstream.store_dir = self._scratch.path  # itself: a directory more takes milliseconds to remove
+        self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
         self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
         self.driver.after_turn.append(self._workers.after_turn)
