@@ -87,21 +87,18 @@ async def use(url: str) -> None:
     """Do a little of everything that a test does."""
     at = urlsplit(url)
     reader, writer = await asyncio.open_connection(at.hostname, at.port)
-    requests = [
-        ("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]}),
-        (
-            "$JS.API.CONSUMER.DURABLE.CREATE.S.C",
-            {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}},
-        ),
-        ("$JS.API.CONSUMER.MSG.NEXT.S.C", {"batch": 10}),
+    consumer = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    requests: list[tuple[str, dict[str, object]]] = [
+        ("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]}),
+        ("CONSUMER.DURABLE.CREATE.S.C", consumer),
     ]
     writer.write(b'CONNECT {"verbose":false}\r\nSUB inbox.* 1\r\n')
-    for at_request, (subject, request) in enumerate(requests):
-        body = json.dumps(request).encode()
-        writer.write(b"PUB %b inbox.%d %d\r\n%b\r\n" % (subject.encode(), at_request, len(body), body))
-        if not at_request:
-            await reader.readuntil(b"MSG inbox.0 ")
-            writer.write(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100) * 100)
+    for number, (endpoint, request) in enumerate(requests):
+        body = json.dumps(request)
+        writer.write(f"PUB $JS.API.{endpoint} inbox.{number} {len(body)}\r\n{body}\r\n".encode())
+        await reader.readuntil(b"MSG inbox.%d " % number)
+    writer.write(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100) * 100)
+    writer.write(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C inbox.next 2\r\n10\r\n")
     await reader.readuntil(b"MSG s.1 ")
     writer.close()
     with suppress(ConnectionError):
