@@ -63,7 +63,7 @@ class ServerThread:
         started: Future[None] = Future()
         self._loop, self._stop_asked, self._pid = new_event_loop(), asyncio.Event(), os.getpid()
         self._thread = threading.Thread(target=self._run, args=(started,), name="pyjs-server", daemon=True)
-        atexit.register(self.stop)
+        _running.add(self)
         try:
             self._thread.start()
             started.result()
@@ -76,7 +76,7 @@ class ServerThread:
         thread = self._thread
         if thread is None or self._pid != os.getpid():  # a forked child has no such thread
             return
-        atexit.unregister(self.stop)
+        _running.discard(self)
         with suppress(RuntimeError):  # the loop is closed: the start failed
             self._loop.call_soon_threadsafe(self._stop_asked.set)
         if thread.ident is None:  # the system gave none
@@ -108,3 +108,13 @@ class ServerThread:
         started.set_result(None)
         await self._stop_asked.wait()
         await self._server.stop()
+
+
+# Of the process: all that are to be stopped when it ends. atexit itself keeps a place for each call ever registered.
+_running: set[ServerThread] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for server in tuple(_running):
+        server.stop()

@@ -21,13 +21,23 @@ class ScratchStore:
         """Make it. Raises OSError: the temporary directory cannot be written."""
         self.path = tempfile.mkdtemp(prefix="pyjs-")
         self._pid = os.getpid()
-        atexit.register(self.remove)
+        _there.add(self)
 
     def remove(self) -> None:
         """Remove it with everything in it; what cannot be removed stays."""
         if self._pid == os.getpid():
-            atexit.unregister(self.remove)
+            _there.discard(self)
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+# Of the process: all that is to be removed when it ends. atexit itself keeps a place for each call ever registered.
+_there: set[ScratchStore] = set()
+
+
+@atexit.register
+def _remove_all() -> None:
+    for scratch in tuple(_there):
+        scratch.remove()
 
 
 class UnsyncedDisk(OsDisk):

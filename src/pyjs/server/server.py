@@ -135,7 +135,8 @@ class Server:
         set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before a key of a client is in any table
         options = effective_options(self.options)
         if self._scratch is not None:
-            options.jetstream.store_dir = self._scratch.path  # itself: a directory more takes milliseconds to remove
+            # Itself, and no directory in it: to remove one takes milliseconds on some file systems.
+            options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
         self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
