@@ -155,7 +155,7 @@ def test_a_consumer_ahead_of_a_stream_that_lost_its_end_gets_what_comes_there() 
     consumer = story.stream().consumers["c"]
     story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":5,"no_wait":true}')
     story.process.run()
-    consumer.changes.lost = True  # its whole state, on the medium at once; the messages are not
+    consumer.acks.changes.lost = True  # its whole state, on the medium at once; the messages are not
     story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":1,"no_wait":true}')
     story.ask("s.a")
     story.ask("$JS.API.CONSUMER.MSG.NEXT.S.c", {"batch": 1, "no_wait": True})

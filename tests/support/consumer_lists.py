@@ -26,6 +26,6 @@ def damage_entry(stream: Path, number: int) -> None:
 
 def begin_state(consumer: object) -> None:
     """Make the files of a consumer's state, as its first delivery does."""
-    file = getattr(consumer, "file", None)
+    file = getattr(getattr(consumer, "keeper", None), "file", None)
     assert file is not None
     file.append(b"")

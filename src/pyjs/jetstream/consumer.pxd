@@ -1,36 +1,95 @@
 """One consumer: delivers a stream's messages, takes acks."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.consumer_core cimport ConsumerCore
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Turn
+from pyjs.jetstream.ack_replies cimport AckReplies
+from pyjs.jetstream.ack_state cimport AckState
+from pyjs.jetstream.ack_token cimport AckToken, Verb
+from pyjs.jetstream.delivery_cursor cimport DeliveryCursor
+from pyjs.jetstream.delivery_writer cimport DeliveryWriter
+from pyjs.jetstream.flow_control cimport FlowControl
+from pyjs.jetstream.outcome cimport Outcome
+from pyjs.jetstream.pacing cimport Pacing
+from pyjs.jetstream.pull_requests cimport PullRequests
+from pyjs.jetstream.push_subject cimport PushSubject
+from pyjs.jetstream.settled_queue cimport SettledQueue
+from pyjs.jetstream.state_keeper cimport StateKeeper
+from pyjs.jetstream.stream_consumer cimport StreamConsumer
+from pyjs.jetstream.wake_timer cimport WakeTimer
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.ops cimport Msg
 
-cdef class Consumer(ConsumerCore):
+cdef enum Life:
+    LIVE                        # from its creation on
+    CLOSED                      # does nothing any more, and is still to be stopped
+    STOPPED                     # knows nobody any more
+
+cdef enum AckPolicy:
+    ACK_NONE
+    ACK_ALL
+    ACK_EXPLICIT
+    ACK_FLOW                    # an answer to flow control settles what it names
+
+cdef class Consumer(StreamConsumer):
+    # what it belongs to
     cdef readonly str stream_name
     cdef readonly int64_t created_ns
+    cdef readonly Account account
+    cdef readonly Turn turn
+    cdef readonly StreamStore store
+    cdef readonly object rng
+    cdef object subjects                # consumer_subjects.ConsumerSubjects
+    cdef list subscriptions             # to them
+    cdef readonly object events         # consumer_advisories.ConsumerEvents
+    cdef WakeTimer timer
     cdef public object expired          # called when inactive_threshold has passed: remove me
-    cdef readonly object timers, events
-    cdef public object file             # what keeps the state, None: nothing does
-    cdef object metadata                # metadata.MetadataWriter, for whole states; None: they are written at once
-    cdef bint keeping                   # a whole state is being written, and the consumer waits for it
-    cdef bint kept_badly                # it could not be: the next one is written at once
-    cdef readonly bytes flow_id         # reply subject of the outstanding flow control request
-    cdef readonly str pin_group         # of the client that has the pin
-    cdef readonly int64_t pinned_at
-    cdef int64_t pin_until              # when the pin ends, unless its client asks again
-    cdef uint64_t pins                  # that were ever given
-    cdef bint sync_always               # acks are confirmed after the sync, not after the write
-    cdef bytes prefix2
-    cdef tuple names                    # of stream and consumer in ack subjects: short, and with domain and account
-    cdef str shown_names                # the one of them that deliveries carry
-    cdef str domain
-    cdef list subscriptions
-    cdef int64_t threshold              # inactive_threshold with its jitter; 0: lives for ever
-    cdef int64_t heartbeat_ns           # push: how long nothing may be sent; 0: no limit
-    cdef int64_t pin_wait_ns            # how long a client that does not ask again has the pin
-    cdef int64_t unbound_at             # push: since when nobody listens
-    cdef object timer                   # base.timers.Timer
-    cdef int64_t timer_at
-    cdef bint left                      # stopped; before that it may be closed
 
-    cdef void publish_replies(self, const char* replies, size_t end) noexcept
-    cdef bytes head_reply(self)
-    cdef void wake_by(self, int64_t* best, int64_t at) noexcept nogil
+    # its parts
+    cdef readonly StateKeeper keeper
+    cdef readonly DeliveryCursor cursor
+    cdef readonly AckState acks
+    cdef readonly FlowControl flow
+    cdef readonly Pacing pacing
+    cdef readonly PushSubject push      # None: pull
+    cdef readonly PullRequests requests   # None: push
+    cdef DeliveryWriter writer
+    cdef AckReplies replies             # to acks, left for the turn
+    cdef SettledQueue settling          # on the way into `settled`
+    cdef list orders                    # (reply, body): pull requests that came with an ack, left for the turn
+
+    # copies of the configuration
+    cdef AckPolicy ack_policy
+    cdef int64_t max_ack_pending        # <= 0: unlimited
+    cdef uint32_t max_deliver           # 0: unlimited
+    cdef uint32_t sample_percent        # of acks that a metric tells of
+    cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: lives for ever
+
+    # activity, ns since the epoch, 0: never
+    cdef readonly int64_t delivered_at, acked_at
+    cdef readonly int64_t active_at     # last request, delivery or ack
+    cdef readonly int64_t paused_until
+    cdef Life life
+    cdef bint dirty                     # in Turn.consumers
+
+    cdef void mark_dirty(self) noexcept nogil
+
+    # acks
+    cdef bint take_ack(self, AckToken* token) noexcept nogil
+    cdef void ack(self, AckToken* token) noexcept nogil
+    cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil
+    cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept
+    cdef void sample(self, AckToken* token) noexcept
+    cdef void note_settled(self, uint64_t seq) noexcept nogil
+
+    # deliveries
+    cdef bint has_demand(self) noexcept nogil
+    cdef Outcome deliver_some(self) noexcept nogil
+    cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil
+    cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil
+    cdef Outcome hold(self, int64_t until) noexcept nogil
+    cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil
+    cdef Outcome send_push(self, Msg* m) noexcept nogil
+    cdef void ask_flow(self) noexcept
+    cdef void give_up(self, uint32_t i) noexcept
+    cdef void lose(self, uint32_t i, str reason) noexcept

@@ -37,6 +37,25 @@ class ConsumerEvents:
         self._rng = rng
         self._names = {"stream": stream, "consumer": consumer}
         self._domain = domain
+        self.queued: list[tuple[str, dict[str, Any]]] = []  # events of the turn: (kind, fields)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Queue an event of `kind`, for `send_queued`."""
+        self.queued.append((kind, fields))
+
+    def note_terminated(self, stream_seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
+        """Queue that a message is not delivered again."""
+        fields = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
+        self.note("terminated", **fields, **({"reason": reason} if reason else {}))
+
+    def send_queued(self, now_ns: int, kinds: tuple[str, ...] = ()) -> None:
+        """Publish the queued events of `kinds`, of all kinds when there are none."""
+        if not self.queued:
+            return
+        events = [event for event in self.queued if not kinds or event[0] in kinds]
+        self.queued = [event for event in self.queued if kinds and event[0] not in kinds]
+        for kind, fields in events:
+            self.send(kind, now_ns, **fields)
 
     def send(self, kind: str, now_ns: int, **fields: Any) -> None:
         """Publish an event of `kind`, if anybody wants it."""

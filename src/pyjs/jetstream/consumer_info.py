@@ -21,27 +21,28 @@ def consumer_info(
     consumer: Consumer, now_ns: int, *, listed: bool = False, config: bool = True
 ) -> dict[str, Any]:
     """Return the ConsumerInfo object, perhaps without `config`; `listed`: without the version in its metadata."""
-    if consumer.waiting is not None:
+    acks, requests = consumer.acks, consumer.requests
+    if requests is not None:
         consumer.sweep_waiting()
     skew = consumer.account.turn.skew  # times are those of the wall clock, as it is now
-    spent = consumer.pending.redelivered + len(consumer.spent)
+    spent = acks.pending.redelivered + len(acks.spent)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
         "name": consumer.name,
         "created": time_text(consumer.created_ns),
         "config": None,
-        "delivered": _position(consumer.delivered_cseq, consumer.delivered_seq, consumer.delivered_at, skew),
-        "ack_floor": _position(consumer.floor_cseq, consumer.floor_seq, consumer.acked_at, skew),
-        "num_ack_pending": consumer.pending.count,
+        "delivered": _position(acks.delivered_cseq, acks.delivered_seq, consumer.delivered_at, skew),
+        "ack_floor": _position(acks.floor_cseq, acks.floor_seq, consumer.acked_at, skew),
+        "num_ack_pending": acks.pending.count,
         "num_redelivered": 0 if consumer.config.max_deliver == 1 else spent,
-        "num_waiting": 0 if consumer.waiting is None else consumer.waiting.count,
-        "num_pending": consumer.num_pending(),
+        "num_waiting": 0 if requests is None else requests.queue.count,
+        "num_pending": consumer.cursor.num_pending(),
     }
     if not config:
         del out["config"]
     else:
         out["config"] = _config(consumer, listed)
-    if consumer.bound:
+    if consumer.push is not None and consumer.push.bound:
         out["push_bound"] = True
     if consumer.paused_until > now_ns:
         out["paused"] = True
@@ -59,11 +60,11 @@ def _config(consumer: Consumer, listed: bool) -> dict[str, Any]:
 def _group_state(consumer: Consumer) -> dict[str, Any]:
     """Return what is to be said of the one group that works."""
     out = {"group": consumer.config.priority_groups[0]}
-    if consumer.pin_id:
-        out["pinned_client_id"] = consumer.pin_id.decode()
-    out["pinned_ts"] = time_text(
-        consumer.pinned_at + (consumer.account.turn.skew if consumer.pinned_at else 0)
-    )
+    assert consumer.requests is not None
+    pin = consumer.requests.pin
+    if pin.id:
+        out["pinned_client_id"] = pin.id.decode()
+    out["pinned_ts"] = time_text(pin.pinned_at + (consumer.account.turn.skew if pin.pinned_at else 0))
     return out
 
 

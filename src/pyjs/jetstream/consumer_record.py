@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.base.errors import PyjsError
 from pyjs.jetstream.skips import Skips
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
             """Have `done` called when what was kept so far is on the medium, or cannot be."""
 
 
-__all__ = ["StoreFailed", "record", "rewrite"]
-
 VERSION = 1
 DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
 DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
@@ -80,34 +78,11 @@ def first_state(start: Start) -> bytes:
 
 def snapshot_of(consumer: Consumer) -> bytes:
     """Return the whole state."""
-    pending = orjson.Fragment(consumer.pending.dump_json())  # there may be many
+    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # there may be many
     return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
 
 
-def record(consumer: Consumer) -> None:
-    """Keep what changed since the last call.
-
-    Raises:
-        OSError: it could not be written.
-    """
-    changes, file = consumer.changes, consumer.file
-    assert file is not None
-    delta = changes.take()
-    if changes.lost:
-        rewrite(consumer)
-    elif delta:
-        changes.lost = True  # until it is in the file: what follows makes no sense without it
-        file.append(delta)
-        changes.lost = False
-        pending_size = DELTAS_PER_SNAPSHOT * 24 * len(consumer.pending)
-        if file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size):
-            consumer.keep_whole()
-
-
-def rewrite(consumer: Consumer) -> None:
-    """Keep the whole state, here and now."""
-    consumer.changes.take()
-    consumer.changes.lost = True
-    assert consumer.file is not None
-    consumer.file.snapshot(snapshot_of(consumer))
-    consumer.changes.lost = False
+def is_log_long(file: StateFile, pending: int) -> bool:
+    """Return whether the deltas are worth a new snapshot, of `pending` deliveries."""
+    pending_size = DELTAS_PER_SNAPSHOT * 24 * pending
+    return file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size)

@@ -22,7 +22,7 @@ from pyjs.jetstream.consumer_rules import ConsumerLimits, StreamTraits
 from pyjs.jetstream.consumer_seat import Seat
 from pyjs.jetstream.consumer_start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.persist import StoredConsumer
-from pyjs.jetstream.replay import restore
+from pyjs.jetstream.replay import clamp, restore
 from pyjs.store.filter import StoreFilter
 from pyjs.store.last_seqs import Count
 
@@ -115,7 +115,7 @@ def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsume
     """End a consumer; returns the change that removes its files, None: it has none."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
-    return None if consumer.file is None else js.files.removed_consumer(stream.name, consumer.name)
+    return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)
 
 
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
@@ -141,7 +141,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
     """End a consumer after a fault; returns whether it has files, for `reopen`. One without files is deleted."""
-    if consumer.file is None:
+    if consumer.keeper.file is None:
         expire(js, stream, consumer)
         return False
     stream.remove_consumer(consumer.name, for_good=False)
@@ -172,7 +172,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
         except consumer_record.BadState as error:
             problems.append(str(error))
         else:
-            consumer.pending.sent_by(js.shared.clock.now_ns())
+            consumer.acks.pending.sent_by(js.shared.clock.now_ns())
             if ahead or problems:
                 _keep_state(js, consumer)
             return consumer
@@ -196,7 +196,7 @@ def _seated(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
     """Write a state anew whose files had problems, or said more than the stream bears out."""
     try:
-        consumer_record.rewrite(consumer)
+        consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
         js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
 
@@ -247,7 +247,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     consumer = Consumer(_seat(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
     if start.seq < stream.store.first_seq:  # messages have expired meanwhile
-        consumer.clamp()
+        clamp(consumer)
     else:
         _take_count(consumer, counted)
     _open(js, stream, consumer)
@@ -273,7 +273,9 @@ def _update(
     counted = None
     if old.filters != config.filters:
         matches = _filter_of(stream, config)
-        counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.next_seq))
+        counted = yield from _within_search(
+            js, stream, count(stream.store, matches, consumer.cursor.next_seq)
+        )
     yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
     if old.filters != config.filters:
@@ -302,7 +304,7 @@ def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
 def _take_count(consumer: Consumer, counted: Count | None) -> None:
     """Spare the consumer a count, unless messages were removed since."""
     if counted is not None and counted.is_exact:
-        consumer.take_count(counted.msgs, counted.up_to)
+        consumer.cursor.take_count(counted.msgs, counted.up_to)
 
 
 def _within_search(

@@ -51,6 +51,7 @@ cdef class PendingAcks:
     cdef void requeue(self, uint32_t i) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
+    cdef int64_t last_deadline(self) noexcept nogil                             # 0: nothing is pending
     cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
     cdef void clear(self) noexcept nogil
@@ -65,7 +66,7 @@ cdef class PendingAcks:
     cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil
     cdef void await_ack(self, uint32_t i) noexcept nogil
     cdef uint32_t allocate(self) noexcept nogil
-    cdef int grow(self) noexcept nogil
+    cdef int make_room(self) noexcept nogil
     cdef int rehash(self, int size_log) noexcept nogil
     cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil
     cdef void leave_table(self, uint32_t i) noexcept nogil

@@ -18,6 +18,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.grow cimport grow
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -138,7 +139,7 @@ cdef class PendingAcks:
         self.used += 1
         return self.used - 1
 
-    cdef int grow(self) noexcept nogil:
+    cdef int make_room(self) noexcept nogil:
         cdef Entry* entries = <Entry*> realloc(self.entries, self.capacity * 2 * sizeof(Entry))
         cdef uint32_t* heap
         if entries == NULL:
@@ -264,7 +265,7 @@ cdef class PendingAcks:
         if (<uint64_t> self.count + 1) * 2 > self.bucket_mask and self.rehash(65 - self.bucket_shift) < 0:
             return -1
         if self.free == 0 and self.used == self.capacity:
-            return self.grow()
+            return self.make_room()
         return 0
 
     cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
@@ -434,6 +435,15 @@ cdef class PendingAcks:
         cdef Entry* e = &self.entries[i]
         return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
+    cdef int64_t last_deadline(self) noexcept nogil:
+        """Return the latest `deadline` of all, 0: nothing is pending."""
+        cdef int64_t latest = 0
+        cdef uint32_t i = self.oldest
+        while i:
+            latest = max(latest, self.deadline(i))
+            i = self.entries[i].newer
+        return latest
+
     cdef int64_t next_due(self) noexcept nogil:
         cdef int64_t best = self.entries[self.heap[0]].due_at if self.n_heap else 0
         cdef uint32_t k, head
@@ -461,21 +471,17 @@ cdef class PendingAcks:
         At most EXPIRED_MAX at once: what else is due stays due, and the next call takes it. What was delivered
         `max_deliver` times (0: no limit) goes to the list of the spent instead.
         """
-        cdef uint32_t k, i, n = 0, room = 0, where = IN_WAIT
+        cdef uint32_t k, i, n = 0, where = IN_WAIT
+        cdef size_t room = 0
         cdef SortKey* keys = NULL
-        cdef SortKey* more
         cdef bint ascending = True
         while n < EXPIRED_MAX:
             i = self.first_due(now, &where)
             if i == 0:
                 break
-            if n == room:
-                room = 64 if room == 0 else room * 2
-                more = <SortKey*> realloc(keys, room * sizeof(SortKey))
-                if more == NULL:
-                    free(keys)
-                    return 0
-                keys = more
+            if grow(<void**> &keys, &room, n + 1, sizeof(SortKey)) < 0:
+                free(keys)
+                return 0
             self.unlink(i)
             keys[n].key = <int64_t> self.entries[i].seq
             keys[n].index = i

@@ -236,7 +236,7 @@ def _known_consumers(stream: Stream) -> Known:
     known: Known = {}
     for name, consumer in stream.consumers.items():
         assert isinstance(consumer, Consumer)
-        if consumer.file is not None:
+        if consumer.keeper.file is not None:
             known[name] = (consumer.created_ns, consumer.config.as_json(), snapshot_of(consumer))
     return known
 

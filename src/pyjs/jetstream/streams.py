@@ -191,7 +191,7 @@ def _drop_settled(stream: Stream) -> Generator[Step, None, None]:
     """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
     store = stream.store
     for consumer in list(stream.consumers.values()):
-        delivered_to = consumer.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
+        delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
         wanted = store.make_filter(consumer.filters)
         seq = store.catalogue.next_match(0, wanted)
         while 0 < seq < delivered_to:

@@ -32,3 +32,4 @@ cdef class WaitingQueue:
     cdef void drop_head(self) noexcept nogil
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil
     cdef void note_time(self, Waiting* w) noexcept nogil
+    cdef bint served(self, int64_t size, int64_t now) noexcept nogil

@@ -45,9 +45,9 @@ def test_waiting_requests_are_served_in_turns(js: ConsumerFixture) -> None:
     js.fill(1, "s.1")
     js.fill(1, "s.2")
     # then
-    waiting = js.core().waiting
-    assert waiting is not None
-    assert waiting.replies() == [b"in.a", b"in.b"]
+    requests = js.core().requests
+    assert requests is not None
+    assert requests.queue.replies() == [b"in.a", b"in.b"]
     assert [m.subject for m in js.deliveries()] == ["s.1", "s.2"]
 
 

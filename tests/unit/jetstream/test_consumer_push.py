@@ -96,7 +96,7 @@ def test_flow_control_stops_at_the_window_and_goes_on_with_the_answer(js: Consum
     assert (len(requests), delivered) == (1, 11)
     assert b"Nats-Consumer-Stalled: " + requests[0].reply in beats[0]
     assert len(pushed(js)) == 13
-    assert js.core().flow_window == 4 * MIB
+    assert js.core().flow.window == 4 * MIB
 
 
 def test_an_answer_to_flow_control_settles_what_it_names(js: ConsumerFixture) -> None:
@@ -157,7 +157,7 @@ def test_an_answer_to_another_flow_control_request_changes_nothing(js: ConsumerF
     # when
     js.user.send(b"PUB $JS.FC.S.c.abcd 0\r\n\r\n")
     # then
-    assert js.core().flow_window == 2 * MIB
+    assert js.core().flow.window == 2 * MIB
 
 
 def test_a_new_deliver_subject_gets_what_is_pending_again(js: ConsumerFixture) -> None:

@@ -160,12 +160,12 @@ def test_any_history_survives_a_restart(tmp_path: Path, policy: str, seed: int) 
     for _step in range(60):
         held += act(js, chance, held)
     before = comparable(js.info())
-    queued = js.core().pending.queued()
+    queued = js.core().acks.pending.queued()
     js = js.restart()
     # then
     assert comparable(js.info()) == before
     js.advance(milliseconds=1)  # what was overdue is so by the first timer
-    assert sorted(js.core().pending.queued()) == sorted(queued)
+    assert sorted(js.core().acks.pending.queued()) == sorted(queued)
 
 
 def act(js: Restarting, chance: random.Random, held: list[Delivery]) -> list[Delivery]:

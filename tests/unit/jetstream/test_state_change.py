@@ -108,7 +108,7 @@ def test_a_kill_before_it_is_written_leaves_the_state_before(js: Pipelined) -> N
     replies = grow(js)
     js.user.send(b"PUB %b 4\r\n+ACK\r\n" % replies[0])
     js.turn()
-    assert len(after_a_kill(js).pending) == len(replies)
+    assert len(after_a_kill(js).acks.pending) == len(replies)
 
 
 def test_a_kill_after_it_is_written_finds_it_and_what_came_then(js: Pipelined) -> None:
@@ -116,7 +116,7 @@ def test_a_kill_after_it_is_written_finds_it_and_what_came_then(js: Pipelined) -
     js.user.send(b"PUB %b 4\r\n+ACK\r\n" % replies[0])
     run(js)
     found = after_a_kill(js)
-    assert len(found.pending) == len(replies) - 1
+    assert len(found.acks.pending) == len(replies) - 1
 
 
 def test_one_that_cannot_be_written_is_written_at_once(js: Pipelined) -> None:
@@ -128,7 +128,7 @@ def test_one_that_cannot_be_written_is_written_at_once(js: Pipelined) -> None:
     js.files.failing = False
     js.turn()
     assert any("state can not be written" in text for _, text in js.log.lines)
-    assert len(after_a_kill(js).pending) == len(replies) - 1
+    assert len(after_a_kill(js).acks.pending) == len(replies) - 1
 
 
 def test_a_disk_that_goes_on_failing_confirms_nothing(js: Pipelined) -> None:
@@ -143,7 +143,7 @@ def test_a_disk_that_goes_on_failing_confirms_nothing(js: Pipelined) -> None:
     js.user.send(b"PUB %b acked 4\r\n+ACK\r\n" % replies[0])
     run(js)
     assert js.user.frames()[-1].subject == b"acked"
-    assert len(after_a_kill(js).pending) == len(replies) - 1
+    assert len(after_a_kill(js).acks.pending) == len(replies) - 1
 
 
 def test_a_purge_has_the_states_of_all_consumers_written_without_a_sync_in_a_turn(js: Pipelined) -> None:
@@ -158,7 +158,7 @@ def test_a_purge_has_the_states_of_all_consumers_written_without_a_sync_in_a_tur
     assert js.files.syncs == before
     run(js)
     found = after_a_kill(js)
-    assert (found.next_seq, found.floor_seq) == (21, 20)
+    assert (found.cursor.next_seq, found.acks.floor_seq) == (21, 20)
 
 
 def test_a_consumer_may_be_deleted_meanwhile(js: Pipelined) -> None:
@@ -186,4 +186,4 @@ def test_a_stop_that_does_not_wait_leaves_a_state_that_can_be_read(js: Pipelined
     js.node.stop()
     found = Pipelined(js.root.parents[3]).stream("S").consumers["c"]
     assert isinstance(found, Consumer)
-    assert len(found.pending) == len(replies) - 1
+    assert len(found.acks.pending) == len(replies) - 1

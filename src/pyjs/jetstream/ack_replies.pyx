@@ -1,0 +1,62 @@
+"""Replies to acks that asked for one: empty messages that leave once the acks are recorded.
+
+Knows nothing of acks. Compiled because every ack with a reply passes here (benchmarks/: pull with double acks).
+"""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
+from pyjs.core.account cimport Account
+from pyjs.wire.compose cimport compose
+from pyjs.wire.ops cimport Msg
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef class AckReplies:
+    """The replies that one consumer owes."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
+        """Queue a reply; without memory there is none, and the ack is sent again."""
+        if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
+            return
+        memcpy(self.data + self.size, &n, sizeof(uint32_t))
+        memcpy(self.data + self.size + sizeof(uint32_t), reply, n)
+        self.size += n + sizeof(uint32_t)
+
+    cdef void send(self, Account account) noexcept nogil:
+        """Publish the replies; what they give rise to is queued for the next time."""
+        cdef char* data = self.data
+        cdef size_t size = self.size, room = self.room
+        self.data = NULL                # a reply may be an ack of this consumer
+        self.size = self.room = 0
+        send_ack_replies(account, data, size)
+        if self.data == NULL:
+            self.data, self.room = data, room
+        else:
+            free(data)
+
+    cdef bytes take(self):
+        """Return the replies for `send_ack_replies`; none is left."""
+        replies = <bytes> self.data[:self.size]
+        self.size = 0
+        return replies
+
+
+cdef void send_ack_replies(Account account, const char* replies, size_t size) noexcept nogil:
+    """Publish what `AckReplies.take` returned."""
+    cdef size_t at = 0
+    cdef uint32_t n = 0
+    cdef Msg m
+    while at < size:
+        memcpy(&n, replies + at, sizeof(uint32_t))
+        compose(&m, replies + at + sizeof(uint32_t), n, b"0\r\n", 0, 0)
+        m.tail = b"0\r\n"
+        m.tail_len = 3
+        account.publish(&m)
+        at += sizeof(uint32_t) + n

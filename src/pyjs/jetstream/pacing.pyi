@@ -1,0 +1,6 @@
+SOURCE_HASH: bytes
+
+class Pacing:
+    rate_bps: int
+    def __init__(self, burst_size: int) -> None: ...
+    def set_rate(self, rate_bps: int) -> None: ...

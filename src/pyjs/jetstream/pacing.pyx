@@ -1,0 +1,62 @@
+"""The pace of deliveries: the distances of replay_policy original, and the bucket of rate_limit_bps.
+
+Both say until when the next delivery waits (`hold_until`). Knows nothing of consumers: it sees sizes and times, in
+bytes and nanoseconds.
+
+Compiled because each message of a consumer with a pace passes here (benchmarks/: push).
+Source: nats.docs "ReplayPolicy", "RateLimit".
+"""
+from libc.stdint cimport int64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    EARLY_NS = 1000000          # a replayed message may come this much before its time
+    HOLD_MIN_NS = 1000000       # and one that waits for its rate waits for others as well
+    LATE_NS = 50000000          # later than this, the next distance counts from when it came
+
+
+cdef class Pacing:
+    """The pace of one consumer."""
+
+    def __cinit__(self, int64_t burst_size):
+        self.burst_size = burst_size
+
+    def set_rate(self, int64_t rate_bps) -> None:
+        """Limit deliveries to `rate_bps` bits per second, 0: do not; a new limit begins with a full bucket."""
+        if self.rate_bps != rate_bps:
+            self.rate_bps, self.burst_at = rate_bps, 0
+
+    cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
+        """Return when a message stored at `ts` is to be delivered: as long after the one before as it was stored."""
+        if self.replay_ts == 0:
+            return now
+        return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
+
+    cdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil:
+        """Tell whether a message stored at `ts` has to wait, and note until when."""
+        cdef int64_t due = self.replay_due(ts, now)
+        if due <= now + EARLY_NS:
+            return False
+        self.hold_until = due
+        return True
+
+    cdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
+        """Let the next distance count from this delivery, whose small delays do not add up."""
+        cdef int64_t due = self.replay_due(ts, now)
+        self.replay_at = due if now - due < LATE_NS else now
+        self.replay_ts = ts
+
+    cdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
+        """Take `size` bytes out of the bucket of the rate limit; False: it does not hold them before `hold_until`."""
+        cdef double ns_per_byte = 8e9 / <double> self.rate_bps
+        cdef int64_t spare = 0
+        if size < self.burst_size:
+            spare = <int64_t> (<double> (self.burst_size - size) * ns_per_byte)
+        if self.burst_at - now > spare:
+            self.hold_until = max(self.burst_at - spare, now + HOLD_MIN_NS)
+            return False
+        self.burst_at = (self.burst_at if self.burst_at > now else now) + <int64_t> (<double> size * ns_per_byte)
+        return True

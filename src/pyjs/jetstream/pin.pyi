@@ -1,0 +1,9 @@
+SOURCE_HASH: bytes
+
+class Pin:
+    id: bytes
+    group: str
+    pinned_at: int
+    def assign(self, pin_id: bytes, group: str, now: int) -> None: ...
+    def extend(self, now: int) -> None: ...
+    def clear(self) -> None: ...

@@ -1,0 +1,9 @@
+from pyjs.core.account import Account
+
+SOURCE_HASH: bytes
+
+class PushSubject:
+    subject: bytes
+    bound: bool
+    def configure(self, subject: bytes, group: bytes, heartbeat_ns: int) -> None: ...
+    def look(self, account: Account, now: int) -> None: ...

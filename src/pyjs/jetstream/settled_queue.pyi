@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+class SettledQueue: ...
