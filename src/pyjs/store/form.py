@@ -33,6 +33,7 @@ import xxhash
 
 from pyjs.base.disk import PAGE_SIZE, Disk
 from pyjs.base.errors import CorruptRecord
+from pyjs.store.mend import mended_header
 from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import BLOCK_SIZES, SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
 
@@ -126,26 +127,6 @@ def unknown_format(head: bytes, path: str) -> UnknownFormat:
     """Return the error for a segment file whose header is whole and says what is not known here."""
     _, version, *needs, _, _, _, _, _, _, _, _ = HEADER.unpack(head[: HEADER.size])
     return UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
-
-
-def repaired(head: bytes) -> bytes | None:
-    """Return a header of which one byte is damaged as it was; None: it cannot be told."""
-    end = HEADER.size - CHECKSUM.size
-    if len(head) < HEADER.size:
-        return None
-    data, stored = bytearray(head[:end]), head[end : HEADER.size]
-    right = CHECKSUM.pack(xxhash.xxh64_intdigest(data))
-    if sum(a != b for a, b in zip(right, stored, strict=True)) <= 1 and head.startswith(MAGIC):
-        return bytes(data) + right
-    wanted = CHECKSUM.unpack(stored)[0]
-    for at in range(end):
-        was = data[at]
-        for byte in range(256):
-            data[at] = byte
-            if xxhash.xxh64_intdigest(data) == wanted:
-                return bytes(data) + stored
-        data[at] = was
-    return None
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -415,20 +396,17 @@ def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
         OSError: it cannot be read.
     """
     head = readable(disk, fd, HEADER.size, 0) or b""
-    form = read_form(head, path)
-    mended = repaired(head) if form is None and _is_damaged(head) else None
-    if mended is None:
-        return form, ""
-    form = read_form(mended, path)
-    return form, "" if form is None else "a byte of its header is damaged, which is known from the others"
+    whole = _whole(head)
+    form = read_form(whole, path)
+    same = form is None or whole == head
+    return form, "" if same else "a byte of its header is damaged, which is known from the others"
 
 
 def clear_problem(disk: Disk, fd: int, form: Form) -> str:
     """Return what is wrong with the metadata that stand in clear in an open file; "": nothing is."""
     size = form.shift - HEADER.size
     data = readable(disk, fd, form.shift, 0) or bytes(HEADER.size)
-    head, record = data[: HEADER.size], data[HEADER.size :]
-    head = (repaired(head) or head) if _is_damaged(head) else head
+    head, record = _whole(data), data[HEADER.size :]
     seed = CHECKSUM.unpack(head[-CHECKSUM.size :])[0]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(record[: -CHECKSUM.size], seed))
     whole = len(record) == size and record.endswith(checksum)
@@ -459,10 +437,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 def clear_meta(head: bytes, path: str) -> bytes:
     """Return the metadata that stands in clear in an encrypted file which begins with `head`; b"": there is none."""
-    form = read_form(head, path)
-    if form is None:
-        mended = repaired(head) if _is_damaged(head[: HEADER.size]) else None
-        form = None if mended is None else read_form(mended, path)
+    form = read_form(_whole(head), path)
     if form is None or form.shift <= HEADER.size + RECORD_HEAD.size + CHECKSUM.size:
         return b""
     return head[HEADER.size + RECORD_HEAD.size : form.shift - CHECKSUM.size]
@@ -474,12 +449,11 @@ def is_encrypted(head: bytes, path: str) -> bool:
     return form is not None and form.cipher != 0
 
 
-def _is_damaged(head: bytes) -> bool:
-    end = HEADER.size - CHECKSUM.size
-    return (
-        len(head) >= HEADER.size
-        and CHECKSUM.pack(xxhash.xxh64_intdigest(head[:end])) != head[end : HEADER.size]
-    )
+def _whole(data: bytes) -> bytes:
+    """Return the header that `data` begins with, put right if one byte of it is damaged."""
+    head = data[: HEADER.size]
+    checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
+    return head if head.endswith(checksum) else mended_header(head) or head
 
 
 def _stream_of(form: Form, key: StreamKey | None, path: str) -> KeyStream | None:

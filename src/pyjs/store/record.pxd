@@ -12,8 +12,7 @@ cdef enum:
     RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
     RECORD_SIZE_MAX = 134217728
     FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
-    MEND_SIZE_MAX = 512         # of a record in which a damaged byte is looked for: 60 MB are hashed at most
-    REMOVALS_MAX = 56           # in a DELETES record, so that it is no longer than that
+    REMOVALS_MAX = 56           # in a DELETES record, which store/mend can put right then
 
 cdef enum Kind:
     KIND_MSG = 1
@@ -59,8 +58,6 @@ cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, b
 cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
 cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits
 cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and nothing in it is damaged
-# Puts the one byte right that is damaged in these `length` bytes: 0, or -1 when it is not one byte of a record.
-cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil
 cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
                               uint64_t incarnation) noexcept nogil
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil

@@ -21,7 +21,6 @@ from pyjs.base.xxh64 cimport xxh64
 SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
-    KIND_AT = 4
     CHECK_AT = RECORD_HEADER_SIZE - CHECK_SIZE
 
 
@@ -95,44 +94,6 @@ cdef bint whole(const char* p, uint64_t before) noexcept nogil:
     cdef bint sound = True
     memcpy(&length, p, 4)
     return computed_checksum(p, length, before, &sound) == stored_checksum(p, length) and sound
-
-
-cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
-    cdef size_t at, end = length - CHECKSUM_SIZE
-    cdef uint64_t checksum
-    cdef char was
-    cdef int change
-    cdef bint sound = False
-    if fits(p, length):                                     # then it is the checksum
-        checksum = computed_checksum(p, length, before, &sound)
-        if sound and one_byte_differs(checksum, stored_checksum(p, length)):
-            memcpy(p + end, &checksum, CHECKSUM_SIZE)
-            return 0
-    for at in range(end):
-        if p[KIND_AT] == KIND_MSG and at != KIND_AT:        # a message, unless just that is the damage
-            continue
-        was = p[at]
-        for change in range(1, 256):
-            p[at] = <char> (was ^ change)
-            if fits(p, length) and intact_alone(p) and intact(p, before):
-                return 0
-        p[at] = was
-    return -1
-
-
-cdef inline bint fits(const char* p, size_t length) noexcept nogil:
-    """Whether all of these bytes can be one record."""
-    cdef uint32_t size = 0
-    memcpy(&size, p, 4)
-    return size == length and plausible(p, length)
-
-
-cdef inline bint one_byte_differs(uint64_t a, uint64_t b) noexcept nogil:
-    """Whether they are equal but for one byte."""
-    cdef uint64_t wrong = a ^ b
-    while wrong and not wrong & 0xff:
-        wrong >>= 8
-    return wrong != 0 and wrong <= 0xff
 
 
 cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,

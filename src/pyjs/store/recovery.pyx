@@ -19,7 +19,7 @@ from pyjs.store.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
     make_segment_header,
 )
-from pyjs.store.segment cimport SegmentContents, mend_header, salvage_header
+from pyjs.store.segment cimport SegmentContents, told_header
 from pyjs.store.segment_files cimport SegmentFiles
 
 from pyjs.base.disk import is_shortage, read_around
@@ -71,17 +71,12 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
         c.scan(p, size)
         return c
     c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
-    if mend_header(&header, p, size, number, incarnation, next_seq) == 0:
-        c.scan_behind(&header, p, size)
-        return c
     if sure and size > SEGMENT_HEADER_SIZE:
         make_segment_header(&header, next_seq, number, incarnation)
-        c.scan_behind(&header, p, size)
-        return c if c.messages else None
-    if salvage_header(&header, p, size, number, incarnation, next_seq) != 0:
+    elif told_header(&header, p, size, number, incarnation, next_seq) != 0:
         return None
-    c.scan_behind(&header, p, size)
-    return c
+    c.scan_without(&header, p, size)
+    return c if c.messages or not sure else None
 
 
 def report(log, str path, SegmentContents c) -> None:

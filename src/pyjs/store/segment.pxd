@@ -66,6 +66,7 @@ cdef class SegmentContents:
 
     cdef int own_entries(self) except -1
     cdef int scan(self, const char* p, size_t size) except -1
+    cdef int scan_without(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1
     cdef int records(self) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
@@ -92,10 +93,6 @@ cdef class SegmentContents:
 # Whether a subject can stand in a protocol line.
 cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
-# Makes the header that a segment must have had whose own is damaged; -1: its records do not tell.
-cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
-                     uint64_t next_seq) noexcept nogil
-
-# Makes one for a file whose first record is damaged as well: an intact record further on vouches for the rest.
-cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
-                        uint64_t next_seq) except -2
+# Makes the header of a file whose own is damaged, as the first whole record of it tells; -1: there is none.
+cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                     uint64_t next_seq) except -2

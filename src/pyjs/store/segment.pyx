@@ -22,10 +22,11 @@ from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.index cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, copy_sparse
+from pyjs.store.mend cimport MEND_SIZE_MAX, mend_record
 from pyjs.store.record cimport (
     CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META,
-    KIND_MSG, KIND_STATE, MEND_SIZE_MAX, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
-    SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header, mend_record,
+    KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
+    SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header,
     plausible, stored_checksum,
 )
 
@@ -73,54 +74,30 @@ def last_meta(bytes data) -> bytes:
         return b""
     memcpy(&first, <const char*> data + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
     header.base_seq = first.seq         # so that no gap lies before it
-    memcpy(&header.checksum, <const char*> data + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
-    c.scan_behind(&header, data, len(data))
+    c.scan_without(&header, data, len(data))
     return data[c.meta_at:c.meta_at + c.meta_size]
 
 
-cdef int mend_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
-                     uint64_t next_seq) noexcept nogil:
-    cdef RecordHeader first
-    cdef uint64_t stored = 0
-    cdef uint64_t[2] bases
-    cdef int i
-    if size < SEGMENT_HEADER_SIZE or not plausible(p + SEGMENT_HEADER_SIZE, size - SEGMENT_HEADER_SIZE):
-        return -1
-    memcpy(&first, p + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
-    memcpy(&stored, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
-    bases[0] = first.seq if first.kind == KIND_MSG else first.seq + 1
-    bases[1] = next_seq
-    for i in range(2):
-        make_segment_header(header, bases[i], number, incarnation)
-        if header.checksum == stored or intact(p + SEGMENT_HEADER_SIZE, header.checksum):
-            return 0
-    if intact(p + SEGMENT_HEADER_SIZE, stored):         # the first record vouches for the checksum, not for the rest
-        make_segment_header(header, bases[0], number, incarnation)
-        header.checksum = stored
-        return 0
-    return -1
-
-
-cdef int salvage_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
-                        uint64_t next_seq) except -2:
+cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
+                     uint64_t next_seq) except -2:
     cdef SegmentContents c = SegmentContents()
-    cdef size_t at
+    cdef size_t at = SEGMENT_HEADER_SIZE
     cdef RecordHeader first
+    cdef uint64_t base
     if size < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
         return -1
     c.p, c.size, c.effort = p, size, size * EFFORT_PART
-    at = SEGMENT_HEADER_SIZE
     memcpy(&first, p + at, RECORD_HEADER_SIZE)
     if not (plausible(p + at, size - at) and first.kind == KIND_MSG and first.flags & FLAG_ERASED
             and c.goes_on(at, &first)):
-        at = c.resync(at + 1)
+        at = c.resync(at)
         memcpy(&first, p + at, RECORD_HEADER_SIZE)
-    if at == 0 or first.seq + (first.kind != KIND_MSG) < next_seq:
+    base = first.seq + (first.kind != KIND_MSG)
+    if at == 0 or base < next_seq:
         return -1
-    if first.seq - next_seq > size // RECORD_SIZE_MIN:      # a gap before the segment, and no loss
-        next_seq = first.seq + (first.kind != KIND_MSG)
-    make_segment_header(header, next_seq, number, incarnation)
-    memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    if at > SEGMENT_HEADER_SIZE and base - next_seq <= size // RECORD_SIZE_MIN:     # else it is a gap, and no loss
+        base = next_seq
+    make_segment_header(header, base, number, incarnation)
     return 0
 
 
@@ -167,8 +144,13 @@ cdef class SegmentContents:
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
         return self.scan_behind(&header, p, size)
 
+    cdef int scan_without(self, SegmentHeader* header, const char* p, size_t size) except -1:
+        """Read a file whose own header is damaged, with one that was made for it."""
+        memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
+        self.adrift = True              # that may be the damage
+        return self.scan_behind(header, p, size)
+
     cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1:
-        """Read a file with a header that is whole, or was made anew."""
         cdef int failed
         self.base_seq = header.base_seq
         self.incarnation = header.incarnation

@@ -20,6 +20,7 @@ from itertools import accumulate
 from pyjs_spark.errors import BadStore, StoreKeyNeeded
 from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
+from pyjs_spark.store.mend import mended_header
 from pyjs_spark.store.packages import needed
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
@@ -98,25 +99,6 @@ def made_header(base_seq: int, number: int, incarnation: int) -> bytes:
     fields = (MAGIC, VERSION, *NEEDS, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8), 0)
     data = HEADER.pack(*fields)[:CHECKED]
     return data + xxh64(data, 0).to_bytes(8, "little")
-
-
-def repaired(head: bytes) -> bytes | None:
-    """Return a header of which one byte is damaged as it was; None: it cannot be told."""
-    if len(head) < HEADER_SIZE:
-        return None
-    data, stored = bytearray(head[:CHECKED]), head[CHECKED:HEADER_SIZE]
-    right = xxh64(data, 0).to_bytes(8, "little")
-    if sum(a != b for a, b in zip(right, stored, strict=True)) <= 1 and head.startswith(MAGIC):
-        return bytes(data) + right
-    wanted = int.from_bytes(stored, "little")
-    for at in range(CHECKED):
-        was = data[at]
-        for byte in range(256):
-            data[at] = byte
-            if xxh64(data, 0) == wanted:
-                return bytes(data) + stored
-        data[at] = was
-    return None
 
 
 class Image:
@@ -301,9 +283,8 @@ def open_image(path: str, key: StreamKey | None) -> Image:
 def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     head = read_around(fd, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
     header = header_in(head)
-    if header is None:
-        mended = repaired(head)
-        header = header_in(mended) if mended is not None else None
+    if header is None and len(head) == HEADER_SIZE:
+        header = header_in(mended_header(head))
     if header is not None and (header.version != VERSION or not _is_known(header)):
         raise unknown_format(header, path)
     if header is None or not header.flags:

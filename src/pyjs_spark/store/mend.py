@@ -1,8 +1,9 @@
-"""Putting right the one byte of a short record that is damaged: check and checksum tell what it was.
+"""Putting right the one damaged byte of a short piece of a segment file: its checksums tell what it was.
 
-Every value of every byte is tried until both fit, which are 96 bits, so nothing is guessed. The server does so too.
+Every value of every byte is tried until they fit, so nothing is guessed. The pieces are records that tell of
+removals, and the headers of files that are encrypted or compressed. The server does so too.
 
-Source: docs/storage-format.md, "Reading back".
+Source: docs/storage-format.md, "Reading back" and "Other forms of a segment".
 """
 
 from __future__ import annotations
@@ -45,6 +46,21 @@ def mended_record(data: Bytes, before: int) -> bytearray | None:
                 return record if _is_shaped(record) else None
         record[at] = was
     return None
+
+
+def mended_header(head: bytes) -> bytes:
+    """Return a header of which one byte is damaged as it was; as it is if that cannot be told."""
+    data, stored = bytearray(head[:-CHECKSUM_SIZE]), head[-CHECKSUM_SIZE:]
+    right = xxh64(data, 0).to_bytes(CHECKSUM_SIZE, "little")
+    if _differing(right, stored) == 1:
+        return bytes(data) + right
+    wanted = int.from_bytes(stored, "little")
+    for at, was in enumerate(bytes(data)):
+        for data[at] in range(256):
+            if xxh64(data, 0) == wanted:
+                return bytes(data) + stored
+        data[at] = was
+    return head
 
 
 def _differing(one: Bytes, other: Bytes) -> int:

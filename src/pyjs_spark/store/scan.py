@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,6 @@ from pyjs_spark.store.image import (
     Header,
     Image,
     header_in,
-    made_header,
     unknown_format,
 )
 from pyjs_spark.store.mend import KIND_AT, MEND_SIZE_MAX, mended_record
@@ -109,12 +109,17 @@ def scanned(
     problems: list[str] = []
     if header is not None and (header.version != VERSION or header.flags):
         raise unknown_format(header, f"segment {number}")
+    is_damaged = header is None
     if header is None:
-        header = _mended(data, number, incarnation, known_base or next_seq, bool(known_base))
+        header = (
+            _made(data, known_base, number, incarnation)
+            if known_base
+            else _told(data, number, incarnation, next_seq)
+        )
         problems.append("at 0: the header is damaged; the records behind it tell what it was")
     if header is None:
         return None
-    scan = _Scan(data, header, image.shift)
+    scan = _Scan(data, header, image.shift, is_adrift=is_damaged)
     scan.problems = problems
     scan.run()
     return scan.contents()
@@ -126,8 +131,7 @@ def last_metadata(image: Image) -> bytes:
     if len(data) < HEADER_SIZE + RECORD_SIZE_MIN:
         return b""
     base_seq = RECORD.unpack_from(data, HEADER_SIZE)[4]
-    stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
-    scan = _Scan(data, Header(VERSION, "", 0, base_seq, 0, 0, 0, b"", stored), image.shift)
+    scan = _Scan(data, _made(data, base_seq, 0, 0), image.shift, is_adrift=True)
     scan.run()
     return scan.meta
 
@@ -135,7 +139,7 @@ def last_metadata(image: Image) -> bytes:
 class _Scan:
     """One reading of a segment's bytes."""
 
-    def __init__(self, data: bytes, header: Header, shift: int) -> None:
+    def __init__(self, data: bytes, header: Header, shift: int, *, is_adrift: bool) -> None:
         self._data = data
         self._view = memoryview(data)
         self._header = header
@@ -143,7 +147,7 @@ class _Scan:
         self._chain = header.checksum
         self._effort = len(data) * EFFORT
         self._mends = 0  # records in which a damaged byte was looked for
-        self._is_adrift = False  # the checksum in front of the next record is not known to be right
+        self._is_adrift = is_adrift  # the checksum in front of the next record is not known to be right
         self._after_damage = 0  # messages that the damage in front of here may have been, at most
         self._next_seq = header.base_seq
         self._messages = 0
@@ -470,40 +474,28 @@ def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tu
 # -- damaged headers ------------------------------------------------------------------------------------------------
 
 
-def _mended(data: bytes, number: int, incarnation: int, next_seq: int, is_sure: bool) -> Header | None:
-    """Return the header as it must have been; with `is_sure` number, incarnation and first sequence are known."""
+def _told(data: bytes, number: int, incarnation: int, next_seq: int) -> Header | None:
+    """Return the header as the first whole record tells it; None: there is none."""
+    header = _made(data, next_seq, number, incarnation)
     if len(data) < HEADER_SIZE + RECORD_SIZE_MIN:
         return None
-    stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
-    blank = Header(VERSION, "", 0, next_seq, number, 0, incarnation, b"", stored)
-    scan = _Scan(data, blank, 0)
-    first = scan._plausible(HEADER_SIZE)
-    if first is not None:
-        own_base = first.seq + (first.kind != KIND_MESSAGE)
-        for base in (own_base, next_seq):
-            made = header_in(made_header(base, number, incarnation))
-            assert made is not None
-            if made.checksum == stored or scan._is_intact(HEADER_SIZE, first, made.checksum):
-                return made
-        if scan._is_intact(HEADER_SIZE, first, stored):
-            return Header(VERSION, "", 0, own_base, number, 0, incarnation, b"", stored)
-    if is_sure:
-        made = header_in(made_header(next_seq, number, incarnation))
-        assert made is not None
-        return made
-    return _salvaged(scan, first, blank, len(data))
-
-
-def _salvaged(scan: _Scan, first: Head | None, blank: Header, size: int) -> Header | None:
-    """Return the header that the next record which vouches for itself tells of."""
-    at = HEADER_SIZE
+    scan, at = _Scan(data, header, 0, is_adrift=True), HEADER_SIZE
+    first = scan._plausible(at)
     is_overwritten = first is not None and first.kind == KIND_MESSAGE and bool(first.flags & IS_ERASED)
     if first is None or not is_overwritten or not scan._goes_on(at, first):
-        at = scan._resync(at + 1)
+        at = scan._resync(at)
         first = scan._plausible(at) if at else None
-    next_seq = blank.base_seq
-    if first is None or first.seq + (first.kind != KIND_MESSAGE) < next_seq:
+    if first is None:
         return None
-    if first.seq - next_seq > size // RECORD_SIZE_MIN:  # a gap before the segment, and no loss
-        next_seq = first.seq + (first.kind != KIND_MESSAGE)
-    return Header(VERSION, "", 0, next_seq, blank.number, 0, blank.incarnation, b"", blank.checksum)
+    base = first.seq + (first.kind != KIND_MESSAGE)
+    if base < next_seq:
+        return None
+    if at > HEADER_SIZE and base - next_seq <= len(data) // RECORD_SIZE_MIN:  # else it is a gap, and no loss
+        base = next_seq
+    return replace(header, base_seq=base)
+
+
+def _made(data: bytes, base_seq: int, number: int, incarnation: int) -> Header:
+    """Return a header for a file whose own is damaged; the checksum in it may be right."""
+    stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
+    return Header(VERSION, "", 0, base_seq, number, 0, incarnation, b"", stored)

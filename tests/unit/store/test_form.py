@@ -21,8 +21,8 @@ from pyjs.store.form import (
     open_image,
     pack,
     read_form,
-    repaired,
 )
+from pyjs.store.mend import mended_header
 from pyjs.store.meta import UnknownFormat
 from pyjs.store.vault import CHACHA, Locked, StreamKey
 
@@ -181,12 +181,12 @@ def test_an_unknown_form_is_a_newer_format() -> None:
     assert read_form(b"short", "a.seg") is None
 
 
-def test_any_one_damaged_byte_of_an_outer_header_is_repaired() -> None:
+def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
     head = form.Form(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
     for at in range(64):
-        assert repaired(head[:at] + bytes([head[at] ^ 0x5A]) + head[at + 1 :]) == head
-    assert repaired(b"xx" + head[2:]) is None
-    assert repaired(head[:63]) is None
+        assert mended_header(head[:at] + bytes([head[at] ^ 0x5A]) + head[at + 1 :]) == head
+    assert mended_header(b"xx" + head[2:]) is None
+    assert mended_header(head[:63]) is None
 
 
 # -- the open segment ------------------------------------------------------------------------------------------

@@ -1,0 +1,3 @@
+SOURCE_HASH: bytes
+
+def mended_header(head: bytes) -> bytes | None: ...
