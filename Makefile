@@ -122,7 +122,7 @@ layers: dev
 	$(TIMED) layers $(PY) -m pytest tests/style/test_layers.py
 
 tidy: dev
-	$(TIMED) tidy $(PY) -m pytest tests/style/test_tidy.py tests/style/test_build.py
+	$(TIMED) tidy $(PY) -m pytest tests/style/test_tidy.py tests/style/test_objects.py tests/style/test_build.py
 
 share:
 	@.ci/share
