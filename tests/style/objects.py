@@ -42,7 +42,7 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ChangedConsumer", "levels"): (3, "as NewConsumer"),
     ("RemovedConsumer", "levels"): (3, "as NewConsumer"),
     ("NewerState", "levels"): (3, "an exception"),
-    ("jetstream", "modules"): (78, "rooms to be made: stream, consumer, mirror, config, rules, manage"),
+    ("jetstream", "modules"): (79, "rooms to be made: stream, consumer, mirror, config, rules, manage"),
     ("store", "modules"): (50, "rooms to be made: file, format, index, crypt, state"),
     ("server", "modules"): (35, "rooms to be made"),
     ("core", "modules"): (20, "rooms to be made"),

@@ -116,9 +116,20 @@ def test_a_room_without_a_place_is_seen(plant: Plant) -> None:
     ]
 
 
-def test_an_import_put_off_into_a_function_makes_no_cycle(plant: Plant) -> None:
+def test_an_import_put_off_into_a_function_makes_a_cycle_like_any_other(plant: Plant) -> None:
     src = plant(
         {"store/a.py": "def f():\n    from pyjs.store import b", "store/b.pyx": "from pyjs.store.a import x"}
+    )
+
+    assert violations(src) == ["import cycle: pyjs.store.a -> pyjs.store.b -> pyjs.store.a"]
+
+
+def test_an_import_for_types_alone_makes_no_cycle(plant: Plant) -> None:
+    src = plant(
+        {
+            "store/a.py": "if TYPE_CHECKING:\n    from pyjs.store import b",
+            "store/b.pyx": "from pyjs.store.a import x",
+        }
     )
 
     assert violations(src) == []

@@ -21,6 +21,7 @@ from pyjs.jetstream.consumer_config import (
     ConsumerConfig,
 )
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.overlap import at_once, first_covered
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard
 
@@ -41,7 +42,6 @@ INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
 PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
 NOT_SEARCHED = "not searched"  # no subject: it has a blank
-_BAD_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
@@ -207,20 +207,11 @@ def check(
     _check_priorities(config)
 
 
-def is_valid_name(name: str) -> bool:
-    """Return whether `name` may name a stream or consumer."""
-    return bool(name) and not _BAD_IN_NAMES.intersection(name)
-
-
-def _invalid(text: str) -> ApiError:
-    return errcodes.STREAM_INVALID_CONFIG.error(err=text)
-
-
 def _check_name_and_replicas(config: ConsumerConfig, stream: StreamTraits) -> None:
     if config.name and not is_valid_name(config.name):
-        raise _invalid("consumer name can not contain '.', '*', '>', '\\', '/'")
+        raise errcodes.invalid_config("consumer name can not contain '.', '*', '>', '\\', '/'")
     if config.durable_name and not is_valid_name(config.durable_name):
-        raise _invalid("consumer durable name can not contain '.', '*', '>', '\\', '/'")
+        raise errcodes.invalid_config("consumer durable name can not contain '.', '*', '>', '\\', '/'")
     if config.num_replicas > 0 and config.num_replicas > stream.num_replicas:
         raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM.error()
     if config.num_replicas < 0:
@@ -246,7 +237,7 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
     if not config.flow_control:
         raise errcodes.CONSUMER_ACK_FC_REQUIRES_FC.error()
     if config.idle_heartbeat_ns != 1000 * NS_PER_MS:
-        raise _invalid("flow control ack policy heartbeat needs to be 1s")
+        raise errcodes.invalid_config("flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
         raise errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING.error()
     if config.ack_wait_ns or config.backoff_ns:
@@ -303,14 +294,14 @@ def _check_filters(config: ConsumerConfig, covered: str | None) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS.error()
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
-        raise _invalid("invalid subject")
+        raise errcodes.invalid_config("invalid subject")
     if "" in config.filter_subjects:
         raise errcodes.CONSUMER_EMPTY_FILTER.error()
     if covered is NOT_SEARCHED:
         covered = at_once(search_filters(config))
     for subject in config.filters:
         if not is_valid_subject(subject.encode()):
-            raise _invalid("invalid subject")
+            raise errcodes.invalid_config("invalid subject")
         if subject == covered:
             raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
 

@@ -374,3 +374,8 @@ BULK_OTHER_STREAM = _code(
     "stream {stream} was created {created}, not {wanted}: it was made anew, read it from its first message",
 )
 BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
+
+
+def invalid_config(text: str) -> ApiError:
+    """Return the error of a configuration that cannot be; nats-server says it of streams and consumers alike."""
+    return STREAM_INVALID_CONFIG.error(err=text)

@@ -15,12 +15,15 @@ from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes, models
 from pyjs.jetstream.config import SourceConsumer, StreamConfig, StreamSource, SubjectTransformConfig
 from pyjs.jetstream.errcodes import ErrorCode
-from pyjs.jetstream.stream_rules import invalid, is_valid_name
+from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.tokens import is_subset, is_valid_literal, is_valid_subject, subjects_overlap
 from pyjs.subjects.transform import TransformError, check_mapping
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.stream_rules import Find
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Find: TypeAlias = Callable[[str], StreamConfig | None]  # the configuration of the stream of that name
 
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
@@ -77,7 +80,7 @@ def check_kept(config: StreamConfig, find: Find) -> None:
         if not is_valid_name(source.name):
             raise errcodes.SOURCE_INVALID_STREAM_NAME.error()
         if source.opt_start_seq < 0 or not TIME_NS.low <= (source.opt_start_time_ns or 0) <= TIME_NS.high:
-            raise invalid(f"start {source.opt_start_seq}, {source.opt_start_time_ns}")
+            raise errcodes.invalid_config(f"start {source.opt_start_seq}, {source.opt_start_time_ns}")
         for transform in source.subject_transforms:
             _check_transform(
                 transform,
@@ -110,7 +113,7 @@ def _checked_mirror(
     if mirror.filter_subject and mirror.subject_transforms:
         raise errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.error()
     if config.subject_delete_marker_ttl_ns > 0:
-        raise invalid("subject delete markers forbidden on mirrors")
+        raise errcodes.invalid_config("subject delete markers forbidden on mirrors")
     for at, transform in enumerate(mirror.subject_transforms):
         _check_transform(
             transform, errcodes.MIRROR_INVALID_SUBJECT_FILTER, errcodes.MIRROR_INVALID_TRANSFORM_DESTINATION
@@ -228,7 +231,9 @@ def _check_external(config: StreamConfig, find: Find) -> None:
                 raise errcodes.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS.error(prefix=prefix, subject=subject)
     for prefix in [each.api for each in outside if each.api]:
         if not is_valid_literal(prefix.encode()):
-            raise invalid(f'stream external api prefix "{prefix}" must be a valid subject without wildcards')
+            raise errcodes.invalid_config(
+                f'stream external api prefix "{prefix}" must be a valid subject without wildcards'
+            )
         if prefix == API_PREFIX:
             raise errcodes.STREAM_EXTERNAL_API_OVERLAP.error(prefix=prefix, subject=API_PREFIX)
 
@@ -247,7 +252,7 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
                 if origin is not None:
                     todo.append(origin)
             elif source is current.mirror or _returns(current, source):
-                raise invalid("detected cycle")
+                raise errcodes.invalid_config("detected cycle")
 
 
 def _returns(config: StreamConfig, source: StreamSource) -> bool:

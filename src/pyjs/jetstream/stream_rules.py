@@ -12,19 +12,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text
-from pyjs.jetstream import errcodes
+from pyjs.jetstream import errcodes, source_rules
 from pyjs.jetstream.config import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
-from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.options import AccountLimits, JetStreamOptions
 from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
 from pyjs.subjects.transform import TransformError, check_mapping, check_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeAlias
+    from typing import Any
 
-    Find: TypeAlias = Callable[[str], StreamConfig | None]
+    from pyjs.jetstream.source_rules import Find
 
 NAME_SIZE_MAX = 255
 DESCRIPTION_SIZE_MAX = 4096
@@ -33,19 +32,8 @@ REPLICAS_MAX = 5
 NS_PER_S = 1_000_000_000
 DUPLICATE_WINDOW_NS = 120 * NS_PER_S
 SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
-NAME_FORBIDDEN = " \t\r\n\f.*>\\/"
 NOT_SEARCHED = "not searched"  # no subject: it has a blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
-
-
-def invalid(text: str) -> ApiError:
-    """Return the error of a configuration that cannot be."""
-    return errcodes.STREAM_INVALID_CONFIG.error(err=text)
-
-
-def is_valid_name(name: str) -> bool:
-    """Return whether a stream or consumer may be called so (length aside)."""
-    return bool(name) and not any(char in NAME_FORBIDDEN for char in name)
 
 
 def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
@@ -57,9 +45,9 @@ def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> Non
     if "\\" in config.name or "/" in config.name:
         raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
     if config.sealed:
-        raise invalid("stream configuration for create can not be sealed")
+        raise errcodes.invalid_config("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
-        raise invalid("stream has no mirror but does have mirror direct")
+        raise errcodes.invalid_config("stream has no mirror but does have mirror direct")
 
 
 def check(
@@ -83,15 +71,13 @@ def check(
     config = _with_limits(config, pedantic)
     config = _with_times(config, options, pedantic)
     if config.deny_purge and config.allow_rollup_hdrs:
-        raise invalid("roll-ups require the purge permission")
+        raise errcodes.invalid_config("roll-ups require the purge permission")
     _check_discard_new_per_subject(config)
     config = _with_delete_markers(config, pedantic)
     if config.mirror or config.sources:
-        from pyjs.jetstream import source_rules
-
         config = source_rules.check(config, find, pedantic, unsupported)
     if unsupported:
-        raise invalid(f"{unsupported[0]} not supported yet by pyjs-server")
+        raise errcodes.invalid_config(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config, overlapping)
     _check_max_bytes(config, limits)
     _check_transform(config)
@@ -99,7 +85,7 @@ def check(
     if config.placement and not config.placement.to_json_dict():
         config = replace(config, placement=None)
     if config.placement and config.placement.preferred:
-        raise invalid("preferred server not permitted in placement")
+        raise errcodes.invalid_config("preferred server not permitted in placement")
     return config
 
 
@@ -121,19 +107,21 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """
     check_single_server(new)
     if new.storage != old.storage:
-        raise invalid("stream configuration update can not change storage type")
+        raise errcodes.invalid_config("stream configuration update can not change storage type")
     if new.retention != old.retention and WORKQUEUE in (new.retention, old.retention):
-        raise invalid("stream configuration update can not change retention policy to/from workqueue")
+        raise errcodes.invalid_config(
+            "stream configuration update can not change retention policy to/from workqueue"
+        )
     if old.sealed and not new.sealed:
-        raise invalid("stream configuration update can not unseal a sealed stream")
+        raise errcodes.invalid_config("stream configuration update can not unseal a sealed stream")
     if old.deny_delete and not new.deny_delete:
-        raise invalid("stream configuration update can not cancel deny message deletes")
+        raise errcodes.invalid_config("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
-        raise invalid("stream configuration update can not cancel deny purge")
+        raise errcodes.invalid_config("stream configuration update can not cancel deny purge")
     if new.mirror and new.mirror != old.mirror:
         raise errcodes.STREAM_MIRROR_NOT_UPDATABLE.error()
     if old.allow_msg_ttl and not new.allow_msg_ttl:
-        raise invalid("message TTL status can not be disabled")
+        raise errcodes.invalid_config("message TTL status can not be disabled")
     if not new.sealed:
         return new
     return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
@@ -141,20 +129,22 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 def _check_texts(config: StreamConfig) -> None:
     if not is_valid_name(config.name):
-        raise invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+        raise errcodes.invalid_config("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(config.name.encode()) > NAME_SIZE_MAX:
-        raise invalid(f"stream name is too long, maximum allowed is {NAME_SIZE_MAX}")
+        raise errcodes.invalid_config(f"stream name is too long, maximum allowed is {NAME_SIZE_MAX}")
     if len(config.description.encode()) > DESCRIPTION_SIZE_MAX:
-        raise invalid(f"stream description is too long, maximum allowed is {DESCRIPTION_SIZE_MAX}")
+        raise errcodes.invalid_config(
+            f"stream description is too long, maximum allowed is {DESCRIPTION_SIZE_MAX}"
+        )
     size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
     if size > METADATA_SIZE_MAX:
-        raise invalid(f"stream metadata exceeds maximum size of {METADATA_SIZE_MAX} bytes")
+        raise errcodes.invalid_config(f"stream metadata exceeds maximum size of {METADATA_SIZE_MAX} bytes")
 
 
 def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
     replicas = config.num_replicas or 1
     if replicas > REPLICAS_MAX:
-        raise invalid(f"maximum replicas is {REPLICAS_MAX}")
+        raise errcodes.invalid_config(f"maximum replicas is {REPLICAS_MAX}")
     if replicas < 0:
         raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
     values = {name: getattr(config, name) for name in _LIMITS}
@@ -167,22 +157,22 @@ def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
 
 def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
     if config.max_age_ns < 0:
-        raise invalid("max age can not be negative")
+        raise errcodes.invalid_config("max age can not be negative")
     if 0 < config.max_age_ns < SHORTEST_NS:
-        raise invalid("max age needs to be >= 100ms")
+        raise errcodes.invalid_config("max age needs to be >= 100ms")
     longest = options.max_duplicate_window_ns
     window = config.duplicate_window_ns
     if window == 0 and not (config.mirror or config.sources):
         window = _default_window(config.max_age_ns, longest, pedantic)
     if window < 0:
-        raise invalid("duplicates window can not be negative")
+        raise errcodes.invalid_config("duplicates window can not be negative")
     if config.max_age_ns and window > config.max_age_ns:
-        raise invalid("duplicates window can not be larger then max age")
+        raise errcodes.invalid_config("duplicates window can not be larger then max age")
     if 0 < longest < window:
         shown = duration_text(longest)
-        raise invalid(f"duplicates window can not be larger then server limit of {shown}")
+        raise errcodes.invalid_config(f"duplicates window can not be larger then server limit of {shown}")
     if 0 < window < SHORTEST_NS:
-        raise invalid("duplicates window needs to be >= 100ms")
+        raise errcodes.invalid_config("duplicates window needs to be >= 100ms")
     return replace(config, duplicate_window_ns=window)
 
 
@@ -203,25 +193,25 @@ def _check_discard_new_per_subject(config: StreamConfig) -> None:
     if not config.discard_new_per_subject:
         return
     if config.discard != NEW:
-        raise invalid("discard new per subject requires discard new policy to be set")
+        raise errcodes.invalid_config("discard new per subject requires discard new policy to be set")
     if config.max_msgs_per_subject <= 0:
-        raise invalid("discard new per subject requires max msgs per subject > 0")
+        raise errcodes.invalid_config("discard new per subject requires max msgs per subject > 0")
 
 
 def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     ttl_ns = config.subject_delete_marker_ttl_ns
     if ttl_ns < 0:
-        raise invalid("subject delete marker TTL must not be negative")
+        raise errcodes.invalid_config("subject delete marker TTL must not be negative")
     if ttl_ns == 0:
         return config
     if ttl_ns < NS_PER_S:
-        raise invalid("subject delete marker TTL must be at least 1 second")
+        raise errcodes.invalid_config("subject delete marker TTL must be at least 1 second")
     if pedantic and not config.allow_msg_ttl:
-        raise invalid("subject delete marker cannot be set if message TTLs are disabled")
+        raise errcodes.invalid_config("subject delete marker cannot be set if message TTLs are disabled")
     if config.allow_rollup_hdrs:
         return replace(config, allow_msg_ttl=True)
     if pedantic:
-        raise invalid("subject delete marker cannot be set if roll-ups are disabled")
+        raise errcodes.invalid_config("subject delete marker cannot be set if roll-ups are disabled")
     return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
 
 
@@ -239,30 +229,32 @@ def _with_subjects(config: StreamConfig, overlapping: str | None) -> StreamConfi
     for at, subject in enumerate(config.subjects):
         raw = subject.encode()
         if not is_valid_subject(raw):
-            raise invalid("invalid subject")
+            raise errcodes.invalid_config("invalid subject")
         if subject in seen:
-            raise invalid("duplicate subjects detected")
+            raise errcodes.invalid_config("duplicate subjects detected")
         seen.add(subject)
         _check_reach(config, raw)
         if subject == overlapping:
             later = [each for each in config.subjects[at + 1 :] if is_valid_subject(each.encode())]
             other = next(each for each in later if subjects_overlap(each.encode(), raw))
-            raise invalid(f'subject "{subject}" overlaps with "{other}"')
+            raise errcodes.invalid_config(f'subject "{subject}" overlaps with "{other}"')
     return config
 
 
 def _check_reach(config: StreamConfig, subject: bytes) -> None:
     if subject == b">" and not config.no_ack:
-        raise invalid("capturing all subjects requires no-ack to be true")
+        raise errcodes.invalid_config("capturing all subjects requires no-ack to be true")
     if subject == b">" and config.num_replicas != 1:
-        raise invalid("capturing all subjects requires replicas of 1")
+        raise errcodes.invalid_config("capturing all subjects requires replicas of 1")
     if config.no_ack or subject[:1] not in b"$*>":
         return
     for space in (b"$JS.>", b"$JSC.>", b"$NRG.>"):
         if subjects_overlap(subject, space) and not is_subset(subject, b"$JS.EVENT.>"):
-            raise invalid("subjects that overlap with jetstream api require no-ack to be true")
+            raise errcodes.invalid_config(
+                "subjects that overlap with jetstream api require no-ack to be true"
+            )
     if subjects_overlap(subject, b"$SYS.>") and not is_subset(subject, b"$SYS.ACCOUNT.>"):
-        raise invalid("subjects that overlap with system api require no-ack to be true")
+        raise errcodes.invalid_config("subjects that overlap with system api require no-ack to be true")
 
 
 def _check_transform(config: StreamConfig) -> None:
@@ -291,12 +283,12 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
             raise errcodes.PEDANTIC.error(err="implicit republish based on subject transform")
         src = dest = moved.dest
     if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):
-        raise invalid("stream configuration for republish destination forms a cycle")
+        raise errcodes.invalid_config("stream configuration for republish destination forms a cycle")
     try:
         check_transform(src, dest)
     except TransformError:
         text = f"stream configuration for republish with transform from '{src}' to '{dest}' not valid"
-        raise invalid(text) from None
+        raise errcodes.invalid_config(text) from None
     return replace(config, republish=RepublishConfig(src, dest, given.headers_only))
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
-from pyjs.jetstream import advisories, consumers, errcodes, stream_rules
+from pyjs.jetstream import advisories, consumers, errcodes, source_rules, stream_rules
 from pyjs.jetstream.config import FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
@@ -88,7 +88,7 @@ def check(
     return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)
 
 
-def _finder(js: JetStream) -> stream_rules.Find:
+def _finder(js: JetStream) -> source_rules.Find:
     """Return what finds the configuration of a stream that is there by its name."""
 
     def find(name: str) -> StreamConfig | None:
@@ -128,8 +128,6 @@ def create(
     _check_room(js, config, max(config.max_bytes, 0))
     _check_overlap(js, config, verdict)
     if config.mirror or config.sources:
-        from pyjs.jetstream import source_rules
-
         source_rules.check_filters(config)
     created_ns = js.shared.clock.wall_ns()
     with Reservation(js, config):
@@ -326,8 +324,6 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
     """Refuse a stored configuration that no request could have made, before anything of the stream is open."""
     if config.mirror or config.sources:
-        from pyjs.jetstream import source_rules
-
         source_rules.check_kept(config, _finder(js))
 
 
