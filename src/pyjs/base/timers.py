@@ -19,16 +19,19 @@ SWEEP_MIN = 64  # fewer deadlines than this are not worth a sweep
 class Timer:
     """One pending deadline; `cancel` it or let it fire once."""
 
-    __slots__ = ("callback", "deadline_ns", "owner")
+    __slots__ = ("_timers", "callback", "deadline_ns", "owner")
 
-    def __init__(self, deadline_ns: int, callback: Callable[[], None], owner: object) -> None:
+    def __init__(self, timers: Timers, deadline_ns: int, callback: Callable[[], None], owner: object) -> None:
+        self._timers = timers
         self.deadline_ns = deadline_ns
         self.callback: Callable[[], None] | None = callback
         self.owner = owner  # whose state the callback changes
 
     def cancel(self) -> None:
         """Never fire; the owner is not kept until the heap is swept."""
-        self.callback = self.owner = None
+        if self.callback is not None:
+            self.callback = self.owner = None
+            self._timers.note_cancelled()
 
 
 class Timers:
@@ -37,26 +40,27 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
-        self._sweep_at = SWEEP_MIN  # deadlines in the heap; twice those that the last sweep left
+        self._cancelled = 0  # deadlines in the heap that never fire
 
     def at(self, deadline_ns: int, callback: Callable[[], None], owner: object = None) -> Timer:
         """Call `callback` in the first turn at or after `deadline_ns`; `owner`: who is mended when it fails."""
-        if len(self._heap) >= self._sweep_at:
-            self._sweep()
-        timer = Timer(deadline_ns, callback, owner)
+        timer = Timer(self, deadline_ns, callback, owner)
         heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
         return timer
 
-    def _sweep(self) -> None:
-        """Forget what was cancelled."""
-        self._heap = [item for item in self._heap if item[2].callback is not None]
-        heapq.heapify(self._heap)
-        self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))
+    def note_cancelled(self) -> None:
+        """Forget what was cancelled once it is more than half: left behind, it would hold the pages of a crowd."""
+        self._cancelled += 1
+        if self._cancelled >= SWEEP_MIN and 2 * self._cancelled > len(self._heap):
+            self._heap = [item for item in self._heap if item[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
 
     def next_deadline_ns(self) -> int | None:
         """Return the earliest live deadline, None when there is none."""
         while self._heap and self._heap[0][2].callback is None:
             heapq.heappop(self._heap)
+            self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now_ns: int) -> bool:

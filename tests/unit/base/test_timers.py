@@ -44,3 +44,31 @@ def test_cancelled_timers_do_not_pile_up_and_live_ones_stay() -> None:
     assert len(timers._heap) <= 2 * max(1000, SWEEP_MIN) + 1
     assert timers.fire(20_000) == 1000
     assert fired == list(reversed(range(1000)))
+
+
+def test_the_cancelled_timers_of_a_crowd_are_forgotten_without_a_new_one() -> None:
+    timers, fired = Timers(), []
+    crowd = [timers.at(20_000, lambda: fired.append("crowd")) for _ in range(3000)]
+    timers.at(10_000, lambda: fired.append("live"))
+
+    for timer in crowd:
+        timer.cancel()
+        timer.cancel()  # counts once
+
+    assert len(timers._heap) <= SWEEP_MIN + 1
+    assert timers.fire(20_000) == 1
+    assert fired == ["live"]
+    assert timers.next_deadline_ns() is None
+
+
+def test_a_timer_that_fired_may_be_cancelled() -> None:
+    timers, fired = Timers(), []
+    done = [timers.at(10, lambda: fired.append(10)) for _ in range(2 * SWEEP_MIN)]
+    timers.at(20, lambda: fired.append(20))
+    timers.fire(10)
+
+    for timer in done:
+        timer.cancel()
+
+    assert timers.fire(20) == 1
+    assert fired == [10] * 2 * SWEEP_MIN + [20]
