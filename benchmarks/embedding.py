@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from pyjs.aio import Server, ServerThread
-from pyjs.server.process import memory_size
+from pyjs.server.system.process import memory_size
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 REPORTS = 10  # lines of the soak

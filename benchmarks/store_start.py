@@ -23,7 +23,7 @@ from store_load_build import load_module
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.filestore import FileStore
+from pyjs.store.file.store import FileStore
 
 store_load = load_module()
 SEGMENT_SIZE = 8 << 20

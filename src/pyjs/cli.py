@@ -17,7 +17,7 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.flags import CommandLine, UsageError, parse_flags, usage
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
-from pyjs.server.config_file import read_file
+from pyjs.server.system.config_file import read_file
 
 PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
@@ -82,7 +82,7 @@ def _answer(line: CommandLine) -> int | None:
             return _fail(_told(missing))
         from pyjs.base.disk import OsDisk
         from pyjs.fsck.command import run
-        from pyjs.server.clock import OsRng
+        from pyjs.server.system.clock import OsRng
 
         return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
     if word:

@@ -21,14 +21,14 @@ from pyjs.base.nuid import token
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
 from pyjs.core.account import Account
-from pyjs.core.auth import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
+from pyjs.core.auth.permissions import Permissions, ResponsePermission
+from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
 from pyjs.core.limits import AccountLimits
 from pyjs.core.link import Link, Peer
-from pyjs.core.permissions import Permissions, ResponsePermission
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions
-    from pyjs.jetstream.service import JetStreamServer
+    from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
@@ -120,7 +120,7 @@ class Node(Host):
         """
         if not self.options.jetstream.enabled:
             return
-        from pyjs.jetstream.service import JetStreamServer
+        from pyjs.jetstream.server import JetStreamServer
 
         self.jetstream = JetStreamServer(self)
         self.turn_state.now = self.clock.now_ns()

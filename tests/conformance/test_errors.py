@@ -10,7 +10,7 @@ from tests.conformance.harness.process import REPOSITORY
 from pyjs.jetstream import errcodes
 
 _DISK = "only a disk that fails"
-_OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/test_bulk_api.py"
+_OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/api/test_bulk_api.py"
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyjs.base.bounds import JSON_DEPTH_MAX, NUMBERS, TAKEN
-from pyjs.core.handshake import CONNECT_FIELDS
+from pyjs.core.auth.handshake import CONNECT_FIELDS
 from pyjs.jetstream.api.border import ACKS, BODIES, HEADERS
-from pyjs.jetstream.json_strict import Kind, Struct
+from pyjs.jetstream.config.json_strict import Kind, Struct
 
 STREAMS, CONSUMERS, SUBJECTS = ("A", "B", "C"), ("c", "d", "e"), ("s.a", "s.b", "s.a.b", "t", "u.1")
 EDGES = sorted({0, 1, -1, 2, 10, 10**9, 10**18, 2**53, 2**62, 2**64, 10**30})

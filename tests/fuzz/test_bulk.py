@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from tests.support.bulk import decode
+from tests.unit.jetstream.api.test_bulk_api import ask
 from tests.unit.jetstream.jsfixture import JetStreamFixture
-from tests.unit.jetstream.test_bulk_api import ask
 
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000")) // 50
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))

@@ -22,9 +22,9 @@ from pyjs.core.link import Peer
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.jetstream_switch import JetStreamSwitch
-from pyjs.server.syncer import Syncer
-from pyjs.server.upkeep import Upkeep
-from pyjs.server.workers import Workers
+from pyjs.server.threads.syncer import Syncer
+from pyjs.server.threads.upkeep import Upkeep
+from pyjs.server.threads.workers import Workers
 from pyjs.testing import CONNECT, MemoryLink, RawClient
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests.sim.disk import SimDisk
 from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
 
-import pyjs.jetstream.consumer_record as consumer_record
+import pyjs.jetstream.consumer.record as consumer_record
 
 START_NS = 1_700_000_000 * 10**9
 STREAM = {"name": "S", "subjects": ["s.*"]}
@@ -174,7 +174,7 @@ def test_a_consumer_ahead_of_a_stream_that_lost_its_end_gets_what_comes_there() 
 def test_a_segment_that_a_killed_process_left_is_synced_before_its_index_vouches_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyjs.jetstream.persist.SEGMENT_SIZE_MAX", 2048)
+    monkeypatch.setattr("pyjs.jetstream.manage.persist.SEGMENT_SIZE_MAX", 2048)
     story = Story(always=False)
     story.begin()
     story.make()

@@ -22,10 +22,10 @@ from tests.sim.disk import SimDisk
 from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
 
-import pyjs.jetstream.consumer_record as consumer_record
-import pyjs.jetstream.persist as persist
-import pyjs.jetstream.purging as purging
-import pyjs.jetstream.tails as tails
+import pyjs.jetstream.consumer.record as consumer_record
+import pyjs.jetstream.files.tails as tails
+import pyjs.jetstream.manage.persist as persist
+import pyjs.jetstream.manage.purging as purging
 from pyjs.testing import Frame
 
 NEVER_NS = 1 << 62

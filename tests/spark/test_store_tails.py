@@ -15,7 +15,7 @@ arrow_or_skip()
 pytest.importorskip("msgpack")
 
 from pyjs.base.disk import OsDisk  # noqa: E402
-from pyjs.store.tail_file import write_tails  # noqa: E402
+from pyjs.store.format.tail_file import write_tails  # noqa: E402
 from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
 from pyjs_spark.store import reader, snapshot  # noqa: E402
 from pyjs_spark.store.directory import streams  # noqa: E402

@@ -22,31 +22,46 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "testing"),
     ("__main__", "pytest_plugin"),
 )
-# The same inside jetstream, module by module; here modules that share a row may import each other.
-# fmt: off
-JETSTREAM: tuple[tuple[str, ...], ...] = (
-    ("errcodes", "json_strict", "names"),
-    ("config", "models", "options", "stream_rules", "source_rules",
-     "claims", "consumer_config", "consumer_models", "consumer_rules", "level"),
-    ("stream_consumer", "message_ttl"),
-    ("ack_replies", "ack_state", "ack_token", "advisories",
-     "answers", "dedupe", "eviction", "expiry", "interest", "lifetimes", "pending",
-     "pub_headers", "publish_errors", "usage", "waiting", "consumer_advisories", "consumer_log",
-     "consumer_orders", "consumer_seat", "consumer_start", "consumer_status", "direct_answer", "pull_request",
-     "consumer_subjects", "delivery_cursor", "delivery_writer", "flow_control", "outcome", "pacing", "pin",
-     "pull_requests", "push_subject", "settled_queue", "wake_timer",
-     "metadata", "removals", "republish", "skips", "store_probe", "state_change", "stream_changes",
-     "tails"),
-    ("consumer", "consumer_files", "consumer_info", "consumer_record", "state_keeper"),
-    ("aging",),
-    ("stream",),
-    ("cursor", "relearn", "replay"),
-    ("persist", "positions", "stored_purge"),
-    ("engine", "consumers", "purging", "reservations", "sourcing", "streams"),
-    ("stream_info", "api", "scrub", "mend"),
-    ("service",),
-)
-# fmt: on
+# The same inside a package, for its modules and sub-packages. What only the type checker imports may point up.
+INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "core": (
+        ("chore", "fair_queue", "faults", "job", "limits", "link", "outbuf", "pings", "reserved"),
+        ("auth", "lane", "sink"),
+        ("account", "closed", "host", "scheduler"),
+        ("session",),
+    ),
+    "store": (
+        ("crypt", "index", "open_files", "sync_set"),
+        ("format", "store"),
+        ("memory", "segment", "state"),
+        ("file",),
+    ),
+    "jetstream": (
+        ("advisories", "errcodes", "names"),
+        ("config", "files"),
+        ("rules",),
+        ("stream",),
+        ("consumer", "mirror"),
+        ("manage",),
+        ("api",),
+        ("server",),
+    ),
+    "jetstream.consumer": (
+        ("acks", "advisories", "arguments", "seat", "start", "state_change", "subjects", "wake_timer"),
+        ("delivery",),
+        ("record",),
+        ("state_keeper",),
+        ("consumer",),
+        ("info", "replay"),
+    ),
+    "server": (
+        ("addresses", "announce", "failures", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
+        ("connection", "endings", "jetstream_switch", "listener", "logging", "reload"),
+        ("driver", "monitoring"),
+        ("server",),
+        ("command",),
+    ),
+}  # fmt: skip
 SHELL = (
     "server",
     "aio",
@@ -106,9 +121,10 @@ def violations(src: Path, package: str = "pyjs") -> list[str]:
         source = Source(path)
         for imported in source.imports:
             target = resolve(imported, name, modules)
-            problems = _forbidden(room, target, package)
+            for_types = _is_for_types(source, imported)
+            problems = _forbidden(room, target, package, for_types=for_types)
             found.extend(f"{where}:{imported.number}: {problem}" for problem in problems)
-            if target in modules and target != name and not _is_for_types(source, imported):
+            if target in modules and target != name and not for_types:
                 edges[name].add(target)
     return list(dict.fromkeys(found)) + [f"import cycle: {' -> '.join(cycle)}" for cycle in cycles(edges)]
 
@@ -162,13 +178,19 @@ def _unplaced(room: str) -> Iterator[str]:
     parts = room.split(".")
     if room and _row(LAYERS, parts[0]) is None:
         yield f"the room '{parts[0]}' is not in LAYERS of tests/style/layers.py"
-    elif parts[0] == "jetstream" and len(parts) > 1 and _row(JETSTREAM, parts[1]) is None:
-        yield f"the module '{parts[1]}' is not in JETSTREAM of tests/style/layers.py"
+    for inside, rows in INSIDE.items():
+        if room.startswith(f"{inside}.") and _row(rows, name := _within(inside, room)) is None:
+            yield f"'{name}' is not among the rows of '{inside}' in INSIDE of tests/style/layers.py"
 
 
-def _forbidden(room: str, target: str, package: str) -> Iterator[str]:
+def _within(inside: str, room: str) -> str:
+    """Return which module or sub-package of the package `inside` holds the module `room`."""
+    return room.removeprefix(f"{inside}.").partition(".")[0]
+
+
+def _forbidden(room: str, target: str, package: str, *, for_types: bool) -> Iterator[str]:
     if target == package or target.startswith(f"{package}."):
-        yield from _upward(room, target.removeprefix(package).lstrip("."))
+        yield from _upward(room, target.removeprefix(package).lstrip("."), for_types=for_types)
         return
     parts = target.split(".")
     for length in range(len(parts), 0, -1):
@@ -179,24 +201,27 @@ def _forbidden(room: str, target: str, package: str) -> Iterator[str]:
             return
 
 
-def _upward(room: str, target: str) -> Iterator[str]:
+def _upward(room: str, target: str, *, for_types: bool) -> Iterator[str]:
     if not room:
         yield f"the package itself imports {target}; it holds the version and nothing else"
         return
     if not target:
         return
-    ours, theirs = room.split("."), target.split(".")
-    if ours[0] != theirs[0]:
-        yield from _against(LAYERS, ours[0], theirs[0], same_row=False)
-    elif ours[0] == "jetstream" and len(ours) > 1 and len(theirs) > 1 and ours[1] != theirs[1]:
-        yield from _against(JETSTREAM, ours[1], theirs[1], same_row=True)
+    ours, theirs = room.partition(".")[0], target.partition(".")[0]
+    if ours != theirs:
+        yield from _against(LAYERS, ours, theirs)
+    for inside, rows in INSIDE.items():
+        if not for_types and all(name.startswith(f"{inside}.") for name in (room, target)):
+            ours, theirs = _within(inside, room), _within(inside, target)
+            if ours != theirs:
+                yield from _against(rows, ours, theirs)
 
 
-def _against(table: tuple[tuple[str, ...], ...], ours: str, theirs: str, *, same_row: bool) -> Iterator[str]:
+def _against(table: tuple[tuple[str, ...], ...], ours: str, theirs: str) -> Iterator[str]:
     mine, other = _row(table, ours), _row(table, theirs)
     if mine is None or other is None:
         return  # told by _unplaced
     if other > mine:
         yield f"'{ours}' imports '{theirs}', which stands above it"
-    elif other == mine and not same_row:
+    elif other == mine:
         yield f"'{ours}' imports '{theirs}', which stands beside it"

@@ -34,7 +34,7 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("Consumer", "attributes"): (41, "its three ways to tell the stream are to become lists"),
     ("SegmentContents", "attributes"): (46, "what only the scan needs is a part to be cut out"),
     ("SegmentContents", "booleans"): (7, "as its attributes"),
-    ("Cursor", "booleans"): (6, "the states of a copy, an enum to be made"),
+    ("Copier", "booleans"): (6, "the states of a copy, an enum to be made"),
     ("NewConsumer", "levels"): (
         3,
         "a change of metadata, of the list of consumers, by what it changes there",
@@ -42,23 +42,19 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ChangedConsumer", "levels"): (3, "as NewConsumer"),
     ("RemovedConsumer", "levels"): (3, "as NewConsumer"),
     ("NewerState", "levels"): (3, "an exception"),
-    ("jetstream", "modules"): (79, "rooms to be made: stream, consumer, mirror, config, rules, manage"),
-    ("store", "modules"): (50, "rooms to be made: file, format, index, crypt, state"),
-    ("server", "modules"): (35, "rooms to be made"),
-    ("core", "modules"): (20, "rooms to be made"),
 }
 
 # What modules change after they were imported: it is of the process, and two servers in it share it.
 STATE: dict[tuple[str, str], str] = {
     ("aio/thread.py", "_running"): "servers whose threads end before the interpreter does",
-    ("server/scratch.py", "_there"): "directories that the process removes when it ends",
+    ("server/system/scratch.py", "_there"): "directories that the process removes when it ends",
     ("base/bad_pages.pyx", "free_slots"): "a signal handler has no other place to look",
     ("base/file_map.pyx", "n_open"): "maps of the process, for tests that look for leaks",
     ("base/gotext.py", "_dates"): "texts of days, the same whoever asks",
     ("base/table.pyx", "s0"): "a key and its hash meet in loops that know no node",
     ("base/table.pyx", "s1"): "as s0",
     ("base/table.pyx", "seeded"): "as s0",
-    ("store/index_file.pyx", "spare_buffers"): "pages for the next index file, of whatever stream",
+    ("store/segment/index_file.pyx", "spare_buffers"): "pages for the next index file, of whatever stream",
 }
 
 CLASS = re.compile(r"(?:cdef\s+|cpdef\s+)?class\s+(\w+)\s*(?:\(([^)]*)\))?\s*:$")

@@ -38,7 +38,7 @@ ABSTRACT = (
     "core/link.py",
     "core/host.py",
     "core/job.py",
-    "jetstream/metadata.py",
+    "jetstream/files/metadata.py",
 )
 
 # Written with {} inside, so that this file, which the guard reads too, does not say them.

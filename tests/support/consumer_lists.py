@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyjs.base.disk import OsDisk
-from pyjs.store.consumer_list import MARK, list_paths, load_list
-from pyjs.store.meta import Opener
+from pyjs.store.format.meta import Opener
+from pyjs.store.state.consumer_list import MARK, list_paths, load_list
 
 
 def listed(stream: Path) -> list[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyjs.base.disk import OsDisk
 from pyjs.core.sink import Turn
-from pyjs.jetstream.config import StreamConfig
-from pyjs.jetstream.metadata import Change, MetadataWriter
-from pyjs.jetstream.persist import AccountFiles
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.files.metadata import Change, MetadataWriter
+from pyjs.jetstream.manage.persist import AccountFiles
 from pyjs.store.store import StreamStore
 
 if TYPE_CHECKING:

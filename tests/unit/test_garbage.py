@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.server import collector
+from pyjs.server.system import collector
 
 NS = 1_000_000_000
 

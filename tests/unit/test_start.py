@@ -15,7 +15,7 @@ from pyjs.config.options import JetStreamOptions, Options
 SCRIPT = r"""
 import sys
 bare = set(sys.modules)
-import pyjs.cli, pyjs.node, pyjs.jetstream.service
+import pyjs.cli, pyjs.node, pyjs.jetstream.server
 from os import urandom
 from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
@@ -67,6 +67,6 @@ def test_a_node_loads_no_event_loop_and_no_library_that_its_options_do_not_ask_f
     # when
     until_pong, until_stop = started(tmp_path)
     # then
-    assert "pyjs.jetstream.stream" in until_pong
+    assert "pyjs.jetstream.stream.stream" in until_pong
     assert until_pong & NOT_ASKED_FOR == set()
     assert until_stop - until_pong == set()

@@ -15,7 +15,7 @@ from pyjs.config.errors import ConfigError, Place, Problem
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
 from pyjs.config.values import ConfigMap, Data, Entry, Value
-from pyjs.server.config_file import read_file
+from pyjs.server.system.config_file import read_file
 
 Source: TypeAlias = str | os.PathLike[str] | Options  # the path of a configuration file, or Options
 

@@ -16,8 +16,8 @@ from pyjs.aio.configuration import options_from, wants_scratch
 from pyjs.aio.log import StandardLog
 from pyjs.server.failures import StartFailed, reason
 from pyjs.server.logging import Logger, opened_logger
-from pyjs.server.scratch import ScratchStore
 from pyjs.server.server import Server as ShellServer
+from pyjs.server.system.scratch import ScratchStore
 
 if TYPE_CHECKING:
     import logging

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjs.aio.server import Server
-from pyjs.server.loop import new_event_loop
+from pyjs.server.system.loop import new_event_loop
 
 if TYPE_CHECKING:
     import logging

@@ -1,14 +1,14 @@
 """A JSON scanner that words syntax faults as nats-server does and finds the raw text of a value.
 
-Slow and rarely used: readers (jetstream/json_strict, core/handshake) come here only when a text is wrong, when it
-is more than the JSON library takes, or when an error text needs the raw form of a number. It reads document after
-document, and remembers which containers are open in an array of its own: no depth of a client's body is a depth of
-the C stack. A value that lies deeper than any table of fields reaches (VALUES_DEPTH) is checked and left out, so
-that a body costs no more memory than a few times its size.
+Slow and rarely used: readers (jetstream/config/json_strict, core/auth/handshake) come here only when a text is
+wrong, when it is more than the JSON library takes, or when an error text needs the raw form of a number. It reads
+document after document, and remembers which containers are open in an array of its own: no depth of a client's body
+is a depth of the C stack. A value that lies deeper than any table of fields reaches (VALUES_DEPTH) is checked and
+left out, so that a body costs no more memory than a few times its size.
 
 Knows nothing of fields or kinds. Compiled because a megabyte that is wrong in its last byte must not hold up
 everybody else (benchmarks/hostile.py; 2 to 20 ms).
-Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/test_json_strict.py.
+Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
 """
 from libc.stdint cimport int64_t
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pyjs.core.handshake import ConnectOptions
+from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.link import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjs.core.account import Account
-    from pyjs.core.auth import User
+    from pyjs.core.auth.users import User
     from pyjs.core.session import ClientSession
     from pyjs.subjects.sublist import Subscription
 

@@ -12,7 +12,7 @@ from pyjs.base.clock import NS_PER_S, Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
-from pyjs.core.auth import Authenticator
+from pyjs.core.auth.users import Authenticator
 from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:

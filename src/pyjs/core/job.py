@@ -1,8 +1,8 @@
 """Work too long for a turn: it leaves the node as a value, runs in a thread, and returns as an input of a later turn.
 
 A Job owns everything that `run` reads or writes; `run` may not touch the node. `finish` is called by Node.turn, so
-its effects take part in the order of that turn. The shell runs jobs (server/workers.py); the simulation runs each one
-at any later moment and returns its result at any later turn.
+its effects take part in the order of that turn. The shell runs jobs (server/threads/workers.py); the simulation
+runs each one at any later moment and returns its result at any later turn.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 from pyjs.core.account import Account
-from pyjs.core.auth import User
-from pyjs.core.handshake import ConnectOptions
+from pyjs.core.auth.handshake import ConnectOptions
+from pyjs.core.auth.permissions import Permissions
+from pyjs.core.auth.users import User
 from pyjs.core.host import Host
 from pyjs.core.link import Link, Peer
-from pyjs.core.permissions import Permissions
 from pyjs.core.sink import Sink, Turn
 from pyjs.subjects.sublist import Subscription
 

@@ -30,10 +30,10 @@ from pyjs.wire.parser cimport Parser
 from collections import deque
 
 from pyjs.base.gotext import printable, quoted_bytes
-from pyjs.core.handshake import ConnectOptions, info_line
-from pyjs.core.login import Login
+from pyjs.core.auth.handshake import ConnectOptions, info_line
+from pyjs.core.auth.login import Login
 from pyjs.core.pings import Pings
-from pyjs.core.replies import Replies
+from pyjs.core.auth.replies import Replies
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 

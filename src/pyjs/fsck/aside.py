@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.store.layout import DAMAGED
+from pyjs.store.format.layout import DAMAGED
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk

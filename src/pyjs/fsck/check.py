@@ -19,20 +19,20 @@ from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
-from pyjs.jetstream.config import S2, StreamConfig
-from pyjs.store.form import CODEC_ZSTD
-from pyjs.store.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
-from pyjs.store.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
-from pyjs.store.meta_record import meta_in
-from pyjs.store.recovery import is_segment
-from pyjs.store.tail_file import NAME as TAILS
-from pyjs.store.vault import Locked
+from pyjs.jetstream.config.stream import S2, StreamConfig
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.format.form import CODEC_ZSTD
+from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
+from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
+from pyjs.store.format.tail_file import NAME as TAILS
+from pyjs.store.segment.meta_record import meta_in
+from pyjs.store.segment.recovery import is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.disk import Disk
-    from pyjs.store.vault import Vault
+    from pyjs.store.crypt.vault import Vault
 
 ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 

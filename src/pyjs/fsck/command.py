@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TextIO, TypeAlias
 
     from pyjs.base.disk import Disk
-    from pyjs.store.vault import Vault
+    from pyjs.store.crypt.vault import Vault
 
     RandBytes: TypeAlias = Callable[[int], bytes]
 
@@ -109,7 +109,7 @@ def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | N
     ]
     if FILES[0] not in files or not keys[0]:
         raise NotChecked("--key-file names no file with a key in its first line")
-    from pyjs.store.vault import CHACHA, Vault
+    from pyjs.store.crypt.vault import CHACHA, Vault
 
     return Vault(keys[0], CHACHA, randbytes, keys[-1] if len(keys) > 1 else "")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjs.store.consumer_state import ConsumerStateFile, OpenLogs
-from pyjs.store.form import (
+from pyjs.store.format.form import (
     MARK,
     PackedImage,
     PlainImage,
@@ -18,15 +17,16 @@ from pyjs.store.form import (
     open_image,
     write_file,
 )
-from pyjs.store.index_file import decrypted, encrypted, store_index
-from pyjs.store.meta import COPIES, Opener, decode, encode, save_meta
+from pyjs.store.format.meta import COPIES, Opener, decode, encode, save_meta
+from pyjs.store.segment.index_file import decrypted, encrypted, store_index
+from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
 
 if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk, Image
-    from pyjs.store.form import Buffer
-    from pyjs.store.vault import StreamKey
+    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.format.form import Buffer
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +70,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     """Return a segment with its plain bytes; of a plain one they stay on the disk until they are looked at.
 
     Raises:
-        CorruptRecord, UnknownFormat, Locked: as store/form says.
+        CorruptRecord, UnknownFormat, Locked: as store/format/form says.
         OSError: it cannot be read.
     """
     fd = files.disk.open_read_only(path)
@@ -134,7 +134,7 @@ def envelope(disk: Disk, path: str, kind: int, opener: Opener | None = None) -> 
     """Return (generation, values) of a metadata file.
 
     Raises:
-        CorruptRecord, UnknownFormat, Locked: as store/meta says.
+        CorruptRecord, UnknownFormat, Locked: as store/format/meta says.
         OSError: it cannot be read.
     """
     return decode(disk.read_file(path), kind, path, opener)

@@ -8,8 +8,8 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
 from pyjs.fsck.images import Files
 from pyjs.fsck.states import StatesCheck
-from pyjs.store.form import clear_problem, form_at, open_image
-from pyjs.store.meta import UnknownFormat
+from pyjs.store.format.form import clear_problem, form_at, open_image
+from pyjs.store.format.meta import UnknownFormat
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk

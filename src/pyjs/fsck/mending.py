@@ -24,15 +24,15 @@ from pyjs.fsck.images import (
     segment_file,
     state_file,
 )
-from pyjs.jetstream.consumer_files import ListFile
-from pyjs.store.census import removals_of
-from pyjs.store.consumer_list import load_list
-from pyjs.store.consumer_state import OpenLogs
-from pyjs.store.form import Form
-from pyjs.store.index_file import encode_index, index_path
-from pyjs.store.layout import make_directory
-from pyjs.store.meta import Opener
-from pyjs.store.recovery import contents_of
+from pyjs.jetstream.files.consumer_files import ListFile
+from pyjs.store.format.form import Form
+from pyjs.store.format.layout import make_directory
+from pyjs.store.format.meta import Opener
+from pyjs.store.segment.census import removals_of
+from pyjs.store.segment.index_file import encode_index, index_path
+from pyjs.store.segment.recovery import contents_of
+from pyjs.store.state.consumer_list import load_list
+from pyjs.store.state.consumer_state import OpenLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.fsck.findings import Mend
-    from pyjs.store.form import Buffer
-    from pyjs.store.segment import SegmentContents
-    from pyjs.store.vault import StreamKey
+    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.format.form import Buffer
+    from pyjs.store.segment.scan import SegmentContents
 
 RECORD = struct.Struct("<IBBHQqII")
 CHECKSUM = struct.Struct("<Q")

@@ -8,14 +8,14 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import envelope, metadata_paths
 from pyjs.fsck.mending import write_metadata
-from pyjs.store.meta import UnknownFormat
-from pyjs.store.vault import Locked
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.format.meta import UnknownFormat
 
 if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk
-    from pyjs.store.meta import Opener
+    from pyjs.store.format.meta import Opener
 
 
 def locked_text(error: Locked) -> str:

@@ -19,21 +19,21 @@ from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import locked_text
-from pyjs.store.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
-from pyjs.store.index_claims import begins_alike
-from pyjs.store.index_file import IndexUnusable, decode_index, index_path
-from pyjs.store.layout import DAMAGED
-from pyjs.store.meta import UnknownFormat
-from pyjs.store.recovery import contents_of, is_segment
-from pyjs.store.vault import Locked
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.segment.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
+from pyjs.store.segment.index_claims import begins_alike
+from pyjs.store.segment.index_file import IndexUnusable, decode_index, index_path
+from pyjs.store.segment.recovery import contents_of, is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
     from pyjs.fsck.findings import Mend, StreamReport
-    from pyjs.store.form import Buffer
-    from pyjs.store.segment import SegmentContents
+    from pyjs.store.format.form import Buffer
+    from pyjs.store.segment.scan import SegmentContents
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
 

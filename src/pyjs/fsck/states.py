@@ -19,10 +19,15 @@ from pyjs.fsck.mending import (
     set_state_aside,
 )
 from pyjs.fsck.metadata import locked_text
-from pyjs.jetstream.consumer_config import from_json
-from pyjs.jetstream.consumer_log import decode
-from pyjs.jetstream.consumer_record import VERSION
-from pyjs.store.consumer_list import (
+from pyjs.jetstream.config.consumer import from_json
+from pyjs.jetstream.consumer.acks.log import decode
+from pyjs.jetstream.consumer.record import VERSION
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.meta import Opener, UnknownFormat
+from pyjs.store.format.purge_file import read_purge
+from pyjs.store.format.window_file import read_parts
+from pyjs.store.state.consumer_list import (
     NAME,
     REMOVED,
     UNKNOWN,
@@ -33,11 +38,6 @@ from pyjs.store.consumer_list import (
     load_list,
     state_name,
 )
-from pyjs.store.layout import DAMAGED
-from pyjs.store.meta import Opener, UnknownFormat
-from pyjs.store.purge_file import read_purge
-from pyjs.store.vault import Locked
-from pyjs.store.window_file import read_parts
 
 if TYPE_CHECKING:
     from typing import Any

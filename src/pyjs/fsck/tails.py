@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.fsck.findings import DAMAGE, Finding
-from pyjs.store.index_file import store_index
-from pyjs.store.tail_file import read_tails, tails_path, write_tails
+from pyjs.store.format.tail_file import read_tails, tails_path, write_tails
+from pyjs.store.segment.index_file import store_index
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
-    from pyjs.store.tail_file import Tails
+    from pyjs.store.format.tail_file import Tails
 
 
 class StoredTails:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text, time_text, uptime_text
-from pyjs.core.auth import GLOBAL_ACCOUNT
+from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.json_text import JsonDict, JsonValue, pretty_piece, text

@@ -13,7 +13,7 @@ from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.engine import JetStream
+    from pyjs.jetstream.manage.engine import JetStream
     from pyjs.monitor.state import Monitored
 
 UNAVAILABLE = "unavailable"

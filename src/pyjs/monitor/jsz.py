@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
-from pyjs.jetstream.config import FILE, MEMORY
-from pyjs.jetstream.consumer import Consumer
-from pyjs.jetstream.consumer_info import consumer_info
-from pyjs.jetstream.stream_info import inflow_report, stream_state
+from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.info import consumer_info
+from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict, pretty_piece
 from pyjs.node import API_LEVEL
@@ -20,8 +20,8 @@ from pyjs.node import API_LEVEL
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024

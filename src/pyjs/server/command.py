@@ -11,17 +11,17 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from pyjs.server import signals
-from pyjs.server.allocator import keep_buffers, objects_from_glibc, trim
-from pyjs.server.collector import collect, keep_survivors
-from pyjs.server.descriptors import raise_limit
 from pyjs.server.failures import StartFailed, log_exception
 from pyjs.server.logging import opened_logger
-from pyjs.server.loop import new_event_loop
-from pyjs.server.memory import MemoryReturn
-from pyjs.server.process import cpu_seconds, memory_size
 from pyjs.server.server import Server
 from pyjs.server.spin import pays
+from pyjs.server.system import signals
+from pyjs.server.system.allocator import keep_buffers, objects_from_glibc, trim
+from pyjs.server.system.collector import collect, keep_survivors
+from pyjs.server.system.descriptors import raise_limit
+from pyjs.server.system.loop import new_event_loop
+from pyjs.server.system.memory import MemoryReturn
+from pyjs.server.system.process import cpu_seconds, memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
-from pyjs.server import files
 from pyjs.server.announce import announce_jetstream
 from pyjs.server.failures import attempt, fail, reason
-from pyjs.server.io_thread import IoThread
-from pyjs.server.syncer import Syncer
-from pyjs.server.upkeep import Upkeep
+from pyjs.server.system import files
+from pyjs.server.threads.io_thread import IoThread
+from pyjs.server.threads.syncer import Syncer
+from pyjs.server.threads.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyjs.config.options import Options
-    from pyjs.jetstream.service import JetStreamServer
+    from pyjs.jetstream.server import JetStreamServer
     from pyjs.server.driver import Driver
 
 

@@ -11,7 +11,7 @@ import os
 from pyjs.base.gotext import duration_text, size_text
 from pyjs.config.load import Change, changes, reload_options
 from pyjs.config.options import Options
-from pyjs.server.config_file import read_file
+from pyjs.server.system.config_file import read_file
 
 NO_FILE = "can only reload config when a file is provided using -c or --config"
 LOG_OPTIONS = (

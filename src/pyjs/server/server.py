@@ -20,34 +20,34 @@ from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
 from pyjs.node import Node
-from pyjs.server import files
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
 from pyjs.server.announce import announce_start
-from pyjs.server.clock import OsRng, SystemClock
 from pyjs.server.connection import Connection
-from pyjs.server.descriptors import open_files_max
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail, reason
-from pyjs.server.io_thread import IoThread
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
-from pyjs.server.machine import effective_options
 from pyjs.server.open_connections import OpenConnections
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
-from pyjs.server.scratch import UnsyncedDisk
 from pyjs.server.spin import Spin
-from pyjs.server.workers import Workers
+from pyjs.server.system import files
+from pyjs.server.system.clock import OsRng, SystemClock
+from pyjs.server.system.descriptors import open_files_max
+from pyjs.server.system.resources import effective_options
+from pyjs.server.system.scratch import UnsyncedDisk
+from pyjs.server.threads.io_thread import IoThread
+from pyjs.server.threads.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
-    from pyjs.server.http import HttpConnection
-    from pyjs.server.monitoring import Monitoring
-    from pyjs.server.scratch import ScratchStore
+    from pyjs.server.monitoring.endpoints import Monitoring
+    from pyjs.server.monitoring.http import HttpConnection
+    from pyjs.server.system.scratch import ScratchStore
 
 RECOVERY_S = 0.01  # of recovery at once
 CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
@@ -156,7 +156,7 @@ class Server:
     async def _start_monitoring(self) -> None:
         if not self.options.http_port:
             return
-        from pyjs.server.monitoring import Monitoring
+        from pyjs.server.monitoring.endpoints import Monitoring
 
         self._monitoring = Monitoring(self.driver, self.options)
         await self._monitoring.start()

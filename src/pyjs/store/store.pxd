@@ -1,9 +1,9 @@
 """What the engine asks of a store, file or memory: messages by sequence."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.store.catalogue cimport Catalogue
-from pyjs.store.index cimport Segment
-from pyjs.store.remains cimport Remains
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport Segment
+from pyjs.store.index.remains cimport Remains
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit

@@ -3,8 +3,8 @@ from collections.abc import Callable, Iterable
 
 from pyjs.base.disk import Disk
 from pyjs.base.together import Together
-from pyjs.store.catalogue import Catalogue
-from pyjs.store.filter import StoreFilter
+from pyjs.store.index.catalogue import Catalogue
+from pyjs.store.index.filter import StoreFilter
 from pyjs.store.open_files import OpenFile
 
 SOURCE_HASH: Bytes

@@ -12,13 +12,13 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.filter cimport StoreFilter
-from pyjs.store.index cimport (
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport (
     Segment, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
     segment_free, segment_mark_range, subject_of,
 )
-from pyjs.store.remains cimport Remains
-from pyjs.store.subjects cimport Subject, subject_by_id, subjects_find
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import NotNow

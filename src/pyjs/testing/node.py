@@ -21,7 +21,7 @@ from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.core.link import Link, Peer
 from pyjs.node import Node
-from pyjs.server.scratch import ScratchStore, UnsyncedDisk
+from pyjs.server.system.scratch import ScratchStore, UnsyncedDisk
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -18,9 +18,9 @@ from tests.unit.monitor.conftest import Site
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
-from pyjs.jetstream.config import StreamConfig
-from pyjs.jetstream.persist import AccountFiles
-from pyjs.store.vault import CHACHA, Vault
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.manage.persist import AccountFiles
+from pyjs.store.crypt.vault import CHACHA, Vault
 from pyjs.testing import RawClient
 
 KEY = "<<key>>"  # in a text: where the key stands

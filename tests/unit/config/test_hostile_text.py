@@ -10,7 +10,7 @@ import pytest
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
-from pyjs.server.config_file import CONFIG_SIZE_MAX, read_file
+from pyjs.server.system.config_file import CONFIG_SIZE_MAX, read_file
 
 FAST_S = 10.0  # a text that takes for ever is meant, not a slow machine
 

@@ -15,8 +15,8 @@ from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.fsck.check import Progress, StoreCheck
 from pyjs.fsck.findings import StoreReport
-from pyjs.store.filestore import FileStore
-from pyjs.store.vault import CHACHA, Vault
+from pyjs.store.crypt.vault import CHACHA, Vault
+from pyjs.store.file.store import FileStore
 
 STREAM = "jetstream/$G/streams/S"
 MESSAGES = 90

@@ -14,8 +14,8 @@ from tests.unit.fsck.store_files import STREAM, fill, flipped, tree
 from pyjs.base.disk import OsDisk
 from pyjs.cli import main
 from pyjs.fsck.command import run
-from pyjs.store.layout import StoreLock, lock_store
-from pyjs.store.purge_file import Purge, encode_purge
+from pyjs.store.format.layout import StoreLock, lock_store
+from pyjs.store.format.purge_file import Purge, encode_purge
 
 
 @pytest.fixture(scope="module")

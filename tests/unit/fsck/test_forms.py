@@ -24,7 +24,7 @@ from tests.unit.fsck.store_files import (
 )
 
 from pyjs.cli import main
-from pyjs.store.form import read_form
+from pyjs.store.format.form import read_form
 
 ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
 FORMS = ("s2", "chacha", "aes", "s2 and chacha")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import Disk
 from pyjs.core.sink import Turn
-from pyjs.jetstream.consumer_config import ConsumerConfig
-from pyjs.jetstream.metadata import Change, MetadataWriter
-from pyjs.jetstream.persist import AccountFiles
+from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.files.metadata import Change, MetadataWriter
+from pyjs.jetstream.manage.persist import AccountFiles
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.consumer_record import StateFile
+    from pyjs.jetstream.consumer.record import StateFile
 
 
 def commit(disk: Disk, root: Path, change: Change) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.testing import Frame
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyjs.base.disk import Disk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.engine import JetStream
-from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.manage.engine import JetStream
+from pyjs.jetstream.stream.stream import Stream
 from pyjs.testing import Frame, VirtualNode
 
 API = "$JS.API."

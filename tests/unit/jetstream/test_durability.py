@@ -12,8 +12,8 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.stream import Stream
-from pyjs.store.log_sync import LogSync, LogSyncJob
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.state.log_sync import LogSync, LogSyncJob
 
 S = 1_000_000_000
 

@@ -18,11 +18,11 @@ from tests.unit.jetstream.changes import make_consumer
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
-from pyjs.jetstream.config import S2, StreamConfig
-from pyjs.jetstream.consumer_config import ConsumerConfig
-from pyjs.jetstream.persist import AccountFiles, StoredConsumer
-from pyjs.store.filestore import FileStore
-from pyjs.store.vault import AES, ALGORITHMS, CHACHA, Vault
+from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.stream import S2, StreamConfig
+from pyjs.jetstream.manage.persist import AccountFiles, StoredConsumer
+from pyjs.store.crypt.vault import AES, ALGORITHMS, CHACHA, Vault
+from pyjs.store.file.store import FileStore
 
 CONFIG = StreamConfig(
     "S", description="a description", subjects=("subject.*",), metadata={"label": "of mine"}

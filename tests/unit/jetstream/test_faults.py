@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from tests.unit.jetstream.jsfixture import API, JetStreamFixture
 
-from pyjs.jetstream import consumer as consumer_module
 from pyjs.jetstream.api import direct, router
 from pyjs.jetstream.api.endpoint import ApiCall
-from pyjs.jetstream.consumer import Consumer
+from pyjs.jetstream.consumer import consumer as consumer_module
+from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.testing import CONNECT
 
 FILTERED = {"ack_policy": "explicit", "durable_name": "c"}

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import xxhash
 from tests.support.consumer_lists import begin_state
-from tests.unit.jetstream.test_consumer_recovery import Restarting
+from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
 
 from pyjs.base.disk import OsDisk
 from pyjs.fsck.check import Progress, StoreCheck
 from pyjs.fsck.findings import DAMAGE
-from pyjs.jetstream.pending import PendingAcks
-from pyjs.store.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
+from pyjs.jetstream.consumer.acks.pending import PendingAcks
+from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 
 CONSUMER = "$G/streams/S/consumers/c.2"
 FAST_S = 2.0  # what took minutes takes well below

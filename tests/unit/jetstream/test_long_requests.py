@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.jetstream import streams
+from pyjs.jetstream.manage import streams
 from pyjs.testing import RawClient
 
 API = "$JS.API."

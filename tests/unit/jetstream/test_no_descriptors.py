@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tests.support.bulk import decode
-from tests.unit.jetstream.test_consumer_recovery import Crowded
+from tests.unit.jetstream.consumer.test_consumer_recovery import Crowded
 
 NS = 1_000_000_000
 NOT_NOW = (503, 10023, "insufficient resources")

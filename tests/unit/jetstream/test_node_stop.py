@@ -7,8 +7,8 @@ import gc
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.file_map import open_maps
-from pyjs.jetstream.consumer import Consumer
-from pyjs.jetstream.stream import Stream
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.stream.stream import Stream
 from pyjs.node import Node
 
 KINDS = (Node, Stream, Consumer)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import xxhash
 from tests.support.consumer_lists import begin_state
+from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
 from tests.unit.jetstream.jsfixture import JetStreamFixture
-from tests.unit.jetstream.test_consumer_recovery import Restarting
 
-from pyjs.store.meta import CHECKSUM, HEADER, KIND_STATE, KIND_STREAM, decode, encode, envelope_size
+from pyjs.store.format.meta import CHECKSUM, HEADER, KIND_STATE, KIND_STREAM, decode, encode, envelope_size
 
 STREAM_META = "$G/streams/S/meta"
 CONSUMER_LOG = "$G/streams/S/consumers/c.2/log.1"

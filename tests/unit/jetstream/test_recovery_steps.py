@@ -13,9 +13,9 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.service import JetStreamServer
-from pyjs.store.filestore import FileStore
-from pyjs.store.layout import lock_store
+from pyjs.jetstream.server import JetStreamServer
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.layout import lock_store
 
 MESSAGES = 40
 
@@ -126,7 +126,8 @@ def test_trouble_with_one_stream_costs_the_others_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception
 ) -> None:
     # given
-    from pyjs.jetstream import sourcing, streams
+    from pyjs.jetstream.manage import streams
+    from pyjs.jetstream.mirror import sourcing
 
     module, _, name = place.rpartition(".")
     of = {"": streams, "consumers": streams.consumers, "sourcing": sourcing}[module]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.consumer_lists import begin_state
-from tests.unit.jetstream.test_scrub import Scrubbing
+from tests.unit.jetstream.manage.test_scrub import Scrubbing
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.scrub import RETRY_NS
-from pyjs.jetstream.service import SCRUB_AFTER_NS
-from pyjs.jetstream.streams import RETRY_NS as REOPEN_NS
+from pyjs.jetstream.manage.scrub import RETRY_NS
+from pyjs.jetstream.manage.streams import RETRY_NS as REOPEN_NS
+from pyjs.jetstream.server import SCRUB_AFTER_NS
 
 MS = 1_000_000
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.jetstream.stream import Stream
-from pyjs.store.filestore import FileStore
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
     from pyjs.core.sink import Keeping

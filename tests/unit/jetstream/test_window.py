@@ -9,7 +9,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.window_file import read_parts, write_parts
+from pyjs.store.format.window_file import read_parts, write_parts
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_window_for_which_there_is_no_memory_is_read_from_messages(
     def no_memory(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("pyjs.jetstream.persist.read_parts", no_memory)
+    monkeypatch.setattr("pyjs.jetstream.manage.persist.read_parts", no_memory)
     again = js.restart()
     assert "Duplicate window of stream 'S' is read from messages: " in warnings(again)[0]
     assert duplicate(again, 3)
@@ -141,7 +141,7 @@ def test_a_stream_without_ids_keeps_no_file() -> None:
 def test_a_large_window_is_kept_in_parts_and_a_lost_part_costs_only_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyjs.jetstream.streams.PART_IDS", 2)
+    monkeypatch.setattr("pyjs.jetstream.manage.streams.PART_IDS", 2)
     js = JetStreamFixture()
     js.add("S", subjects=["s"], storage="file")
     for number in range(5):

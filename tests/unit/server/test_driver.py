@@ -4,8 +4,8 @@ from typing import cast
 from pyjs.base.log import ListLog
 from pyjs.base.timers import Timers
 from pyjs.node import Node
-from pyjs.server.clock import SystemClock
 from pyjs.server.driver import Driver
+from pyjs.server.system.clock import SystemClock
 
 MS = 1_000_000
 

@@ -33,7 +33,7 @@ SECRETS = (
 SCRIPT = """
 import sys, time
 from pyjs.base.table import set_hash_seed
-from pyjs.store.memstore import MemStore
+from pyjs.store.memory import MemStore
 seed, front, behind, count = bytes.fromhex(sys.argv[1]), *map(bytes.fromhex, sys.argv[2:4]), int(sys.argv[4])
 assert not seed or set_hash_seed(seed)
 def seconds(front, behind):

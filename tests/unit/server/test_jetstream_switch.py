@@ -8,7 +8,7 @@ from tests.sim.disk import SimDisk
 from tests.sim.process import STORE_DIR, Process
 
 from pyjs.base.disk import Disk
-from pyjs.jetstream.metadata import Change
+from pyjs.jetstream.files.metadata import Change
 from pyjs.store.sync_set import SyncSet
 
 

@@ -13,10 +13,10 @@ from pyjs.config.load import load_options
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.node import Node
 from pyjs.server import server as server_module
-from pyjs.server.config_file import read_file
 from pyjs.server.connection import BUFFER_HIGH
-from pyjs.server.files import ports_path
 from pyjs.server.server import Server, StartFailed
+from pyjs.server.system.config_file import read_file
+from pyjs.server.system.files import ports_path
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n'
 Start = Callable[..., Awaitable[Server]]

@@ -18,8 +18,8 @@ from tests.unit.server.test_server import Peer, quiet_options, stopped
 from pyjs.base.log import ListLog
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.server.failures import StartFailed
-from pyjs.server.scratch import ScratchStore
 from pyjs.server.server import Server, State
+from pyjs.server.system.scratch import ScratchStore
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.filestore import FileStore
-from pyjs.store.vault import StreamKey
+from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.file.store import FileStore
 
 INCARNATION = 7
 MANY = 1 << 62  # sequences: all of them

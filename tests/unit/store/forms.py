@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pyjs.store.filestore import FileStore
-from pyjs.store.form import CODEC_ZSTD, read_image
-from pyjs.store.index_file import decrypted
-from pyjs.store.vault import AES, CHACHA, StreamKey, Vault
+from pyjs.store.crypt.vault import AES, CHACHA, StreamKey, Vault
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.form import CODEC_ZSTD, read_image
+from pyjs.store.segment.index_file import decrypted
 
 
 class Chance:

@@ -12,8 +12,8 @@ from tests.unit.store.file_state import open_store
 from tests.unit.store.segment_files import DELETES, META, STATE, message_record, segment_of
 
 from pyjs.base.log import ListLog
-from pyjs.store.memstore import MemStore
-from pyjs.store.segment import last_meta, scan_segment
+from pyjs.store.memory import MemStore
+from pyjs.store.segment.scan import last_meta, scan_segment
 
 FAST_S = 5.0  # what took minutes takes well below
 

@@ -19,10 +19,10 @@ from tests.unit.store.segment_files import index_of, without_erasures
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.filestore import FileStore
-from pyjs.store.memstore import MemStore
+from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.file.store import FileStore
+from pyjs.store.memory import MemStore
 from pyjs.store.store import StreamStore
-from pyjs.store.vault import StreamKey
 
 SUBJECTS = st.sampled_from([b"a", b"b", b"a.b", b"a.c", b"x.y.z"])
 FILTERS = st.sampled_from([(), (b"a",), (b"a.*",), (b">",), (b"b", b"x.>"), (b"nope",)])

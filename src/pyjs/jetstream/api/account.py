@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
-from pyjs.jetstream.config import API_LEVEL, FILE, MEMORY
+from pyjs.jetstream.config.stream import API_LEVEL, FILE, MEMORY
 
 
 def info(call: ApiCall) -> JsonDict:

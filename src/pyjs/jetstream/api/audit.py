@@ -17,7 +17,7 @@ from pyjs.jetstream import advisories
 from pyjs.jetstream.api.endpoint import JsonDict
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.engine import Shared
+    from pyjs.jetstream.manage.engine import Shared
 
 SUBJECT = b"$JS.EVENT.ADVISORY.API"
 

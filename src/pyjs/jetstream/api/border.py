@@ -2,7 +2,8 @@
 
 A body is of the `Struct` that its handler decodes it with, whose kinds have the ranges of base/bounds; a header and
 an ack payload are of a form named here. tests/fuzz/test_border.py draws from this list, and
-tests/unit/jetstream/test_border_table.py holds that no endpoint is missing. CONNECT has its own, in core/handshake.
+tests/unit/jetstream/api/test_border_table.py holds that no endpoint is missing. CONNECT has its own, in
+core/auth/handshake.
 
 Source: nats.docs "JetStream wire API Reference", "Headers".
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyjs.jetstream import consumer_models, models
-from pyjs.jetstream.json_strict import Struct
+from pyjs.jetstream.config import consumer_requests, stream_requests
+from pyjs.jetstream.config.json_strict import Struct
 
 
 class Body(NamedTuple):
@@ -28,35 +29,35 @@ MAY_WAIT = (0, None)
 # By the words of the subject, as in api/table.py; pull requests and direct gets have subscriptions of their own.
 BODIES: dict[str, Body] = {
     "INFO": NO_BODY,
-    "STREAM.CREATE": Body(models.STREAM_REQUEST),
-    "STREAM.UPDATE": Body(models.STREAM_REQUEST),
-    "STREAM.INFO": Body(models.INFO_REQUEST),
-    "STREAM.NAMES": Body(models.NAMES_REQUEST),
-    "STREAM.LIST": Body(models.LIST_REQUEST),
+    "STREAM.CREATE": Body(stream_requests.STREAM_REQUEST),
+    "STREAM.UPDATE": Body(stream_requests.STREAM_REQUEST),
+    "STREAM.INFO": Body(stream_requests.INFO_REQUEST),
+    "STREAM.NAMES": Body(stream_requests.NAMES_REQUEST),
+    "STREAM.LIST": Body(stream_requests.LIST_REQUEST),
     "STREAM.DELETE": NO_BODY,
-    "STREAM.PURGE": Body(models.PURGE_REQUEST),
-    "STREAM.SNAPSHOT": Body(models.SNAPSHOT_REQUEST),
-    "STREAM.RESTORE": Body(models.RESTORE_REQUEST),
-    "STREAM.MSG.GET": Body(models.GET_MSG_REQUEST),
-    "STREAM.MSG.DELETE": Body(models.DELETE_MSG_REQUEST),
+    "STREAM.PURGE": Body(stream_requests.PURGE_REQUEST),
+    "STREAM.SNAPSHOT": Body(stream_requests.SNAPSHOT_REQUEST),
+    "STREAM.RESTORE": Body(stream_requests.RESTORE_REQUEST),
+    "STREAM.MSG.GET": Body(stream_requests.GET_MSG_REQUEST),
+    "STREAM.MSG.DELETE": Body(stream_requests.DELETE_MSG_REQUEST),
     "STREAM.LEADER.STEPDOWN": NO_BODY,
     "STREAM.PEER.REMOVE": NO_BODY,
     "STREAM.PEER.EVACUATE": NO_BODY,
     "STREAM.CANCEL_MOVE": NO_BODY,
-    "CONSUMER.CREATE": Body(consumer_models.CREATE_REQUEST),
-    "CONSUMER.DURABLE.CREATE": Body(consumer_models.CREATE_REQUEST),
+    "CONSUMER.CREATE": Body(consumer_requests.CREATE_REQUEST),
+    "CONSUMER.DURABLE.CREATE": Body(consumer_requests.CREATE_REQUEST),
     "CONSUMER.INFO": NO_BODY,
-    "CONSUMER.NAMES": Body(consumer_models.OFFSET_REQUEST),
-    "CONSUMER.LIST": Body(consumer_models.OFFSET_REQUEST),
+    "CONSUMER.NAMES": Body(consumer_requests.OFFSET_REQUEST),
+    "CONSUMER.LIST": Body(consumer_requests.OFFSET_REQUEST),
     "CONSUMER.DELETE": NO_BODY,
-    "CONSUMER.PAUSE": Body(consumer_models.PAUSE_REQUEST),
-    "CONSUMER.UNPIN": Body(consumer_models.UNPIN_REQUEST),
+    "CONSUMER.PAUSE": Body(consumer_requests.PAUSE_REQUEST),
+    "CONSUMER.UNPIN": Body(consumer_requests.UNPIN_REQUEST),
     "CONSUMER.RESET": Body(None, (0, 1)),  # an unknown consumer is not answered, as by the peer
     "CONSUMER.LEADER.STEPDOWN": NO_BODY,
-    "PYJS.BULK.LIST": Body(models.BULK_LIST_REQUEST),
-    "PYJS.BULK.READ": Body(models.BULK_READ_REQUEST, (1, None)),
-    "CONSUMER.MSG.NEXT": Body(consumer_models.NEXT_REQUEST, MAY_WAIT),
-    "DIRECT.GET": Body(models.GET_MSG_REQUEST, (1, None)),
+    "PYJS.BULK.LIST": Body(stream_requests.BULK_LIST_REQUEST),
+    "PYJS.BULK.READ": Body(stream_requests.BULK_READ_REQUEST, (1, None)),
+    "CONSUMER.MSG.NEXT": Body(consumer_requests.NEXT_REQUEST, MAY_WAIT),
+    "DIRECT.GET": Body(stream_requests.GET_MSG_REQUEST, (1, None)),
 }
 
 # Headers of a publish that a stream looks at, and the form of their values.

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.session import ClientSession
-from pyjs.jetstream import errcodes, models
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.json_strict import parse_time_ns
-from pyjs.jetstream.stream import Stream
-from pyjs.store.bulk import BulkReader, describe_segments, segment_count
-from pyjs.store.filestore import FileStore
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.file.bulk import BulkReader, describe_segments, segment_count
+from pyjs.store.file.store import FileStore
 from pyjs.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ FILTERS_MAX = 1000  # each is tried on each subject
 
 def list_segments(call: ApiCall) -> JsonDict:
     """Report a stream's segments, oldest first, a page at a time."""
-    given = models.read(call.body, models.BULK_LIST_REQUEST, True)
+    given = stream_requests.read(call.body, stream_requests.BULK_LIST_REQUEST, True)
     stream = _allowed(call)
     store, offset = stream.store, given.get("offset", 0)
     if offset < 0:
@@ -56,7 +57,7 @@ def list_segments(call: ApiCall) -> JsonDict:
 
 def read(call: ApiCall) -> None:
     """Answer with the next chunks of a range."""
-    given = models.read(call.body, models.BULK_READ_REQUEST, True)
+    given = stream_requests.read(call.body, stream_requests.BULK_READ_REQUEST, True)
     stream = _allowed(call)
     _check_created(stream, given.get("created", ""))
     seq, end_seq = given.get("seq", 0) or 1, given.get("end_seq", 0)

@@ -12,21 +12,22 @@ from dataclasses import replace
 
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
-from pyjs.jetstream import consumers, errcodes
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
-from pyjs.jetstream.consumer import Consumer
-from pyjs.jetstream.consumer_info import consumer_info
-from pyjs.jetstream.consumer_models import (
+from pyjs.jetstream.config.consumer_requests import (
     OFFSET_REQUEST,
     PAUSE_REQUEST,
     UNPIN_REQUEST,
     CreateRequest,
     read_create,
 )
-from pyjs.jetstream.consumer_rules import search_filters
-from pyjs.jetstream.engine import consumer_gate
-from pyjs.jetstream.json_strict import JsonFault, Struct, decode, parse_time_ns
-from pyjs.jetstream.stream_info import know_subjects
+from pyjs.jetstream.config.json_strict import JsonFault, Struct, decode, parse_time_ns
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.info import consumer_info
+from pyjs.jetstream.manage import consumers
+from pyjs.jetstream.manage.engine import consumer_gate
+from pyjs.jetstream.manage.stream_info import know_subjects
+from pyjs.jetstream.rules.consumer import search_filters
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256

@@ -14,15 +14,15 @@ from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
 from pyjs.core.sink import Request
+from pyjs.jetstream.api.direct_answer import DirectAnswers
 from pyjs.jetstream.api.endpoint import is_empty
 from pyjs.jetstream.api.messages import find, is_conflicting, subjects_of
-from pyjs.jetstream.direct_answer import DirectAnswers
-from pyjs.jetstream.json_strict import JsonFault, decode, parse_time_ns
-from pyjs.jetstream.level import needs_higher_level
-from pyjs.jetstream.models import GET_MSG_REQUEST
-from pyjs.jetstream.stream import Stream
-from pyjs.jetstream.stream_info import SUBJECTS_STEP, know_subjects
-from pyjs.store.filter import StoreFilter
+from pyjs.jetstream.config.json_strict import JsonFault, decode, parse_time_ns
+from pyjs.jetstream.config.level import needs_higher_level
+from pyjs.jetstream.config.stream_requests import GET_MSG_REQUEST
+from pyjs.jetstream.manage.stream_info import SUBJECTS_STEP, know_subjects
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.direct import DirectGet
-    from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
     from pyjs.subjects.sublist import Subscription
 
     Get: TypeAlias = "Callable[[Request], Iterator[Step] | None]"

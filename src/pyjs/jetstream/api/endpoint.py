@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from pyjs.core.chore import Step
-    from pyjs.jetstream.engine import JetStream
-    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 JsonDict: TypeAlias = "dict[str, Any]"

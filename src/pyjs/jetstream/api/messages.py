@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
-from pyjs.jetstream import errcodes, models
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.json_strict import parse_time_ns
-from pyjs.jetstream.stream import Stream
-from pyjs.jetstream.stream_info import SUBJECTS_STEP, know_subjects
-from pyjs.store.filter import StoreFilter
+from pyjs.jetstream.manage.stream_info import SUBJECTS_STEP, know_subjects
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StoredMessage, StreamStore
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def get(call: ApiCall) -> JsonDict | Steps:
     """Return the message that a sequence, a subject or a time leads to; the first search among many takes steps."""
     call.require_body()
-    given = models.read(call.body, models.GET_MSG_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.body, stream_requests.GET_MSG_REQUEST, call.js.options.strict)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
     store = call.stream().store
@@ -97,13 +98,13 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
 def delete(call: ApiCall) -> JsonDict:
     """Remove one message; its bytes are overwritten unless the request says not to."""
     call.require_body()
-    given = models.read(call.body, models.DELETE_MSG_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.body, stream_requests.DELETE_MSG_REQUEST, call.js.options.strict)
     stream = call.stream()
     if stream.config.sealed:
         raise errcodes.STREAM_SEALED.error()
     if stream.config.deny_delete:
         raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="message delete not permitted")
-    # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/test_api.py.
+    # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/api/test_api.py.
     failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
     return {"success": True} if failure is None else {"error": failure.as_json()}
 

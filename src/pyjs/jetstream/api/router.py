@@ -20,9 +20,9 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
 from pyjs.jetstream.api.table import ENDPOINTS
-from pyjs.jetstream.engine import JetStream, Shared, consumer_gate
+from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.level import needs_higher_level
+from pyjs.jetstream.manage.engine import JetStream, Shared, consumer_gate
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

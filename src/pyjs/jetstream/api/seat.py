@@ -17,7 +17,7 @@ from pyjs.core.account import Account
 from pyjs.core.job import Job, Lane
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream.api.direct_seat import DirectSeat
-from pyjs.jetstream.engine import JetStream, Shared
+from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Chore, Step
     from pyjs.jetstream.api.router import Router
-    from pyjs.jetstream.config import StreamConfig
-    from pyjs.jetstream.stream import Stream
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.stream.stream import Stream
 
 DOMAIN_DEPTH = 3  # tokens of "$JS.<domain>.API"
 ROUTER = "pyjs.jetstream.api.router"

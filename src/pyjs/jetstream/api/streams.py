@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
-from pyjs.jetstream import errcodes, models, purging, streams
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
-from pyjs.jetstream.engine import JetStream
+from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.stream import Stream
-from pyjs.jetstream.stream_info import (
+from pyjs.jetstream.manage import purging, streams
+from pyjs.jetstream.manage.engine import JetStream
+from pyjs.jetstream.manage.stream_info import (
     SUBJECTS_PAGE,
     deleted_details,
     know_subjects,
@@ -21,6 +22,7 @@ from pyjs.jetstream.stream_info import (
     stream_state,
     subjects_page,
 )
+from pyjs.jetstream.stream.stream import Stream
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 def create(call: ApiCall) -> Steps:
     """Make a stream, or confirm the one that is there."""
-    request = models.read_stream(call.body, call.js.options.strict)
+    request = stream_requests.read_stream(call.body, call.js.options.strict)
     if request.config.name != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     verdict = yield from streams.judge_subjects(call.js, request.config)
@@ -48,7 +50,7 @@ def create(call: ApiCall) -> Steps:
 
 def update(call: ApiCall) -> Steps:
     """Change a stream."""
-    request = models.read_stream(call.body, call.js.options.strict)
+    request = stream_requests.read_stream(call.body, call.js.options.strict)
     verdict = yield from streams.judge_subjects(call.js, request.config)
     config = streams.check(call.js, request.config, request.pedantic, request.unsupported, verdict)
     if config.name != call.args[0]:
@@ -62,7 +64,7 @@ def update(call: ApiCall) -> Steps:
 
 def info(call: ApiCall) -> Steps:
     """Report one stream; its subjects and deleted sequences on demand."""
-    given = models.read(call.optional_body(), models.INFO_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.optional_body(), stream_requests.INFO_REQUEST, call.js.options.strict)
     stream = call.stream()
     subjects, deleted, total, offset = None, None, 0, 0
     if given.get("subjects_filter"):
@@ -77,7 +79,7 @@ def info(call: ApiCall) -> Steps:
 
 def names(call: ApiCall) -> JsonDict:
     """List the names of streams, by subject on demand."""
-    given = models.read(call.optional_body(), models.NAMES_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.optional_body(), stream_requests.NAMES_REQUEST, call.js.options.strict)
     found = [stream.name for stream in _matching(call.js, given.get("subject", ""))]
     page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
@@ -85,7 +87,7 @@ def names(call: ApiCall) -> JsonDict:
 
 def list_streams(call: ApiCall) -> Steps:
     """Report streams, by subject on demand."""
-    given = models.read(call.optional_body(), models.LIST_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.optional_body(), stream_requests.LIST_REQUEST, call.js.options.strict)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
     infos: list[JsonDict] = []
@@ -108,7 +110,7 @@ def delete(call: ApiCall) -> Steps:
 
 def purge(call: ApiCall) -> Steps:
     """Remove messages of a stream."""
-    given = models.read(call.optional_body(), models.PURGE_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.optional_body(), stream_requests.PURGE_REQUEST, call.js.options.strict)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
     if before_seq and keep:
         raise errcodes.BAD_REQUEST.error()
@@ -136,7 +138,7 @@ def needs_cluster(call: ApiCall) -> JsonDict:
 def snapshot(call: ApiCall) -> JsonDict:
     """Refuse a snapshot, which a later version will make, after what makes no sense at all."""
     call.require_body()
-    given = models.read(call.body, models.SNAPSHOT_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.body, stream_requests.SNAPSHOT_REQUEST, call.js.options.strict)
     call.stream()
     deliver = given.get("deliver_subject", "").encode()
     if not is_valid_subject(deliver) or subject_has_wildcard(deliver):
@@ -147,7 +149,7 @@ def snapshot(call: ApiCall) -> JsonDict:
 def restore(call: ApiCall) -> JsonDict:
     """Refuse a restore, which a later version will take, after what makes no sense at all."""
     call.require_body()
-    given = models.read(call.body, models.RESTORE_REQUEST, call.js.options.strict)
+    given = stream_requests.read(call.body, stream_requests.RESTORE_REQUEST, call.js.options.strict)
     if given.get("config", {}).get("name", "") != call.args[0]:
         raise errcodes.STREAM_MISMATCH.error()
     if call.args[0] in call.js.streams:

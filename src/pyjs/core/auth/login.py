@@ -1,0 +1,138 @@
+"""How one session gets its user: CONNECT, the verdict on it, and users that a reload changed.
+
+One attempt at a time: while a password is checked in a thread, the input of the session waits (`await_verdict`) and
+is parsed after the verdict. The time to log in goes on meanwhile. Texts and their order as nats-server 2.15:
+tests/conformance/scenarios/auth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import printable, quoted, quoted_bytes
+from pyjs.core.auth.handshake import BadConnect, parse_connect
+from pyjs.core.auth.users import Claim, PasswordCheck, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.core.auth.users import Authenticator
+    from pyjs.core.session import ClientSession
+
+VIOLATION = "Authorization Violation"
+FAILURE = "Authentication Failure"
+
+
+class Login:
+    """The logging in of one session."""
+
+    __slots__ = ("_attempt", "_authenticator", "_session")
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._attempt: PasswordCheck | None = None  # the one check that runs
+        self._authenticator: Authenticator | None = None  # of `_attempt`
+
+    def connect(self, line: bytes) -> None:
+        """Take CONNECT: log in, or have the password checked first."""
+        session = self._session
+        try:
+            session.options = parse_connect(line, session.options)
+        except BadConnect as error:
+            session.host.log.error(f"{session} - {printable(str(error))}")
+            session.close("Protocol Violation")
+            return
+        if session.connected:
+            session.drop_subscriptions()
+        self._log_in()
+
+    def cancel(self) -> None:
+        """Let the check that runs be the last: the session is over."""
+        if self._attempt is not None:
+            self._attempt.cancelled = True
+
+    def _log_in(self) -> None:
+        self._decide(self._session.host.authenticator.claim(self._session.options), self._welcome)
+
+    def _welcome(self, user: User | None) -> None:
+        session, options = self._session, self._session.options
+        if user is None or options.account or options.new_account:
+            session.host.log.error(f"{session} - authentication error - User {quoted(options.user)}")
+            session.close(FAILURE, VIOLATION)
+        else:
+            session.log_in(user)
+
+    def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
+        """Find out whether `claim` holds; `then` gets the user or None, now or in a later turn."""
+        session = self._session
+        authenticator = self._authenticator = session.host.authenticator
+        holds = authenticator.decide(claim)
+        if holds is not None:
+            then(claim.user if holds else None)
+            return
+        self._attempt = authenticator.check(claim, lambda matches: self._verdict(claim, matches, then))
+        self._attempt.owner = (session.peer.ip, session.cid)
+        session.await_verdict()
+        session.turn.jobs.append(self._attempt)
+
+    def _verdict(self, claim: Claim, holds: bool, then: Callable[[User | None], None]) -> None:
+        session = self._session
+        self._attempt = None
+        if session.closed_reason:
+            return
+        session.have_verdict()
+        if session.host.authenticator is self._authenticator:
+            then(claim.user if holds else None)
+        elif then == self._welcome:
+            self._log_in()  # the users were read again meanwhile
+        else:
+            self.reauthorize()
+
+    # -- reload ------------------------------------------------------------------------------------------------
+
+    def reauthorize(self) -> None:
+        """Apply changed users: the end for a client that may not be here any more, new permissions for the others."""
+        session = self._session
+        if self._attempt is not None:
+            return  # the verdict sees that there are other users
+        if session.awaiting_auth:
+            if not session.host.authenticator.required:
+                session.enter()
+            return
+        claim = session.host.authenticator.claim(session.options)
+        if claim.user is None or claim.user.account != session.account.name:
+            # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
+            named = bool(session.options.user) or claim.user is not None
+            session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
+            return
+        before = session.user
+        session.take_permissions(claim.user)
+        self._drop_forbidden()
+        if not claim.free and (before is None or before.secret != claim.secret):
+            self._decide(claim, self._stay)
+
+    def _stay(self, user: User | None) -> None:
+        if user is None:
+            self._session.close(FAILURE, VIOLATION)
+
+    def _drop_forbidden(self) -> None:
+        """Remove subscriptions that are not allowed any more, and report each; filter the others again."""
+        session, permissions = self._session, self._session.permissions
+        for sub in list(session.subscriptions.values()):
+            allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)
+            filtered = (
+                allowed and permissions is not None and permissions.filters_messages(sub.subject, sub.queue)
+            )
+            if allowed and not filtered and not sub.filtered:
+                continue
+            session.account.unsubscribe(sub)
+            if allowed:
+                sub.closed = False
+                sub.filtered = filtered
+                session.account.add(sub)
+            else:
+                del session.subscriptions[sub.sid]
+                session.send_error(
+                    f"Permissions Violation for Subscription to {quoted_bytes(sub.subject)}"
+                    f" (sid {quoted_bytes(sub.sid)})"
+                )

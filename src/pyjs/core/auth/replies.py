@@ -1,0 +1,66 @@
+"""Reply subjects that a client may publish to because it received requests (allow_responses).
+
+Every received request is noted, so each step is O(1): the entries are in the order in which they were noted, which
+is the order in which they expire. Memory is bounded: the oldest entries go when all of them are too large together.
+Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from pyjs.core.auth.permissions import ResponsePermission
+
+SIZE_MAX = (
+    64 * 1024 * 1024
+)  # bytes of all entries of one client: 260,000 unanswered requests with usual inboxes
+ENTRY_SIZE = 200  # bytes of an entry beside its subject
+
+
+class Replies:
+    """The reply subjects of one client."""
+
+    __slots__ = ("_leaves", "_limits", "size")
+
+    def __init__(self, limits: ResponsePermission) -> None:
+        self._limits = limits
+        self._leaves: OrderedDict[bytes, list[int]] = OrderedDict()  # [answers, expires_at_ns], oldest first
+        self.size = 0  # bytes of all entries
+
+    def __len__(self) -> int:
+        """Return the number of reply subjects that are remembered."""
+        return len(self._leaves)
+
+    def note(self, reply: bytes, now_ns: int) -> None:
+        """Allow answers to `reply` from now on."""
+        leaves = self._leaves
+        if leaves.pop(reply, None) is None:
+            self.size += ENTRY_SIZE + len(reply)
+        leaves[reply] = [0, now_ns + self._limits.expires_ns]
+        while self.size > SIZE_MAX:
+            self._forget(next(iter(leaves)))
+        for _ in range(2):  # more than one is added: expired ones do not pile up
+            oldest = next(iter(leaves), None)
+            if oldest is None or not self._expired(leaves[oldest], now_ns):
+                return
+            self._forget(oldest)
+
+    def take(self, reply: bytes, now_ns: int) -> bool:
+        """Use up one answer to `reply`; False: none is allowed."""
+        leave = self._leaves.get(reply)
+        if leave is None:
+            return False
+        if self._expired(leave, now_ns):
+            self._forget(reply)
+            return False
+        leave[0] += 1
+        if 0 < self._limits.messages_max <= leave[0]:
+            self._forget(reply)
+        return True
+
+    def _expired(self, leave: list[int], now_ns: int) -> bool:
+        return self._limits.expires_ns > 0 and leave[1] < now_ns
+
+    def _forget(self, reply: bytes) -> None:
+        del self._leaves[reply]
+        self.size -= ENTRY_SIZE + len(reply)

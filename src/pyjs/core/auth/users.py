@@ -1,0 +1,170 @@
+"""Who may connect: users with passwords or tokens, the accounts they belong to, their permissions.
+
+Secrets are plain or bcrypt (`$2a$…`), told apart by their form as nats-server does. A bcrypt check takes longer than
+a turn may: it is a Job. Pairs that it verified are remembered, as keyed hashes and in memory only, until the users
+are read again.
+
+A refusal takes the same work whether the user exists or not, and whatever the form and cost of its secret: a server
+with bcrypt secrets does the work of its dearest one for each. Knows nothing of the wire: a session asks with what
+CONNECT said.
+
+Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.core.auth.handshake import ConnectOptions
+from pyjs.core.auth.permissions import Permissions
+from pyjs.core.job import Job, Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+VERIFIED_MAX = 4096  # pairs of secret and password that are remembered
+PASSWORD_MAX = 72  # bytes that bcrypt looks at; nats-server ignores the rest too
+BCRYPT_FORMS = ("$2a$", "$2b$", "$2x$", "$2y$")
+SALT = "." * 22  # of work that is done for its time alone
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One identity. `secret` is its password or, for the token of the server, the token."""
+
+    name: str
+    secret: str
+    account: str = GLOBAL_ACCOUNT
+    permissions: Permissions | None = None
+
+
+ANONYMOUS = User("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A client says that it is `user`, and proves it with `given`."""
+
+    user: User | None  # None: it cannot be anybody
+    secret: str = ""  # what `given` is compared with
+    given: str = ""
+    free: bool = False  # nothing has to be proved
+
+
+def is_bcrypt(secret: str) -> bool:
+    """Return whether a stored secret is a bcrypt hash."""
+    return secret.startswith(BCRYPT_FORMS)
+
+
+def bcrypt_cost(secret: str) -> int:
+    """Return the cost of a stored secret: bcrypt does 2^cost rounds; 0: it is not a usable hash."""
+    if not is_bcrypt(secret) or not secret[4:6].isdigit():
+        return 0
+    return int(secret[4:6]) if 4 <= int(secret[4:6]) <= 31 else 0
+
+
+class PasswordCheck(Job):
+    """Compares a password with a bcrypt hash, in a thread; `decided` gets the claim and whether it holds."""
+
+    lane = Lane.COMPUTE
+
+    def __init__(self, claim: Claim, cost: int, decided: Callable[[Claim, bool], None]) -> None:
+        self.claim = claim
+        self.cancelled = False  # nobody waits for it any more
+        self.matches = False
+        self._cost = cost  # a refusal takes the work of this cost
+        self._decided = decided
+
+    def run(self) -> None:
+        """Do the work of one check of the cost."""
+        import bcrypt  # only servers with hashed passwords pay for it
+
+        if self.cancelled:
+            return
+        given = self.claim.given.encode(errors="replace")[:PASSWORD_MAX]
+        own = bcrypt_cost(self.claim.secret)
+        if own:
+            try:
+                self.matches = bcrypt.checkpw(given, self.claim.secret.encode())
+            except ValueError:
+                own = 0
+        if self.matches:
+            return
+        # 2^own + 2^own + 2^(own+1) + ... + 2^(cost-1) rounds are 2^cost
+        for cost in range(own, self._cost) if own else (self._cost,):
+            bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
+
+    def finish(self, failure: Exception | None) -> None:
+        """Take the result into the session."""
+        self._decided(self.claim, self.matches and failure is None)
+
+
+class Authenticator:
+    """The identities of a server."""
+
+    def __init__(
+        self, users: list[User], token: str = "", no_auth_user: str = "", hash_key: bytes = b""
+    ) -> None:
+        self.users = {user.name: user for user in users}
+        self.token = token
+        self.no_auth_user = self.users.get(no_auth_user)
+        self._cost = max(
+            (bcrypt_cost(secret) for secret in (token, *(user.secret for user in users))), default=0
+        )
+        self._hash_key = hash_key
+        self._verified: dict[bytes, None] = {}  # digests of claims that hold, oldest first
+
+    @property
+    def required(self) -> bool:
+        """Whether a client has to say who it is."""
+        return bool(self.users or self.token)
+
+    def claim(self, connect: ConnectOptions) -> Claim:
+        """Return who a client says it is."""
+        if not self.required:
+            return Claim(ANONYMOUS, free=True)
+        if connect.user or connect.nkey or connect.jwt:
+            user = self.users.get(connect.user)
+            return Claim(user, "" if user is None else user.secret, connect.password)
+        if connect.auth_token:
+            return Claim(ANONYMOUS if self.token else None, self.token, connect.auth_token)
+        return Claim(self.no_auth_user, free=True)
+
+    def decide(self, claim: Claim) -> bool | None:
+        """Return whether `claim` holds, as far as that can be told at once; None: it takes a `check`."""
+        if claim.free:
+            return claim.user is not None
+        if not is_bcrypt(claim.secret):
+            matches = hmac.compare_digest(claim.secret.encode(), claim.given.encode(errors="replace"))
+            if matches and claim.user is not None:
+                return True
+            return None if self._cost else False
+        return True if self._digest(claim) in self._verified else None
+
+    def check(self, claim: Claim, decided: Callable[[bool], None]) -> PasswordCheck:
+        """Return the job that decides about `claim`; it tells `decided` in a later turn."""
+
+        def remember(claim: Claim, matches: bool) -> None:
+            if matches:
+                self._remember(claim)
+            decided(matches and claim.user is not None)
+
+        return PasswordCheck(claim, self._cost, remember)
+
+    def _remember(self, claim: Claim) -> None:
+        self._verified[self._digest(claim)] = None
+        if len(self._verified) > VERIFIED_MAX:
+            del self._verified[next(iter(self._verified))]
+
+    def _digest(self, claim: Claim) -> bytes:
+        name = "" if claim.user is None else claim.user.name
+        pair = b"".join(
+            len(part).to_bytes(8, "little") + part
+            for part in (text.encode(errors="replace") for text in (name, claim.secret, claim.given))
+        )
+        return hashlib.blake2b(pair, key=self._hash_key, digest_size=32).digest()

@@ -1,0 +1,132 @@
+"""Direct gets of the last message of a subject: found, framed and sent without an object per message.
+
+This is what every read of a key-value bucket asks for. Whatever is not as plain (nothing found, a wildcard, damage)
+is left to api/direct.py, which knows all forms and answers the same in Python.
+
+Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
+"""
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.core.account cimport Account
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.index.subjects cimport Subject, subjects_find
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.gotext import time_text
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FIELDS_SIZE_MAX = 128               # sequence, time and the names of the header fields
+    KEEP_MAX = 1048576                  # a larger buffer is given back
+cdef int64_t NS_PER_S = 1000000000
+cdef int64_t S_PER_DAY = 86400
+cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
+cdef bytes SEQUENCE = b"\r\nNats-Sequence: "
+cdef bytes TIME_STAMP = b"\r\nNats-Time-Stamp: "
+
+
+cdef inline char* put(char* out, const char* p, size_t n) noexcept nogil:
+    memcpy(out, p, n)
+    return out + n
+
+
+cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
+    """Write a number with leading zeros."""
+    while digits:
+        digits -= 1
+        out[digits] = <char> (c"0" + value % 10)
+        value //= 10
+
+
+cdef class DirectAnswers:
+    """Composes the answers of one stream."""
+
+    def __init__(self, bytes name) -> None:
+        self.name_line = b"Nats-Stream: " + name + b"\r\nNats-Subject: "
+        self.day = -1
+
+    def __dealloc__(self):
+        free(self.buffer)
+
+    def send_last(self, Account account not None, StreamStore store not None, bytes subject, bytes reply) -> bool:
+        """Send the last message of the literal `subject` to `reply`; False: nothing was sent, answer otherwise."""
+        cdef Subject* s = subjects_find(&store.catalogue.subjects.table, subject, len(subject))
+        cdef Record r
+        cdef Msg m
+        cdef char[48] tail
+        cdef char* at
+        if s == NULL or not reply or store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
+            return False
+        self.make_room(len(self.name_line) + r.subject_len + r.size + FIELDS_SIZE_MAX)
+        if r.header_len:
+            at = put(self.buffer, r.body, r.header_len - 2)
+        else:
+            at = put(self.buffer, FIRST_LINE, len(FIRST_LINE))
+        at = put(at, self.name_line, len(self.name_line))
+        at = put(at, r.subject, r.subject_len)
+        at = put(at, SEQUENCE, len(SEQUENCE))
+        at += write_digits(at, r.seq)
+        at = put(at, TIME_STAMP, len(TIME_STAMP))
+        at += self.compose_time(at, r.ts)
+        at = put(at, b"\r\n\r\n", 4)
+        memset(&m, 0, sizeof(Msg))
+        m.header_len = <uint32_t> (at - self.buffer)
+        at = put(at, r.body + r.header_len, r.size - r.header_len)
+        m.size = <uint32_t> (at - self.buffer)
+        m.subject = reply
+        m.subject_len = <uint32_t> len(reply)
+        m.body = self.buffer
+        m.tail = tail
+        m.tail_len = write_digits(tail, m.header_len)
+        tail[m.tail_len] = c" "
+        m.tail_len += 1 + write_digits(tail + m.tail_len + 1, m.size)
+        memcpy(tail + m.tail_len, b"\r\n", 2)
+        m.tail_len += 2
+        m.split = True
+        account.publish(&m)
+        if self.capacity > KEEP_MAX:
+            free(self.buffer)
+            self.buffer = NULL
+            self.capacity = 0
+        return True
+
+    cdef size_t compose_time(self, char* out, int64_t ts) except 0:
+        """Write RFC 3339 in UTC with the digits of the second that are not zero; return the size."""
+        cdef int64_t second = ts // NS_PER_S
+        cdef int64_t day = second // S_PER_DAY
+        cdef int rest = <int> (ts - second * NS_PER_S)
+        cdef int n
+        cdef bytes text
+        if day != self.day:
+            text = time_text(ts).encode()
+            memcpy(self.date, <const char*> text, sizeof(self.date))
+            self.day = day
+        second -= day * S_PER_DAY
+        memcpy(out, self.date, sizeof(self.date))
+        memcpy(out + 10, b"T00:00:00", 9)
+        put_padded(out + 11, <int> (second // 3600), 2)
+        put_padded(out + 14, <int> (second // 60 % 60), 2)
+        put_padded(out + 17, <int> (second % 60), 2)
+        n = 19
+        if rest:
+            out[n] = c"."
+            put_padded(out + n + 1, rest, 9)
+            n += 10
+            while out[n - 1] == c"0":
+                n -= 1
+        out[n] = c"Z"
+        return n + 1
+
+    cdef int make_room(self, size_t size) except -1:
+        cdef char* more
+        if size > self.capacity:
+            more = <char*> realloc(self.buffer, size)
+            if more == NULL:
+                raise MemoryError
+            self.buffer = more
+            self.capacity = size
+        return 0

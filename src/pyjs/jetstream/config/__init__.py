@@ -1,0 +1,1 @@
+"""What an option is, and the requests that hold options."""

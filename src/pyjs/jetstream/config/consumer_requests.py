@@ -1,0 +1,140 @@
+"""What a consumer request may hold: fields and kinds for the strict decoder, and the decoded request.
+
+Knows nothing of limits and conflicts (jetstream/rules/consumer.py).
+
+Source: error texts probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
+from pyjs.jetstream.config.json_strict import (
+    BOOL,
+    DURATION,
+    DURATIONS,
+    INT,
+    INT64,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    TIME,
+    UINT64,
+    JsonFault,
+    Struct,
+    decode,
+    enum,
+    struct,
+)
+
+CONSUMER_CONFIG = Struct(
+    "ConsumerConfig",
+    {
+        "durable_name": STRING,
+        "name": STRING,
+        "description": STRING,
+        "deliver_policy": enum(
+            "all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
+        ),
+        "opt_start_seq": UINT64,
+        "opt_start_time": TIME,
+        "ack_policy": enum("none", "all", "explicit", "flow_control"),
+        "ack_wait": DURATION,
+        "max_deliver": INT,
+        "backoff": DURATIONS,
+        "filter_subject": STRING,
+        "filter_subjects": STRINGS,
+        "replay_policy": enum("instant", "original"),
+        "rate_limit_bps": UINT64,
+        "sample_freq": STRING,
+        "max_waiting": INT,
+        "max_ack_pending": INT,
+        "flow_control": BOOL,
+        "headers_only": BOOL,
+        "max_batch": INT,
+        "max_expires": DURATION,
+        "max_bytes": INT,
+        "deliver_subject": STRING,
+        "deliver_group": STRING,
+        "idle_heartbeat": DURATION,
+        "inactive_threshold": DURATION,
+        "num_replicas": INT,
+        "mem_storage": BOOL,
+        "direct": BOOL,
+        "sourcing": BOOL,
+        "metadata": STRING_MAP,
+        "pause_until": TIME,
+        "priority_groups": STRINGS,
+        "priority_policy": enum(
+            "none",
+            "overflow",
+            "pinned_client",
+            "prioritized",
+            unknown_text="unknown priority policy: {raw}",
+        ),
+        "priority_timeout": DURATION,
+    },
+)
+
+CREATE_REQUEST = Struct(
+    "CreateConsumerRequest",
+    {
+        "stream_name": STRING,
+        "config": struct(CONSUMER_CONFIG),
+        "action": enum("", "create", "update", unknown_text="unknown consumer action: {raw}"),
+        "pedantic": BOOL,
+    },
+)
+
+PAUSE_REQUEST = Struct("JSApiConsumerPauseRequest", {"pause_until": TIME})
+UNPIN_REQUEST = Struct("JSApiConsumerUnpinRequest", {"group": STRING})
+OFFSET_REQUEST = Struct("JSApiConsumersRequest", {"offset": INT})
+
+PRIORITY_FIELDS = {
+    "group": STRING,
+    "min_pending": INT64,
+    "min_ack_pending": INT64,
+    "id": STRING,
+    "priority": INT,
+}
+NEXT_REQUEST = Struct(
+    "",  # as the peer words it: "Go struct field .batch"
+    {
+        "expires": DURATION,
+        "batch": INT,
+        "max_bytes": INT,
+        "no_wait": BOOL,
+        "idle_heartbeat": DURATION,
+        **PRIORITY_FIELDS,
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """A decoded CONSUMER.CREATE body."""
+
+    stream_name: str
+    config: ConsumerConfig
+    action: str  # "", "create" or "update"
+    pedantic: bool
+
+
+def read_create(body: bytes, strict: bool) -> CreateRequest:
+    """Return the request in `body`.
+
+    Raises:
+        ApiError: 10025, the body is not JSON or holds something unknown.
+    """
+    try:
+        fields = decode(body, CREATE_REQUEST, strict)
+    except JsonFault as fault:
+        raise errcodes.INVALID_JSON.error(err=fault) from None
+    return CreateRequest(
+        fields.get("stream_name", ""),
+        from_json(fields.get("config", {})),
+        fields.get("action", ""),
+        fields.get("pedantic", False),
+    )

@@ -1,0 +1,199 @@
+"""What a consumer has delivered, what of it is pending, and the ack floor.
+
+Each change is noted in `changes`, from which the state file is written; a start repeats them with the same code
+(replay.pyx). Invariant: floor_seq <= delivered_seq, and every pending sequence is above floor_seq unless older
+messages were delivered again after newer ones.
+
+Knows no stream and no advisories: the consumer tells both what happened.
+Compiled because every delivery and every ack changes it (benchmarks/: pull with explicit acks).
+Source: nats.docs "Consumers"; floors compared in tests/conformance.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, SPENT, StateLog
+from pyjs.jetstream.consumer.acks.pending cimport Entry, PendingAcks
+from pyjs.store.index.sequences cimport index_live
+from pyjs.store.index.catalogue cimport Catalogue
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef class AckState:
+    """The deliveries and acks of one consumer."""
+
+    def __cinit__(self, StateLog changes not None):
+        self.changes = changes
+        self.pending = PendingAcks()
+        self.spent = {}
+
+    def begin(self, uint64_t seq) -> None:
+        """Begin with everything before `seq` delivered and acknowledged."""
+        self.delivered_seq = self.floor_seq = seq - 1
+
+    # -- deliveries ------------------------------------------------------------------------------------------------
+
+    cdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
+        """Note a first delivery; `acked`: nobody has to acknowledge it. `pending` has room for it."""
+        self.delivered_cseq += 1
+        self.delivered_seq = seq
+        self.changes.delivered(seq, self.delivered_cseq, now)
+        if acked:
+            self.floor_seq, self.floor_cseq = seq, self.delivered_cseq
+        else:
+            self.pending.track(seq, self.delivered_cseq, now)
+
+    cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil:
+        """Note a redelivery."""
+        self.delivered_cseq += 1
+        self.changes.put(REDELIVERED, self.pending.entries[i].seq, <uint64_t> now)
+        self.pending.sent_again(i, now)
+
+    def give_up(self, uint64_t seq) -> int:
+        """Let a pending delivery be pending no more, though it is not acknowledged; returns how often it was sent.
+
+        The floor stays where it is.
+        """
+        cdef uint32_t i = self.pending.find(seq)
+        count = self.pending.entries[i].count
+        self.pending.remove(i)
+        self.spent[seq] = count
+        self.n_spent = <uint32_t> len(self.spent)
+        self.changes.put(SPENT, seq, 0)
+        return count
+
+    def requeue_all(self) -> None:
+        """Deliver everything again that is pending."""
+        for seq, *_ in self.pending.dump():
+            self.pending.requeue(self.pending.find(seq))
+            self.changes.put(NAKED, seq, 0)
+
+    # -- acks ------------------------------------------------------------------------------------------------------
+
+    cdef bint ack(self, uint64_t seq) noexcept nogil:
+        """Settle one message; False: it was not waiting for that."""
+        cdef uint32_t i = self.pending.find(seq)
+        if i:
+            self.settle(i)
+        elif self.n_spent == 0 or not self.forget_spent(seq):
+            return False
+        self.changes.acked(seq)
+        return True
+
+    cdef void settle(self, uint32_t i) noexcept nogil:
+        """Forget a pending delivery and move the floor as far as that allows."""
+        cdef Entry* e = &self.pending.entries[i]
+        cdef Entry* after
+        cdef uint64_t seq = e.seq, cseq = e.cseq
+        cdef uint32_t newer = e.newer
+        cdef bint oldest = e.older == 0     # with ack all it need not be, whatever the floor of the consumer sequence
+        self.pending.remove(i)
+        if self.pending.count == 0:
+            self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
+        elif cseq == self.floor_cseq + 1 and oldest:
+            if newer:
+                after = &self.pending.entries[newer]
+                self.floor_seq, self.floor_cseq = after.seq - 1, after.cseq - 1
+            else:
+                self.floor_seq, self.floor_cseq = seq, cseq
+
+    cdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
+        """Settle what is pending up to `seq`; False: that was settled before. Then `take_spent` is the caller's.
+
+        A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
+        floor. nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
+        """
+        cdef uint32_t i = self.pending.oldest
+        if seq <= self.floor_seq and (i == 0 or self.pending.entries[i].seq > seq):
+            return False
+        self.pending.remove_to(seq)
+        self.floor_seq = seq if seq > self.floor_seq else self.floor_seq
+        self.floor_cseq = cseq if cseq > self.floor_cseq else self.floor_cseq
+        self.changes.put(ACKED_ALL, seq, self.floor_cseq)
+        return True
+
+    cdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
+        """Restart the wait for an ack of `seq`."""
+        cdef uint32_t i = self.pending.find(seq)
+        if i:
+            self.pending.progress(i, now)
+            self.changes.put(PROGRESS, seq, <uint64_t> now)
+
+    def nak(self, uint64_t seq, int64_t due_at) -> None:
+        """Deliver a pending message again, at `due_at`, 0: at once."""
+        cdef uint32_t i = self.pending.find(seq)
+        if due_at:
+            self.pending.delay(i, due_at)
+            self.changes.put(DELAYED, seq, <uint64_t> due_at)
+        else:
+            self.pending.requeue(i)
+            self.changes.put(NAKED, seq, 0)
+
+    # -- deliveries that were given up -----------------------------------------------------------------------------
+
+    cdef bint forget_spent(self, uint64_t seq) noexcept nogil:
+        """Forget a delivery that was given up; False: it was not."""
+        with gil:
+            if self.spent.pop(seq, None) is None:
+                return False
+        self.n_spent -= 1
+        return True
+
+    def take_spent(self, uint64_t seq) -> list:
+        """Forget the deliveries up to `seq` that were given up; returns their sequences."""
+        taken = [each for each in self.spent if each <= seq]
+        for each in taken:
+            del self.spent[each]
+        self.n_spent = <uint32_t> len(self.spent)
+        return taken
+
+    cdef int set_spent(self, dict spent) except -1:
+        self.spent = spent
+        self.n_spent = <uint32_t> len(spent)
+        return 0
+
+    # -- removals from the stream, and the state -------------------------------------------------------------------
+
+    cdef bint is_unsettled(self, uint64_t seq) noexcept:
+        """Tell whether a message that was delivered is pending or given up."""
+        return self.pending.find(seq) != 0 or (self.n_spent and seq in self.spent)
+
+    cdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
+        """Forget what a purge removed, after which the stream begins at `first_seq`; tells whether it was pending."""
+        cdef uint32_t i = self.pending.oldest, newer
+        cdef bint removed = False
+        while i:
+            newer = self.pending.entries[i].newer
+            if index_live(&catalogue.index, self.pending.entries[i].seq) == NULL:
+                self.pending.remove(i)
+                removed = True
+            i = newer
+        self.take_spent(first_seq - 1)
+        if self.pending.count == 0:
+            self.delivered_seq = max(self.delivered_seq, first_seq - 1)
+            self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
+        elif self.floor_seq < first_seq - 1:
+            self.floor_seq = first_seq - 1
+            self.floor_cseq = max(self.floor_cseq, self.pending.entries[self.pending.oldest].cseq - 1)
+        return removed
+
+    cdef int fit(self, uint64_t last, Catalogue catalogue) except -1:
+        """Fit to a stream that ends at `last` and lost or dropped messages."""
+        cdef uint32_t i = self.pending.oldest, newer
+        self.delivered_seq = min(self.delivered_seq, last)
+        while i:
+            newer = self.pending.entries[i].newer
+            if index_live(&catalogue.index, self.pending.entries[i].seq) == NULL:
+                self.settle(i)
+            i = newer
+        self.floor_seq = min(self.floor_seq, last)
+        left = {seq: count for seq, count in self.spent.items() if index_live(&catalogue.index, seq) != NULL}
+        self.set_spent(left)
+        return 0
+
+    def load(self, dict state) -> None:
+        """Take over what `Consumer.dump_state` returned."""
+        self.delivered_cseq, self.delivered_seq = state["delivered"]
+        self.floor_cseq, self.floor_seq = state["floor"]
+        self.pending.restore(state["pending"])
+        self.set_spent({int(seq): int(count) for seq, count in state["spent"]})

@@ -1,0 +1,95 @@
+"""One consumer: delivers a stream's messages, takes acks."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Turn
+from pyjs.jetstream.consumer.acks.replies cimport AckReplies
+from pyjs.jetstream.consumer.acks.state cimport AckState
+from pyjs.jetstream.consumer.acks.token cimport AckToken, Verb
+from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
+from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
+from pyjs.jetstream.consumer.delivery.flow_control cimport FlowControl
+from pyjs.jetstream.consumer.delivery.outcome cimport Outcome
+from pyjs.jetstream.consumer.delivery.pacing cimport Pacing
+from pyjs.jetstream.consumer.delivery.pull_requests cimport PullRequests
+from pyjs.jetstream.consumer.delivery.push_subject cimport PushSubject
+from pyjs.jetstream.consumer.acks.settled_queue cimport SettledQueue
+from pyjs.jetstream.consumer.state_keeper cimport StateKeeper
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.jetstream.consumer.wake_timer cimport WakeTimer
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.ops cimport Msg
+
+cdef enum Life:
+    LIVE                        # from its creation on
+    CLOSED                      # does nothing any more, and is still to be stopped
+    STOPPED                     # knows nobody any more
+
+cdef enum AckPolicy:
+    ACK_NONE
+    ACK_ALL
+    ACK_EXPLICIT
+    ACK_FLOW                    # an answer to flow control settles what it names
+
+cdef class Consumer(StreamConsumer):
+    # what it belongs to
+    cdef readonly str stream_name
+    cdef readonly int64_t created_ns
+    cdef readonly Account account
+    cdef readonly Turn turn
+    cdef readonly StreamStore store
+    cdef readonly object rng
+    cdef object subjects                # consumer_subjects.ConsumerSubjects
+    cdef list subscriptions             # to them
+    cdef readonly object events         # consumer_advisories.ConsumerEvents
+    cdef WakeTimer timer
+    cdef public object expired          # called when inactive_threshold has passed: remove me
+
+    # its parts
+    cdef readonly StateKeeper keeper
+    cdef readonly DeliveryCursor cursor
+    cdef readonly AckState acks
+    cdef readonly FlowControl flow
+    cdef readonly Pacing pacing
+    cdef readonly PushSubject push      # None: pull
+    cdef readonly PullRequests requests   # None: push
+    cdef DeliveryWriter writer
+    cdef AckReplies replies             # to acks, left for the turn
+    cdef SettledQueue settling          # on the way into `settled`
+    cdef list orders                    # (reply, body): pull requests that came with an ack, left for the turn
+
+    # copies of the configuration
+    cdef AckPolicy ack_policy
+    cdef int64_t max_ack_pending        # <= 0: unlimited
+    cdef uint32_t max_deliver           # 0: unlimited
+    cdef uint32_t sample_percent        # of acks that a metric tells of
+    cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: lives for ever
+
+    # activity, ns since the epoch, 0: never
+    cdef readonly int64_t delivered_at, acked_at
+    cdef readonly int64_t active_at     # last request, delivery or ack
+    cdef readonly int64_t paused_until
+    cdef Life life
+    cdef bint dirty                     # in Turn.consumers
+
+    cdef void mark_dirty(self) noexcept nogil
+
+    # acks
+    cdef bint take_ack(self, AckToken* token) noexcept nogil
+    cdef void ack(self, AckToken* token) noexcept nogil
+    cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil
+    cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept
+    cdef void sample(self, AckToken* token) noexcept
+    cdef void note_settled(self, uint64_t seq) noexcept nogil
+
+    # deliveries
+    cdef bint has_demand(self) noexcept nogil
+    cdef Outcome deliver_some(self) noexcept nogil
+    cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil
+    cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil
+    cdef Outcome hold(self, int64_t until) noexcept nogil
+    cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil
+    cdef Outcome send_push(self, Msg* m) noexcept nogil
+    cdef void ask_flow(self) noexcept
+    cdef void give_up(self, uint32_t i) noexcept
+    cdef void lose(self, uint32_t i, str reason) noexcept

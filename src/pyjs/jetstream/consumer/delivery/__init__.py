@@ -1,0 +1,1 @@
+"""Which message goes out next, to whom, and when."""

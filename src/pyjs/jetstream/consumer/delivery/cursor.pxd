@@ -1,0 +1,26 @@
+"""The place of a consumer in its stream: which message it delivers next."""
+from libc.stdint cimport uint64_t
+
+from pyjs.jetstream.consumer.delivery.skips cimport Skips
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.store cimport StreamStore
+
+cdef class DeliveryCursor:
+    cdef StreamStore store
+    cdef Catalogue catalogue            # of the store
+    cdef StoreFilter filter
+    cdef readonly uint64_t next_seq     # where the search for the next first delivery begins
+    cdef Skips skips                    # last_per_subject: while any are left, only these up to `skips_end`
+    cdef uint64_t skips_end
+    cdef uint64_t end_seq               # the last search ended without a match here; 0: it found one
+    cdef uint64_t unread                # live matches from next_seq to counted_to
+    cdef uint64_t counted_to
+    cdef bint stale                     # count again
+
+    cdef uint64_t find(self) noexcept nogil
+    cdef void pass_by(self, uint64_t seq) noexcept nogil
+    cdef void refresh(self) noexcept nogil
+    cdef void woken(self, uint64_t seq) noexcept nogil
+    cdef void dropped(self, uint64_t seq) noexcept nogil
+    cdef void fit(self, uint64_t last) noexcept nogil

@@ -1,0 +1,112 @@
+"""The place of a consumer in its stream: which message it delivers next, and how many there are behind it.
+
+The count is kept up to date by what passes, comes and goes, and made again only after a change that it cannot
+follow. Knows the store; nothing of deliveries, acks and files.
+
+Compiled because each first delivery looks here (benchmarks/: pull 500, push).
+Source: nats.docs "DeliverPolicy", num_pending.
+"""
+from libc.stdint cimport uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.consumer.delivery.skips cimport Skips
+from pyjs.store.store cimport StreamStore
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef class DeliveryCursor:
+    """The place of one consumer."""
+
+    def __cinit__(self, StreamStore store not None):
+        self.store, self.catalogue = store, store.catalogue
+        self.skips = Skips(b"")
+
+    def set_filters(self, tuple subjects) -> None:
+        """Look for messages of these subjects from now on, for all when there are none."""
+        self.filter = self.store.make_filter(subjects)
+        self.stale = True
+        self.end_seq = 0
+
+    def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
+        """Stand at `seq`; what `skips` has left comes first, and nothing else up to `skips_end`."""
+        self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
+
+    def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
+        """Believe that `unread` matches lie between the cursor, which is at the first message, and `counted_to`.
+
+        Whoever counted saw nothing removed since; what is removed but not told yet was not there any more.
+        """
+        if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
+            self.unread, self.counted_to, self.stale = unread, counted_to, False
+
+    def num_pending(self) -> int:
+        """Return how many messages are still to be delivered for the first time."""
+        self.refresh()
+        return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
+
+    def purged(self, uint64_t first_seq) -> None:
+        """Follow a purge, after which the stream begins at `first_seq`."""
+        self.stale = True
+        self.next_seq = max(self.next_seq, first_seq)
+
+    cdef uint64_t find(self) noexcept nogil:
+        """Return the sequence of the next first delivery, 0: none yet."""
+        cdef uint64_t seq
+        if self.skips.left:
+            return self.skips.seq
+        seq = self.catalogue.next_seq(self.next_seq, self.filter)
+        self.end_seq = 0
+        if seq == 0:
+            self.end_seq = self.catalogue.last_seq
+            if self.next_seq <= self.catalogue.last_seq:
+                self.next_seq = self.catalogue.last_seq + 1
+            self.unread = 0
+        return seq
+
+    cdef void pass_by(self, uint64_t seq) noexcept nogil:
+        """Move behind `seq`."""
+        self.next_seq = seq + 1
+        if self.skips.left:
+            self.skips.advance()
+            if self.skips.left == 0:
+                self.next_seq = self.skips_end + 1
+
+    cdef void refresh(self) noexcept nogil:
+        """Let `unread` be the number of matches behind the cursor."""
+        cdef uint64_t after = self.counted_to + 1
+        if self.stale:
+            self.stale = False
+            self.unread = self.skips.left
+            after = self.skips_end + 1 if self.skips.left else self.next_seq
+        elif self.catalogue.last_seq <= self.counted_to:
+            return
+        elif after < self.next_seq:
+            after = self.next_seq
+        self.unread += self.catalogue.count_from(after, self.filter)
+        self.counted_to = self.catalogue.last_seq
+        # Drops that `dropped` has yet to hear of are not in this count: it must not take them off again.
+        self.stale = self.catalogue.drops.size != 0
+
+    cdef void woken(self, uint64_t seq) noexcept nogil:
+        """Pass the messages between the end of the last search and `seq` (0: unknown), of which none is a match."""
+        if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
+            return
+        if seq > self.next_seq:
+            self.next_seq = seq
+            if self.unread == 0 and not self.stale:
+                self.counted_to = max(self.counted_to, seq - 1)
+
+    cdef void dropped(self, uint64_t seq) noexcept nogil:
+        """Count one match less: the message is gone."""
+        if seq < self.next_seq or self.stale or seq > self.counted_to:
+            return
+        if self.skips.left:
+            self.stale = True
+        elif self.unread:
+            self.unread -= 1
+
+    cdef void fit(self, uint64_t last) noexcept nogil:
+        """Go back to behind `last`, the last sequence of the stream, and on to its first message."""
+        self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
+        self.skips_end = min(self.skips_end, last)

@@ -1,0 +1,195 @@
+"""The waiting requests of a pull consumer, and which of them is served next.
+
+The queue says who is first; expiry, the pin and the priority policy say who is passed over or ended. Each request
+that ends otherwise than by its messages is told with a status. Knows nothing of cursors and acks: the consumer gives
+the numbers that conditions are compared with.
+
+Compiled: every message of a pull consumer passes here (benchmarks/: pull 500).
+Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks probed on nats-server 2.15.1.
+"""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.core.account cimport Account
+from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
+from pyjs.jetstream.consumer.delivery.outcome cimport DECLINED, NOT_TAKEN, SENT, Outcome
+from pyjs.jetstream.consumer.delivery.pin cimport NO_PIN, Pin
+from pyjs.jetstream.consumer.delivery.waiting cimport Waiting, WaitingQueue
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.nuid import nuid
+from pyjs.jetstream.consumer.delivery.status import NO_MESSAGES, ended, status
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+PRIORITIES = {
+    "none": PRIORITY_NONE,
+    "overflow": PRIORITY_OVERFLOW,
+    "pinned_client": PRIORITY_PINNED,
+    "prioritized": PRIORITY_PRIORITIZED,
+}
+
+
+cdef class PullRequests:
+    """The requests of one consumer, `max_waiting` at most."""
+
+    def __cinit__(self, Account account not None, DeliveryWriter writer not None, rng, events, int64_t max_waiting):
+        self.account = account
+        self.writer = writer
+        self.rng = rng
+        self.events = events
+        self.queue = WaitingQueue(max_waiting)
+        self.pin = Pin()
+        self.group = ""
+
+    def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
+        """Serve by the priority policy `policy` from now on."""
+        self.priority = PRIORITIES[policy]
+        self.group = groups[0] if groups else ""
+        self.pin.wait_ns = pin_wait_ns
+        self.queue.by_priority = self.priority == PRIORITY_PRIORITIZED
+        if self.priority != PRIORITY_PINNED:
+            self.pin.clear()
+
+    def names_wrong_pin(self, request, int64_t now) -> bool:
+        """Return whether a request names a pin that its client does not have; if it has it, it keeps it."""
+        if not self.pin.number or not request.pin_id:
+            return False
+        if request.pin_id != self.pin.id.decode():
+            return True
+        self.pin.extend(now)
+        return False
+
+    def add(self, bytes reply, request, int64_t now) -> bool:
+        """Queue a request; False: there are as many as may be."""
+        cdef Waiting* w
+        if not self.queue.add(reply, request.batch, request.max_bytes, request.no_wait, now, request.expires_ns,
+                              request.heartbeat_ns, request.priority):
+            return False
+        if self.priority == PRIORITY_OVERFLOW or self.priority == PRIORITY_PINNED:
+            w = self.queue.tail
+            w.grouped = bool(request.group)
+            w.min_pending, w.min_ack_pending = request.min_pending, request.min_ack_pending
+            if request.pin_id:
+                w.pin = self.pin.number if self.pin.number else NO_PIN
+        return True
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
+        """Send a message of `size` bytes to the first request that may have it, `unread` being left behind it."""
+        cdef Waiting* w
+        cdef int64_t passed = 0
+        while self.queue.head != NULL:
+            w = self.queue.head
+            if w.expires_at and w.expires_at <= now:
+                with gil:
+                    self.end_head(b"408 Request Timeout")
+            elif self.priority == PRIORITY_PINNED and w.pin and w.pin != self.pin.number:
+                with gil:
+                    self.end_head(b"423 Nats-Wrong-Pin-Id")
+            elif self.priority != PRIORITY_NONE and not self.may_have(w, unread, ack_pending):
+                self.queue.rotate()
+                passed += 1
+                if passed >= self.queue.count:
+                    return DECLINED
+            elif 0 < w.bytes_left < size:
+                with gil:
+                    self.end_head(b"409 Message Size Exceeds MaxBytes")
+            elif self.publish(w, m, now):
+                if self.queue.served(size, now):
+                    with gil:
+                        self.end_head(b"409 Batch Completed")
+                return SENT
+            else:
+                self.queue.drop_head()
+        return NOT_TAKEN
+
+    cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil:
+        """Tell whether the priority policy lets a request have the next message."""
+        if self.priority == PRIORITY_PINNED:
+            return self.pin.serves(w.pin)
+        if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
+            return True
+        if w.min_pending > 0 and <uint64_t> w.min_pending <= unread + 1:
+            return True
+        return w.min_ack_pending > 0 and w.min_ack_pending <= <int64_t> ack_pending
+
+    cdef int publish(self, Waiting* w, Msg* m, int64_t now) noexcept nogil:
+        """Send a message to one client; if that has the pin, or gets it now, with a header that tells it."""
+        cdef Msg pinned
+        if self.priority != PRIORITY_PINNED:
+            return self.account.publish_to(w.reply, w.reply_len, m)
+        if not self.account.interested(w.reply, w.reply_len):
+            return 0
+        if self.pin.number == 0 and w.grouped:
+            with gil:
+                self.assign_pin(w, now)
+        if self.pin.number == 0:
+            return self.account.publish_to(w.reply, w.reply_len, m)
+        if self.writer.add_pin(&pinned, m, self.pin.text) < 0:
+            return 0
+        return self.account.publish_to(w.reply, w.reply_len, &pinned)
+
+    # -- the pin ---------------------------------------------------------------------------------------------------
+
+    cdef void assign_pin(self, Waiting* w, int64_t now) noexcept:
+        """Make a request's client the one that is served."""
+        self.pin.assign(nuid(self.rng).encode(), self.group, now)
+        w.pin = self.pin.number
+        self.events.note("pinned", account=self.account.name, group=self.group, pinned_id=self.pin.id.decode())
+
+    def unpin(self, str group, str reason) -> None:
+        """Let another client of `group` have the pin; `reason` is "admin" or "timeout"."""
+        self.pin.clear()
+        self.events.note("unpinned", account=self.account.name, group=group, reason=reason)
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    cdef void end_head(self, bytes text) noexcept:
+        """End the first request with a status that tells what it did not get."""
+        cdef Waiting* w = self.queue.head
+        reply = <bytes> w.reply[:w.reply_len]
+        body = ended(text, w.left, w.bytes_left)
+        self.queue.drop_head()
+        self.account.send(reply, b"", body)
+
+    def end_all(self, bint deleted) -> None:
+        """End every request: the consumer is deleted, or the server stops."""
+        cdef Waiting* w
+        while self.queue.head != NULL:
+            if deleted:
+                w = self.queue.head
+                self.account.send(w.reply[:w.reply_len], b"", status("409 Consumer Deleted"))
+                self.queue.drop_head()
+            else:
+                self.end_head(b"409 Server Shutdown")
+
+    def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
+        """Drop requests that expired or that nobody listens for any more; send heartbeats that are due.
+
+        `at_end`: there are no messages, which ends the requests that do not wait for more. `heartbeat` returns the
+        status for the others.
+        """
+        cdef Waiting* before = NULL
+        cdef Waiting* w = self.queue.head
+        cdef Waiting* after
+        self.queue.wake_at = 0
+        while w != NULL:
+            after = w.next
+            reply, last = w.reply[:w.reply_len], b""
+            if w.expires_at and w.expires_at <= now:
+                last = ended(b"408 Request Timeout", w.left, w.bytes_left)
+            elif at_end and w.no_wait and (w.expires_at == 0 or w.delivered > 0):
+                last = NO_MESSAGES
+            if last or not self.account.has_interest(reply):
+                self.queue.remove(before, w)
+                if last:
+                    self.account.send(reply, b"", last)
+            else:
+                if w.heartbeat_at and w.heartbeat_at <= now:
+                    w.heartbeat_at = now + w.heartbeat_ns
+                    self.account.send(reply, b"", heartbeat())
+                self.queue.note_time(w)
+                before = w
+            w = after

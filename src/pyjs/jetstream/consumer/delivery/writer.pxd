@@ -1,0 +1,22 @@
+"""The messages that a consumer sends, and the acks that come back: both carry its ack subject."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.jetstream.consumer.acks.token cimport AckToken
+from pyjs.store.store cimport Record
+from pyjs.wire.ops cimport Msg
+
+cdef class DeliveryWriter:
+    cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
+    cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
+    cdef uint32_t other_len             # of the ack prefix that deliveries do not carry
+    cdef public bint headers_only
+    cdef char* bare                     # headers_only: headers and the size of the payload
+    cdef size_t bare_room
+    cdef char* pinned                   # a message with the header that names the pin
+    cdef size_t pinned_room
+
+    cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil
+    cdef void finish(self, Msg* m) noexcept nogil
+    cdef int strip_payload(self, Msg* m) noexcept nogil
+    cdef int add_pin(self, Msg* out, Msg* m, const char* pin) noexcept nogil
+    cdef int read_ack(self, Msg* m, AckToken* token) noexcept nogil

@@ -1,0 +1,186 @@
+"""A consumer's state restored: its snapshot, and its log repeated with the code that did it first.
+
+The files are whole by their checksums, and may still say anything. Deliveries come in the order of the stream, so a
+log tracks each message of the stream once at most, and acknowledges it once. What it says beyond that is no log of
+this stream: its cost is bounded by the stream and the snapshot, not by the numbers in it.
+
+Knows nothing of files. Compiled: a start repeats every log (benchmarks/scaling.py recovery).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.consumer.acks.state cimport AckState
+from pyjs.jetstream.consumer.consumer cimport ACK_NONE, Consumer
+from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
+from pyjs.jetstream.consumer.acks.log cimport ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED
+from pyjs.jetstream.consumer.delivery.skips cimport Skips
+
+import orjson
+
+from pyjs.base.errors import NONSENSE
+from pyjs.jetstream.consumer.acks.log import decode
+from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    STEPS_MIN = 4096            # that any log may take
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
+
+
+def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
+    """Bring `consumer` to where it was; returns whether it was ahead of its stream and must be kept anew.
+
+    Raises:
+        BadState: the bytes are not a state of this version.
+    """
+    try:
+        state = orjson.loads(snapshot)
+        if state.pop("version") != VERSION:
+            raise NewerState("the consumer state was written by a newer version: use that one")
+        consumer.acks.load(state)
+        consumer.cursor.begin(state["next_seq"], Skips.from_state(state["skips"]), state["skips_end"])
+        replay = Replay(consumer)
+        for delta in deltas:
+            replay.take(delta)
+        consumer.acks.changes.take()            # what was repeated is in the file
+        return clamp(consumer)
+    except NONSENSE as error:
+        raise BadState(f"the consumer state is damaged: {error}") from error
+
+
+def clamp(Consumer consumer not None) -> bool:
+    """Fit the state to a stream that lost or dropped messages while the consumer was not there.
+
+    Returns whether it was ahead of the stream, which uses the sequences behind its last one again: the files
+    must not say any more that they are settled.
+    """
+    cdef uint64_t last = max(consumer.store.catalogue.last_seq, max(<uint64_t> consumer.config.opt_start_seq, 1) - 1)
+    cdef uint64_t delivered = consumer.acks.delivered_seq
+    cdef bint ahead = consumer.cursor.next_seq > last + 1 or delivered > last or consumer.cursor.skips_end > last
+    if delivered > last:
+        consumer.keeper.log.warn(f"JetStream consumer '{consumer.path}' delivered sequence {delivered} past last"
+                                 f" stream sequence of {last}")
+    consumer.acks.fit(last, consumer.store.catalogue)
+    consumer.cursor.fit(last)
+    return ahead
+
+
+cdef class Replay:
+    """The changes behind the snapshot that a consumer has loaded."""
+    cdef DeliveryCursor cursor
+    cdef AckState acks
+    cdef bint untracked         # ack policy none
+    cdef uint64_t left          # acks that are looked up at most
+
+    def __init__(self, Consumer consumer not None) -> None:
+        cdef uint64_t last = consumer.store.catalogue.last_seq
+        self.cursor = consumer.cursor
+        self.acks = consumer.acks
+        self.untracked = consumer.ack_policy == ACK_NONE
+        self.left = last - min(consumer.store.catalogue.first_seq, last) + STEPS_MIN
+        self.left += self.acks.pending.count + self.acks.n_spent
+
+    def take(self, bytes delta) -> None:
+        """Repeat the changes of one turn.
+
+        Raises:
+            ValueError, OverflowError: no consumer wrote this.
+        """
+        for change in decode(delta):
+            kind, numbers = change[0], change[1:]
+            if kind == DELIVERED:
+                self.delivered(*numbers)
+            elif kind == ACKED:
+                self.acked(*numbers)
+            elif kind == ACKED_ALL:
+                self.acked_all(*numbers)
+            elif kind == REDELIVERED:
+                self.redelivered(*numbers)
+            elif kind == PROGRESS:
+                self.acks.pending.in_progress(*numbers)
+            elif kind == NAKED or kind == DELAYED:
+                self.acks.pending.nak(*numbers)
+            else:
+                self.spent(*numbers)
+
+    def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
+        """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""
+        cdef AckState acks = self.acks
+        cdef DeliveryCursor cursor = self.cursor
+        cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
+        if n == 0 or seq < max(cursor.next_seq, 1) or last < seq or last > SEQ_MAX or cseq + n < cseq:
+            raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
+        if acks.pending.count and seq <= acks.pending.entries[acks.pending.newest].seq:
+            raise ValueError(f"a first delivery of {seq}, which is not the newest")
+        while at <= last and cursor.skips.left:
+            cursor.pass_by(at)
+            at += 1
+        if cursor.skips.left == 0:
+            cursor.next_seq = max(cursor.next_seq, last + 1)
+        acks.delivered_seq, acks.delivered_cseq = last, cseq + n - 1
+        if not self.untracked:
+            first = max(seq, cursor.catalogue.first_seq)
+            if first > seq and first <= end and acks.pending.count == 0:    # those before it are gone, and settled
+                acks.floor_seq, acks.floor_cseq = first - 1, cseq + (first - seq) - 1
+            for at in range(first, end + 1):
+                if acks.pending.track(at, cseq + (at - seq), ts) == 0:
+                    raise MemoryError
+        if self.untracked or acks.pending.count == 0:
+            acks.floor_seq, acks.floor_cseq = acks.delivered_seq, acks.delivered_cseq
+
+    def acked(self, uint64_t seq, uint64_t n) -> None:
+        """Repeat `n` acks in a row."""
+        cdef AckState acks = self.acks
+        cdef uint64_t last = seq + n - 1, at
+        cdef uint32_t i
+        if n == 0 or last < seq:
+            raise ValueError(f"{n} acks from {seq} on")
+        if acks.n_spent:
+            self.acked_spent(seq, last)
+        if acks.pending.count == 0:
+            return
+        seq = max(seq, acks.pending.entries[acks.pending.oldest].seq)
+        last = min(last, acks.pending.entries[acks.pending.newest].seq)
+        if seq <= last:
+            self.count(last - seq + 1)
+        for at in range(seq, last + 1):
+            i = acks.pending.find(at)
+            if i:
+                acks.settle(i)
+
+    cdef int acked_spent(self, uint64_t seq, uint64_t last) except -1:
+        """Repeat acks of what was delivered as often as allowed."""
+        cdef AckState acks = self.acks
+        cdef uint64_t at
+        self.count(min(last - seq + 1, <uint64_t> acks.n_spent))
+        if last - seq < acks.n_spent:
+            for at in range(seq, last + 1):
+                acks.forget_spent(at)
+        else:
+            acks.set_spent({each: count for each, count in acks.spent.items() if not seq <= each <= last})
+        return 0
+
+    cdef int count(self, uint64_t n) except -1:
+        """Count acks that are looked up. Raises ValueError: there are more than any log of this stream has."""
+        if n > self.left:
+            raise ValueError("more acks than there were deliveries")
+        self.left -= n
+        return 0
+
+    def acked_all(self, uint64_t seq, uint64_t cseq) -> None:
+        """Repeat the ack of everything up to `seq`."""
+        if self.acks.ack_to(seq, cseq):
+            self.acks.take_spent(seq)
+
+    def redelivered(self, uint64_t seq, int64_t ts) -> None:
+        """Repeat a redelivery."""
+        cdef uint32_t i = self.acks.pending.find(seq)
+        self.acks.delivered_cseq += 1
+        if i:
+            self.acks.pending.sent_again(i, ts)
+
+    def spent(self, uint64_t seq) -> None:
+        """Repeat that a delivery was given up."""
+        if self.acks.pending.find(seq):
+            self.acks.give_up(seq)

@@ -1,0 +1,30 @@
+"""Where a consumer sits: what it needs of its stream, account and node, handed over once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjs.base.log import Log
+from pyjs.base.rng import Rng
+from pyjs.base.timers import Timers
+from pyjs.core.account import Account
+from pyjs.jetstream.files.metadata import MetadataWriter
+from pyjs.store.store import StreamStore
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The surroundings of a consumer. It holds the store, not the stream."""
+
+    stream_name: str
+    account: Account
+    store: StreamStore
+    timers: Timers
+    rng: Rng
+    log: Log
+    domain: str = ""
+    max_msgs_per_subject: int = -1
+    burst_size: int = 1 << 20  # bytes that a rate limit lets through at once
+    ack_v2: bool = False  # ack subjects name domain and account
+    sync_always: bool = False  # acks are confirmed when they are on the medium
+    metadata: MetadataWriter | None = None  # None: a whole state is written at once

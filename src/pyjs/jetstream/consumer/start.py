@@ -1,0 +1,81 @@
+"""Where a new consumer begins: its deliver policy, applied to what the stream holds, in steps.
+
+Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.bounds import wrapped_ns
+from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.store.index.filter import StoreFilter
+from pyjs.store.index.last_seqs import Count, LastSeqs
+from pyjs.store.store import StreamStore
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+FEW_SUBJECTS = 20_000  # are searched at once: a millisecond
+SEARCH_STEP = 8_000  # subjects
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first sequence to look at; `skips`: deliver exactly these (see skips.pyx), go on behind `skips_end`."""
+
+    seq: int
+    skips: bytes = b""
+    skips_end: int = 0
+
+
+def select_start(
+    config: ConsumerConfig, store: StreamStore, matches: StoreFilter, max_msgs_per_subject: int
+) -> Generator[None, None, Start]:
+    """Return where a consumer of `config` begins now."""
+    if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
+        search = LastSeqs(store.catalogue, matches)
+        while not search.step(SEARCH_STEP):
+            yield
+        if search.n:
+            return Start(search.first, search.packed(), search.up_to)
+    if config.opt_start_seq:
+        return Start(max(config.opt_start_seq, store.first_seq))
+    if store.first_seq == 0:
+        return Start(1)
+    seq = _wanted(config, store, matches)
+    return Start(min(max(seq, store.first_seq), store.last_seq + 1))
+
+
+def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
+    """Return how many messages match; None: there are few subjects, or the consumer is past the first message.
+
+    In these cases the consumer counts for itself, at once.
+    """
+    if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
+        return None
+    counting = Count(store.catalogue, matches)
+    while not counting.step(SEARCH_STEP):
+        yield
+    return counting
+
+
+def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
+    policy = config.deliver_policy
+    if policy == "last":
+        return max(store.last_match(subject.encode()) for subject in config.filters or (">",))
+    if policy == "by_start_time":
+        assert config.opt_start_time_ns is not None
+        return _first_from(store.catalogue.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)
+    if policy == "new":
+        return store.last_seq + 1
+    if policy == "last_per_subject" and not store.catalogue.next_match(store.first_seq, matches):
+        return store.last_seq
+    return store.first_seq
+
+
+def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
+    """Return the first match when nothing before it was to be had anyway, else `seq`."""
+    first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
+    return first if seq < first < store.last_seq else seq

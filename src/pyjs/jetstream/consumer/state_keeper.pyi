@@ -1,0 +1,25 @@
+from pyjs.base.log import Log
+from pyjs.jetstream.consumer.acks.log import StateLog
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.record import StateFile
+from pyjs.jetstream.files.metadata import MetadataWriter
+from pyjs.store.state.consumer_state import NextState
+
+SOURCE_HASH: bytes
+
+class StateKeeper:
+    file: StateFile | None
+    log: Log
+    def __init__(
+        self,
+        file: StateFile | None,
+        changes: StateLog,
+        metadata: MetadataWriter | None,
+        log: Log,
+        sync_always: bool,
+    ) -> None: ...
+    def record(self, consumer: Consumer) -> bool: ...
+    def append(self, consumer: Consumer) -> None: ...
+    def rewrite(self, consumer: Consumer) -> None: ...
+    def rewrite_later(self, consumer: Consumer) -> None: ...
+    def rewritten(self, consumer: Consumer, state: NextState, failure: Exception | None) -> None: ...

@@ -1,0 +1,1 @@
+"""What is written of streams and consumers beside their messages."""

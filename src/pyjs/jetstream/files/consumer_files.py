@@ -1,0 +1,322 @@
+"""The list of a stream's consumers as it is written: one is made, changed or removed by an entry, in a batch.
+
+An entry is appended to one copy of the list (store/state/consumer_list), then to the other. The state of a consumer
+gets a directory of its own when it first changes; it goes after the entry that removes the consumer is durable.
+
+What a `ListFile` knows belongs to the thread that runs the batches, one after another, and to a start before there is
+any. Knows nothing of configurations and states.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import Disk
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.files.metadata import Change
+from pyjs.store.format.layout import DAMAGED, file_name, free_name, make_directory, set_aside
+from pyjs.store.format.meta import Opener, write_whole
+from pyjs.store.state.consumer_list import (
+    HEAD,
+    NAME,
+    ConsumerList,
+    Listed,
+    Problem,
+    drop_values,
+    encode_entry,
+    encode_list,
+    list_paths,
+    load_list,
+    put_values,
+    state_name,
+)
+from pyjs.store.sync_set import SyncSet
+
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    from pyjs.store.crypt.vault import StreamKey
+
+    # Name -> creation time, configuration and state of consumers that the server has.
+    Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
+
+WASTE_SIZE_MIN = 64 * 1024  # bytes of a list that is worth rewriting
+
+
+class ListFile:
+    """Both copies of one stream's list, and where they end."""
+
+    def __init__(self, directory: str, key: StreamKey | None) -> None:
+        self.directory = directory  # of the stream
+        self.live: dict[str, int] = {}  # name -> ident
+        self.missing = 0  # consumers that may be kept besides, and cannot be read
+        self.unusable = False  # it must stay as it is
+        self.closed = False  # the stream is gone
+        self._key = key
+        self._paths = list_paths(directory)
+        self._ends = (0, 0)
+        self._last = 0  # number of the last entry, 0: there are no files yet
+        self._count = 0  # entries
+        self._stale = (
+            False  # the files may hold more than what counts: they are written anew before anything else
+        )
+        self._batch: SyncSet | None = None  # that wrote last
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Return how many bytes of each copy count."""
+        return self._ends
+
+    def adopt(self, disk: Disk, found: ConsumerList) -> None:
+        """Go on behind what a start found, mended if it must be.
+
+        Raises:
+            OSError: it could not be mended; the next change does it first.
+        """
+        self.live = {name: each.ident for name, each in found.live.items()}
+        self._last, self._count, self._ends = found.last, found.count, (found.size, found.size)
+        if found.last and not disk.exists(f"{self.directory}/{NAME}"):  # a copy may lack empty directories
+            make_directory(disk, f"{self.directory}/{NAME}")
+        if not found.clean or not found.sealed or found.gaps:
+            self._stale = True
+            if found.gaps:
+                self._keep_aside(disk)
+            self._write_anew(disk, found)
+
+    def rewrite(self, disk: Disk, *, only_damaged: bool = False, known: Known | None = None) -> list[str]:
+        """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
+
+        Raises:
+            OSError: it is tried again before the next change.
+            StoreFailed: they do not hold what they should.
+        """
+        found = load_list(disk, self.directory, Opener(self._key), self._ends)
+        if known is not None:
+            self._put_right(found, known)
+        if found.gaps or {name: each.ident for name, each in found.live.items()} != self.live:
+            raise StoreFailed(self._paths[0], "both copies of the list of consumers are damaged")
+        if not only_damaged or not found.clean:
+            self._stale = True
+            self._write_anew(disk, found)
+        return [str(problem) for problem in found.problems]
+
+    def _put_right(self, found: ConsumerList, known: Known) -> None:
+        """Complete what was found damaged in both copies: an entry that is missing may have been the newest."""
+        if not found.last:
+            found.problems += [Problem(path, 0, "it is missing", False) for path in self._paths]
+        if found.gaps or not found.last:
+            found.clean = False
+            found.gaps.clear()
+        for name, ident in self.live.items():
+            if name in known:
+                found.live[name] = Listed(name, ident, *known[name])
+        for name in found.live.keys() - self.live.keys():
+            del found.live[name]  # the entry that removed it is damaged
+
+    def is_written_by(self, dirty: SyncSet) -> bool:
+        """Return whether the batch of `dirty` has written to it, so that it must stay as it is until that is over."""
+        return self._batch is dirty
+
+    def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
+        """Add an entry, whose number becomes `last`; returns where the list ended, for `take_back`.
+
+        Raises:
+            OSError, StoreFailed: it is not there.
+        """
+        self.prepare(disk, dirty)
+        before = (self._ends, self._last, self._count)
+        data, count = self._first(disk, dirty) if not self._last else (b"", 0)
+        number = self._last + 1 + count
+        data += encode_entry(number, values, self._key)
+        try:
+            fds = [dirty.open(path, create=self._last == 0) for path in self._paths]
+            for fd, end in zip(fds, self._ends, strict=True):
+                disk.write_at(fd, data, end)
+        except OSError:
+            self.take_back(disk, before)
+            raise
+        self._ends = (self._ends[0] + len(data), self._ends[1] + len(data))
+        self._last, self._count = number, self._count + 1 + count
+        return before
+
+    def prepare(self, disk: Disk, dirty: SyncSet) -> None:
+        """Write the list anew if that is due; only before the first entry of a batch, which can be taken back.
+
+        Raises:
+            OSError, StoreFailed: nothing can be appended.
+        """
+        if self.closed:
+            raise FileNotFoundError(errno.ENOENT, "the stream is gone", self.directory)
+        if self._batch is not dirty:
+            self._batch = dirty
+            dead = self._count - 1 - len(self.live)
+            if self._stale or (self._ends[0] > WASTE_SIZE_MIN and dead > len(self.live)):
+                self.rewrite(disk)
+        if self._stale:
+            raise OSError(errno.EIO, "what was written before could not be taken back", self._paths[0])
+
+    def next_number(self) -> int:
+        """Return the number of the entry that the next `append` makes, after `prepare`."""
+        return self._last + 1 if self._last else 2
+
+    def take_back(self, disk: Disk, before: tuple[tuple[int, int], int, int], *, lost: bool = False) -> None:
+        """Remove the last entry; `lost`: a sync failed, and nothing that was written is to be trusted.
+
+        Raises:
+            OSError: the next start may find it.
+        """
+        self._ends, self._last, self._count = before
+        stale, self._stale = self._stale or lost, True
+        for path, end in zip(self._paths, self._ends, strict=True):
+            if disk.exists(path):
+                fd = disk.open_file(path)
+                try:
+                    disk.truncate(fd, end)
+                finally:
+                    disk.close_file(fd)
+        self._stale = stale
+
+    def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
+        """Return the head of new files, and how many entries that is."""
+        disk.make_dirs(f"{self.directory}/{NAME}")
+        dirty.add_directory(self.directory)
+        return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
+
+    def _write_anew(self, disk: Disk, found: ConsumerList) -> None:
+        """Put what counts in place of both copies."""
+        drops = [
+            each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
+        ]
+        entries = [drop_values(*each) for each in drops]  # until their directories are gone
+        entries += [each.values() for each in found.live.values()]
+        data = encode_list(self._last + 1, entries, self._key)
+        for copy, path in enumerate(self._paths):
+            write_whole(disk, f"{self.directory}/{NAME}.tmp", path, data)
+            self._ends = (len(data), len(data) if copy else self._ends[1])
+            disk.sync_dir(self.directory)
+        self._last += 1 + len(entries)
+        self._count = 1 + len(entries)
+        self._stale = False
+
+    def _keep_aside(self, disk: Disk) -> None:
+        """Copy what is damaged, so that nothing of it is lost when it is written anew."""
+        for path in self._paths:
+            if disk.exists(path):
+                aside = free_name(disk, f"{self.directory}/{NAME}/{path.rpartition('/')[2]}", DAMAGED)
+                write_whole(disk, f"{self.directory}/{NAME}.tmp", aside, disk.read_file(path))
+        disk.sync_dir(f"{self.directory}/{NAME}")
+
+
+class _Entry(Change):
+    """An entry of the list."""
+
+    def __init__(self, file: ListFile, name: str) -> None:
+        self.path = f"{file.directory}/{NAME}/{file_name(name)}"
+        self.name = name
+        self._file = file
+        self._before: tuple[tuple[int, int], int, int] | None = None
+        self._ident_before = 0  # of the live consumer of that name, 0: there was none
+
+    def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
+        """Add it; the consumer `ident` is the live one of its name then, none with 0."""
+        self._before = self._file.append(disk, dirty, values)
+        self._ident_before = self._file.live.pop(self.name, 0)
+        if ident:
+            self._file.live[self.name] = ident
+
+    def undo(self, disk: Disk) -> None:
+        """Remove it."""
+        if self._before is None:
+            return
+        self._file.live.pop(self.name, None)
+        if self._ident_before:
+            self._file.live[self.name] = self._ident_before
+        self._file.take_back(disk, self._before, lost=True)
+
+
+class NewConsumer(_Entry):
+    """A consumer that is made, with the first snapshot of its state."""
+
+    def __init__(
+        self, file: ListFile, name: str, created_ns: int, config: dict[str, Any], state: bytes
+    ) -> None:
+        super().__init__(file, name)
+        self.state = state
+        self.directory = ""  # of the state to come
+        self.aside = ""  # where that is now which was in its place
+        self._created_ns = created_ns
+        self._config = config
+
+    def write(self, disk: Disk, dirty: SyncSet) -> None:
+        """Append the entry; what is in the place of its state is set aside."""
+        self._file.prepare(disk, dirty)
+        ident = self._file.next_number()
+        self.directory = state_directory(self._file.directory, self.name, ident)
+        if disk.exists(self.directory):
+            self.aside = set_aside(disk, self.directory)
+        self.append(
+            disk, dirty, put_values(self.name, ident, self._created_ns, self._config, self.state), ident
+        )
+
+
+class ChangedConsumer(_Entry):
+    """A consumer with another configuration."""
+
+    def __init__(self, file: ListFile, name: str, created_ns: int, config: dict[str, Any]) -> None:
+        super().__init__(file, name)
+        self._created_ns = created_ns
+        self._config = config
+
+    def write(self, disk: Disk, dirty: SyncSet) -> None:
+        """Append the entry."""
+        ident = self._file.live.get(self.name, 0)
+        if not ident:
+            raise FileNotFoundError(errno.ENOENT, "there is no such consumer", self.path)
+        self.append(disk, dirty, put_values(self.name, ident, self._created_ns, self._config, None), ident)
+
+
+class RemovedConsumer(_Entry):
+    """A consumer whose files go."""
+
+    def __init__(self, file: ListFile, name: str) -> None:
+        super().__init__(file, name)
+        self._directory = ""
+
+    def write(self, disk: Disk, dirty: SyncSet) -> None:
+        """Append the entry, unless the stream is gone."""
+        ident = self._file.live.get(self.name, 0)
+        if ident and not self._file.closed and disk.exists(self._file.directory):
+            self._directory = state_directory(self._file.directory, self.name, ident)
+            self.append(disk, dirty, drop_values(self.name, ident), 0)
+
+    def clean_up(self, disk: Disk) -> None:
+        """Remove its state."""
+        if self._directory and disk.exists(self._directory):
+            disk.remove_tree(self._directory)
+
+
+class CheckedList(Change):
+    """A list of which a copy looked damaged: it is read where nobody writes to it, and written anew if it is."""
+
+    def __init__(self, file: ListFile, known: Known | None = None) -> None:
+        self.path = file.directory
+        self.known = known  # what the server has of them, if nothing can change it; None: files must tell it
+        self.problems: list[str] = []
+        self.is_early = False  # others of the batch had written to it: it was not checked
+        self._file = file
+
+    def write(self, disk: Disk, dirty: SyncSet) -> None:
+        """Check it."""
+        if not self._file.closed and self._file.ends != (0, 0):
+            self.is_early = self._file.is_written_by(dirty)
+            if not self.is_early:
+                self.problems = self._file.rewrite(disk, only_damaged=True, known=self.known)
+
+    def undo(self, disk: Disk) -> None:
+        """Leave it: it is durable."""
+
+
+def state_directory(stream: str, name: str, ident: int) -> str:
+    """Return where the state of a consumer is, in the directory of its stream."""
+    return f"{stream}/{NAME}/{state_name(name, ident)}"

@@ -1,0 +1,61 @@
+"""Where a purge in steps of one stream is written down, so that the next start ends what a kill interrupts.
+
+Knows nothing of how messages are removed (purging.py), nor of the bytes (store/format/purge_file).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.jetstream.files.stream_changes import PurgeBegin, PurgeEnd
+from pyjs.store.format.purge_file import NAME, Purge, encode_purge, read_purge
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.files.metadata import MetadataWriter
+    from pyjs.store.crypt.vault import StreamKey
+
+
+class PurgeFile:
+    """Of one stream."""
+
+    def __init__(self, disk: Disk, directory: str, key: StreamKey | None, log: Log) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{NAME}"
+        self._key = key
+        self._log = log
+
+    def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
+        """Write a purge down; from the end of this on it is done, now or by the next start.
+
+        Raises:
+            StoreFailed: it is not, and must not begin.
+        """
+        yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
+
+    def begun(self) -> Purge | None:
+        """Return the purge that a kill interrupted, None: there is none.
+
+        Raises:
+            UnknownFormat, Locked, OSError: it cannot be read.
+        """
+        if not self._disk.exists(self._path):
+            return None
+        try:
+            return read_purge(self._disk, self._path, self._key)
+        except CorruptRecord as error:
+            self._log.warn(f"  {self._path} was never durable, so its purge had not begun: {error}")
+            return None
+
+    def end(self, metadata: MetadataWriter) -> None:
+        """Forget the purge, some time; if that fails, the next start does it again, which changes nothing."""
+        metadata.submit(PurgeEnd(self._path), _leave_to_start)
+
+
+def _leave_to_start(failure: Exception | None) -> None:
+    """Do nothing about a file that the next start removes."""

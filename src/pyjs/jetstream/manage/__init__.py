@@ -1,0 +1,1 @@
+"""Streams and consumers of an account coming, changing and going."""

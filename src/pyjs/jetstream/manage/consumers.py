@@ -1,0 +1,411 @@
+"""The consumers of a stream coming and going: create, change, delete, recover.
+
+Applies the rules to what the stream and its account allow, gives a new consumer its seat and its file, and tells
+events. Knows nothing of API subjects and JSON (api/consumers.py).
+
+Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import NONSENSE, StoreFailed
+from pyjs.base.nuid import token
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.consumer_requests import CreateRequest
+from pyjs.jetstream.config.stream import MEMORY, WORKQUEUE
+from pyjs.jetstream.consumer import record as consumer_record
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.replay import clamp, restore
+from pyjs.jetstream.consumer.seat import Seat
+from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
+from pyjs.jetstream.manage.persist import StoredConsumer
+from pyjs.jetstream.rules import consumer as consumer_rules
+from pyjs.jetstream.rules.consumer import ConsumerLimits, StreamTraits
+from pyjs.store.index.filter import StoreFilter
+from pyjs.store.index.last_seqs import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import TypeVar
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.consumer.record import StateFile
+    from pyjs.jetstream.files.consumer_files import RemovedConsumer
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+
+    Found = TypeVar("Found")
+
+SEARCH = ".>"  # behind the name of a stream: the gate of its searches, whose name no consumer has
+NAME_LENGTH = 8  # digits of a name that the server makes up
+
+
+def create_or_update(
+    js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
+) -> Generator[Step, None, Consumer]:
+    """Return the consumer that `request` asks for, made or changed as its action allows, when that is durable.
+
+    `covered` is what `consumer_rules.search_filters` returned. Whoever calls this is inside the gate of the stream,
+    and alone inside that of the consumer, if it has a name.
+
+    Raises:
+        ApiError: says why not.
+    """
+    config = request.config
+    existing = stream.consumers.get(config.durable_name or config.name)
+    if existing is not None:
+        config = replace(config, pause_until_ns=existing.config.pause_until_ns)
+    config = consumer_rules.with_required_level(config)
+    traits, limits = traits_of(stream), limits_of(js)
+    config = consumer_rules.normalised(config, traits, limits, request.pedantic)
+    consumer_rules.check(config, traits, limits, covered)
+    if existing is None:
+        if request.action == "update":
+            raise errcodes.CONSUMER_DOES_NOT_EXIST.error()
+        return (yield from _create(js, stream, config))
+    assert isinstance(existing, Consumer)
+    if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
+        raise errcodes.CONSUMER_ALREADY_EXISTS.error()
+    return (yield from _update(js, stream, existing, config))
+
+
+def pause(
+    js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
+) -> Generator[Step, None, None]:
+    """Deliver nothing before `until_ns`, None: go on; returns when that is durable."""
+    config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
+    yield from _keep_config(js, stream, consumer, config)
+    consumer.update(config)
+
+
+def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Remove a consumer at once, and its files; returns when that is durable. If it fails, the consumer is back.
+
+    Raises:
+        ApiError: 10051.
+    """
+    change = _remove(js, stream, consumer)
+    if change is None:
+        return
+    try:
+        yield from js.shared.metadata.commit(change)
+    except StoreFailed as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' is not deleted: {error}")
+        if _is_open(js, stream) and consumer.name not in stream.consumers:
+            reopen(js, stream, consumer.name)
+        raise errcodes.STREAM_GENERAL.error(err=error.reason) from error
+
+
+def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Remove a consumer and its files; nobody waits for that."""
+    change = _remove(js, stream, consumer)
+    path = consumer.path
+
+    def done(failure: Exception | None) -> None:
+        if failure is not None:
+            js.shared.log.error(f"JetStream consumer '{path}' is deleted and may come back: {failure}")
+
+    if change is not None:
+        js.shared.metadata.submit(change, done)
+
+
+def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
+    """End a consumer; returns the change that removes its files, None: it has none."""
+    stream.remove_consumer(consumer.name)
+    consumer.stop("deleted")
+    return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)
+
+
+def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
+    """Open every consumer of a recovered stream, in steps; what cannot be opened is named in the log and left alone.
+
+    A kill may have come between an ack in a consumer's log and the end of the message in the stream. Returns whether
+    that may be made good, by `stream.sweep`: not while a consumer is missing that may need the message.
+    """
+    for stored in js.files.recover_consumers(stream.name):
+        yield
+        try:
+            consumer = _restored(js, stream, stored)
+        except (consumer_record.NewerState, *NONSENSE, MemoryError) as error:
+            js.shared.log.error(
+                f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
+            )
+            continue
+        while not stream.store.catalogue.learn_subjects(_filter_of(stream, stored.config), SEARCH_STEP):
+            yield
+        _open(js, stream, consumer)
+    return bool(stream.consumers) and len(stream.consumers) == js.files.num_consumers(stream.name)
+
+
+def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
+    """End a consumer after a fault; returns whether it has files, for `reopen`. One without files is deleted."""
+    if consumer.keeper.file is None:
+        expire(js, stream, consumer)
+        return False
+    stream.remove_consumer(consumer.name, for_good=False)
+    consumer.stop("fault")
+    return True
+
+
+def reopen(js: JetStream, stream: Stream, name: str) -> None:
+    """Open a consumer as its files have it, in which nobody writes at present."""
+    stored = js.files.reopen_consumer(stream.name, name)
+    if stored is not None:
+        _open(js, stream, _restored(js, stream, stored))
+
+
+def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+    """Return a consumer as it was kept; without a readable state it begins again, and skips nothing.
+
+    Raises:
+        NewerState: a newer version wrote the state.
+    """
+    problems = list(stored.problems)
+    if stored.snapshot is not None:
+        consumer = _seated(js, stream, stored)
+        try:
+            ahead = restore(consumer, stored.snapshot, stored.deltas)
+        except consumer_record.NewerState:
+            raise
+        except consumer_record.BadState as error:
+            problems.append(str(error))
+        else:
+            consumer.acks.pending.sent_by(js.shared.clock.now_ns())
+            if ahead or problems:
+                _keep_state(js, consumer)
+            return consumer
+    consumer = _seated(js, stream, stored)
+    seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
+    js.shared.log.error(
+        f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {seq},"
+        f" messages that it had acknowledged are delivered again: {'; '.join(problems)}"
+    )
+    try:
+        consumer.begin(Start(seq))
+    except (OSError, StoreFailed) as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
+    return consumer
+
+
+def _seated(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+    return Consumer(_seat(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
+
+
+def _keep_state(js: JetStream, consumer: Consumer) -> None:
+    """Write a state anew whose files had problems, or said more than the stream bears out."""
+    try:
+        consumer.keeper.rewrite(consumer)
+    except (OSError, StoreFailed) as error:
+        js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
+
+
+def traits_of(stream: Stream) -> StreamTraits:
+    """Return what the rules for consumers need to know of `stream`."""
+    config = stream.config
+    return StreamTraits(
+        config.subjects,
+        config.retention,
+        config.num_replicas,
+        config.max_consumers,
+        config.max_msgs_per_subject,
+        config.consumer_limits.max_ack_pending,
+        config.consumer_limits.inactive_threshold_ns,
+    )
+
+
+def limits_of(js: JetStream) -> ConsumerLimits:
+    """Return what server and account allow a consumer."""
+    return ConsumerLimits(
+        js.options.max_ack_pending, js.options.max_request_batch, max(js.limits.max_ack_pending, 0)
+    )
+
+
+def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[Step, None, Consumer]:
+    start, counted = yield from _search(js, stream, config)
+    if not _is_open(js, stream):
+        raise errcodes.STREAM_NOT_FOUND.error()
+    most = js.max_consumers_of(stream)
+    coming = js.coming.get(stream.name, {})
+    if not config.direct and 0 < most <= len(stream.listing) + sum(
+        not each.direct for each in coming.values()
+    ):
+        raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
+    if stream.config.retention == WORKQUEUE and not (config.direct or config.sourcing):
+        consumer_rules.check_workqueue(config, stream.claims.tree)
+    if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
+        raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
+    if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_kept(stream, config):
+        raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer")
+    name = config.durable_name or config.name or _new_name(js, stream)
+    config = consumer_rules.mortal(config)
+    created_ns = js.shared.clock.wall_ns()
+    file = None
+    if _is_kept(stream, config):
+        file = yield from _new_file(js, stream, name, config, created_ns, start)
+    consumer = Consumer(_seat(js, stream), config, name, created_ns, file)
+    consumer.begin(start, written=True)
+    if start.seq < stream.store.first_seq:  # messages have expired meanwhile
+        clamp(consumer)
+    else:
+        _take_count(consumer, counted)
+    _open(js, stream, consumer)
+    if not config.direct:
+        consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
+    if consumer.paused_until > stream.turn.now:
+        consumer.tell_pause()
+    return consumer
+
+
+def _update(
+    js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> Generator[Step, None, Consumer]:
+    if stream.config.retention == WORKQUEUE:
+        consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
+    old = consumer.config
+    if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
+        config = consumer_rules.mortal(config, ephemeral=True)
+    bound = old.push and js.account.has_interest(old.deliver_subject.encode())
+    consumer_rules.check_update(old, config, bound)
+    if config == old:
+        return consumer
+    counted = None
+    if old.filters != config.filters:
+        matches = _filter_of(stream, config)
+        counted = yield from _within_search(
+            js, stream, count(stream.store, matches, consumer.cursor.next_seq)
+        )
+    yield from _keep_config(js, stream, consumer, config)
+    consumer.update(config)
+    if old.filters != config.filters:
+        stream.update_interest(consumer)
+    _take_count(consumer, counted)
+    return consumer
+
+
+def _search(
+    js: JetStream, stream: Stream, config: ConsumerConfig
+) -> Generator[Step, None, tuple[Start, Count | None]]:
+    """Return where a new consumer begins, and what `count` says of the messages from there on."""
+
+    def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
+        store, matches = stream.store, _filter_of(stream, config)
+        start = yield from select_start(config, store, matches, stream.config.max_msgs_per_subject)
+        return start, None if start.skips else (yield from count(store, matches, start.seq))
+
+    return (yield from _within_search(js, stream, steps()))
+
+
+def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
+    return stream.store.make_filter(tuple(subject.encode() for subject in config.filters))
+
+
+def _take_count(consumer: Consumer, counted: Count | None) -> None:
+    """Spare the consumer a count, unless messages were removed since."""
+    if counted is not None and counted.is_exact:
+        consumer.cursor.take_count(counted.msgs, counted.up_to)
+
+
+def _within_search(
+    js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
+) -> Generator[Step, None, Found]:
+    """Do the steps while no other search of the stream is under way: each may hold much memory."""
+    return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
+
+
+def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    stream.add_consumer(consumer)
+    consumer.expired = lambda: expire(js, stream, consumer)
+    consumer.start()
+
+
+def _seat(js: JetStream, stream: Stream) -> Seat:
+    shared = js.shared
+    return Seat(
+        stream.name,
+        js.account,
+        stream.store,
+        shared.timers,
+        shared.rng,
+        shared.log,
+        js.options.domain,
+        stream.config.max_msgs_per_subject,
+        stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
+        js.options.ack_v2,
+        js.options.sync_always,
+        shared.metadata,
+    )
+
+
+def _new_name(js: JetStream, stream: Stream) -> str:
+    while True:
+        name = token(js.shared.rng, NAME_LENGTH)
+        if name not in stream.consumers and name not in js.coming.get(stream.name, ()):
+            return name
+
+
+def _is_kept(stream: Stream, config: ConsumerConfig) -> bool:
+    return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
+
+
+def _new_file(
+    js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
+) -> Generator[Step, None, StateFile]:
+    """Return the file of a new consumer when it is durable; meanwhile its place is taken.
+
+    Raises:
+        ApiError: 10012, and there is no such consumer.
+    """
+    coming = js.coming.setdefault(stream.name, {})
+    coming[name] = config
+    if stream.config.retention == WORKQUEUE:
+        stream.claims.put(name, config)
+    try:
+        state = consumer_record.first_state(start)
+        change = js.files.new_consumer(stream.name, name, config, created_ns, state)
+        yield from js.shared.metadata.commit(change)
+        if not _is_open(js, stream):
+            raise StoreFailed(change.path, "the stream was closed")
+        return js.files.open_consumer(stream.name, change)
+    except StoreFailed as error:
+        stream.claims.remove(name)
+        js.shared.log.warn(
+            f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
+        )
+        raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
+    finally:
+        del coming[name]
+        if not coming:
+            js.coming.pop(stream.name, None)
+
+
+def _keep_config(
+    js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> Generator[Step, None, None]:
+    """Write a changed configuration, and go on when it is durable.
+
+    Raises:
+        ApiError: 10012, and nothing has changed; 10014: the consumer is gone.
+    """
+    if not _is_kept(stream, config):
+        return
+    claims = stream.claims if stream.config.retention == WORKQUEUE else None
+    if claims is not None:
+        claims.put(consumer.name, config)
+    try:
+        change = js.files.changed_consumer(stream.name, consumer.name, config, consumer.created_ns)
+        yield from js.shared.metadata.commit(change)
+    except StoreFailed as error:
+        if claims is not None and stream.consumers.get(consumer.name) is consumer:
+            claims.put(consumer.name, consumer.config)
+        raise errcodes.CONSUMER_CREATE.error(err=error) from error
+    if stream.consumers.get(consumer.name) is not consumer or not _is_open(js, stream):
+        raise errcodes.CONSUMER_NOT_FOUND.error()
+
+
+def _is_open(js: JetStream, stream: Stream) -> bool:
+    """Return whether a stream is still served that was there before others had their turn."""
+    return js.streams.get(stream.name) is stream

@@ -1,0 +1,191 @@
+"""JetStream of one account: its streams, what it may use, and what all accounts share.
+
+Holds and finds; how streams come, change and go is in streams.py, everything per message in stream.pyx. A server
+without streams starts with this module alone: what stores and serves them is loaded with the first one. Knows nothing
+of API subjects and JSON (api/): who wants to know of streams coming and going registers as `observer`.
+
+Source: nats.docs "JetStream".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import Clock
+from pyjs.base.log import Log
+from pyjs.base.rng import Rng
+from pyjs.base.timers import Timers
+from pyjs.core.account import Account
+from pyjs.core.chore import Gates
+from pyjs.core.faults import Faults
+from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
+from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.files.metadata import MetadataWriter
+from pyjs.jetstream.manage.reservations import HeldStreams
+from pyjs.jetstream.stream.usage import Usage
+from pyjs.subjects.overlap import SubjectTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    from pyjs.jetstream.config.consumer import ConsumerConfig
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.mirror.sourcing import Inflow
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.subjects.sublist import Subscription
+
+    class StreamObserver(Protocol):
+        """Who is told about streams of an account, in the order of the effects."""
+
+        def stream_opened(self, stream: Stream, recovered: bool) -> None:
+            """A stream is there and takes messages."""
+
+        def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
+            """A stream has a new configuration."""
+
+        def stream_closing(self, stream: Stream, deleted: bool) -> None:
+            """A stream is about to be deleted, or to be closed with the server."""
+
+
+def consumer_gate(stream: str, consumer: str = "") -> str:
+    """Return the name of the gate of one consumer; whoever enters it is inside that of the stream."""
+    return f"{stream}.{consumer}"
+
+
+class Shared:
+    """What all accounts of a server have in common: the seams, the options, the totals."""
+
+    def __init__(
+        self,
+        options: JetStreamOptions,
+        server_name: str,
+        clock: Clock,
+        timers: Timers,
+        rng: Rng,
+        log: Log,
+        faults: Faults,
+        metadata: MetadataWriter,
+    ) -> None:
+        self.options = options
+        self.server_name = server_name
+        self.clock = clock
+        self.timers = timers
+        self.rng = rng
+        self.log = log
+        self.faults = faults
+        self.metadata = metadata
+        self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
+        self.api_total = 0
+        self.api_errors = 0
+        self.api_inflight = 0
+
+
+class JetStream:
+    """JetStream of one account."""
+
+    def __init__(
+        self,
+        account: Account,
+        shared: Shared,
+        limits: AccountLimits,
+        open_files: Callable[[], AccountFiles],
+    ) -> None:
+        self.account = account
+        self.shared = shared
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_store)}
+        self.api_total = 0
+        self.api_errors = 0
+        self.observer: StreamObserver | None = None
+        self.subjects = SubjectTree()  # of all streams, by the stream that owns them
+        self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
+        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
+        self.coming_streams: set[str] = set()  # names of streams that are being made
+        self.held = HeldStreams(self)  # that are to be opened later
+        self.inflows: dict[str, Inflow] = {}  # by the stream that copies
+        self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
+        self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
+        self._open_files = open_files
+        self._files: AccountFiles | None = None
+
+    @property
+    def files(self) -> AccountFiles:
+        """Where file streams are kept; opened by the first use."""
+        if self._files is None:
+            self._files = self._open_files()
+        return self._files
+
+    def damaged(self) -> list[str]:
+        """Return the paths of what could not be read and is set aside."""
+        return [] if self._files is None else self._files.damaged()
+
+    def unrecovered(self) -> list[str]:
+        """Return the file names of stored streams that could not be opened and are not there again since."""
+        if self._files is None:
+            return []
+        from pyjs.store.format.layout import file_name
+
+        known = {file_name(name) for name in self.streams}
+        return [name for name in self._files.unrecovered if name not in known]
+
+    @property
+    def options(self) -> JetStreamOptions:
+        """The server's options."""
+        return self.shared.options
+
+    def stream(self, name: str) -> Stream:
+        """Return the stream called `name`.
+
+        Raises:
+            ApiError: 10059.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            from pyjs.jetstream import errcodes
+
+            raise errcodes.STREAM_NOT_FOUND.error()
+        return stream
+
+    def plain_subject(self, subject: bytes) -> bytes:
+        """Return the subject that a request to the API would have without a domain; any other as it is."""
+        prefix = b"$JS.%b.API." % self.options.domain.encode()
+        is_alias = bool(self.options.domain) and subject.startswith(prefix)
+        return b"$JS.API." + subject[len(prefix) :] if is_alias else subject
+
+    def num_consumers(self) -> int:
+        """Return how many consumers all streams have."""
+        return sum(len(stream.consumers) for stream in self.streams.values())
+
+    def max_consumers_of(self, stream: Stream) -> int:
+        """Return how many consumers `stream` may have; -1: any number."""
+        if stream.config.max_consumers > 0:
+            return stream.config.max_consumers
+        if self.limits.max_consumers > 0:
+            return self.limits.max_consumers
+        return self.options.max_consumers_of_stream()
+
+    def change_limits(self, limits: AccountLimits) -> None:
+        """Take over what the account may use from now on; what is there stays, also above it."""
+        self.limits = limits
+        self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_store
+
+    def recover(self) -> None:
+        """Open every stream that is stored."""
+        for _ in self.recover_steps():
+            pass
+
+    def recover_steps(self) -> Iterator[None]:
+        """Open every stream that is stored, in steps."""
+        from pyjs.jetstream.manage import streams
+
+        return streams.recover_steps(self)
+
+    def stop(self) -> None:
+        """Close every stream; what they hold is on disk."""
+        if self.streams or self._files is not None:
+            from pyjs.jetstream.manage import streams
+
+            streams.close_all(self)

@@ -1,0 +1,783 @@
+"""Where an account's file streams and their consumers live, and how they come back.
+
+The one module of the engine that knows the directory layout and the formats of the store room. What cannot be read
+is set aside under another name and reported, never removed, and never keeps the rest from coming back.
+
+Long because making, changing, recovering and removing share one layout and what is known of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import Disk, is_shortage
+from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
+from pyjs.base.log import Log
+from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
+from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig
+from pyjs.jetstream.files.consumer_files import (
+    ChangedConsumer,
+    ListFile,
+    NewConsumer,
+    RemovedConsumer,
+    state_directory,
+)
+from pyjs.jetstream.files.stored_purge import PurgeFile
+from pyjs.jetstream.files.stream_changes import (
+    NamesChange,
+    StreamCreation,
+    StreamUpdate,
+)
+from pyjs.jetstream.files.tails import TailIndexes
+from pyjs.store.crypt.vault import Locked, StreamKey, Vault
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.form import CODEC_ZSTD
+from pyjs.store.format.layout import (
+    DAMAGED,
+    file_name,
+    finish_removals,
+    hide_directory,
+    make_directory,
+    set_aside,
+    streams_directory,
+)
+from pyjs.store.format.meta import (
+    KIND_STREAM,
+    Opener,
+    UnknownFormat,
+    decode,
+    encode,
+    load_meta,
+    save_meta,
+)
+from pyjs.store.format.window_file import is_plain, read_parts, write_parts
+from pyjs.store.open_files import OpenFiles
+from pyjs.store.segment.meta_record import meta_in
+from pyjs.store.segment.view import ViewCache
+from pyjs.store.state.consumer_list import NAME, REMOVED, UNKNOWN, ConsumerList, Listed, Owners, load_list
+from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
+from pyjs.store.store import StreamStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from typing import Any
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.consumer.record import StateFile
+    from pyjs.jetstream.files.metadata import MetadataWriter
+    from pyjs.jetstream.files.removals import Removals
+
+SEGMENT_SIZE_MAX = 8 << 20
+SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
+SEGMENT_SIZE_MIN = 64 << 10
+SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConsumer:
+    """One consumer as it was kept."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    snapshot: bytes | None  # None: it cannot be read, `problems` say why, and its files are set aside
+    deltas: tuple[bytes, ...]
+    problems: tuple[str, ...]  # the state is older than it was, or one of its copies is gone
+    file: StateFile
+
+
+class Unusable(PyjsError):
+    """What is stored belongs elsewhere or says what this version does not know; it stays where it is."""
+
+
+def segment_size(config: StreamConfig) -> int:
+    """Return where a segment of this stream ends: small enough that its limits free whole files."""
+    size = SEGMENT_SIZE_MAX if config.retention == LIMITS else SEGMENT_SIZE_QUEUE
+    if config.max_bytes > 0:
+        size = max(SEGMENT_SIZE_MIN, min(size, config.max_bytes // 4))
+    return size
+
+
+class AccountFiles:
+    """The stored streams of one account, below `<root>/<account>/streams`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        account: str,
+        log: Log,
+        now_ns: Callable[[], int],
+        logs: OpenLogs | None = None,
+        vault: Vault | None = None,
+        removals: Removals | None = None,
+        open_files: OpenFiles | None = None,
+        views: ViewCache | None = None,
+    ) -> None:
+        self._disk = disk
+        self._account = account
+        self._log = log
+        self._now_ns = now_ns
+        self._streams = streams_directory(root, account)
+        self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
+        self._unread: set[str] = set()  # directories that stay although they could not be read
+        self._open_files = open_files or OpenFiles(disk)  # those of all accounts
+        self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
+        self._views = ViewCache() if views is None else views  # those of all accounts
+        self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
+        # Directories of streams for which descriptors or memory were short; None: not even the metadata is read.
+        self.postponed: dict[str, StreamConfig | None] = {}
+        self.unrecovered: list[str] = []  # file names of streams that this start could not open
+        self.tails = TailIndexes(disk, self._streams, log)
+        self._anchored = False  # the names of `_streams` and the account are on the medium
+        self._hidden = 0  # directories that were hidden since the start
+        self._removals = removals  # None: what is removed is removed at once
+        self._vault = vault  # None: what is new is not encrypted
+        self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
+        self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
+        self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
+        self._states: dict[
+            tuple[str, str], str
+        ] = {}  # directory of a stream and consumer -> where its state is
+
+    def close(self) -> None:
+        """Give every descriptor back; nothing is written."""
+        self._logs.close_below(self._streams)
+
+    def directory_of(self, stream: str) -> str:
+        """Return where a stream is kept."""
+        return self._stream_dir(stream)
+
+    def damaged(self) -> list[str]:
+        """Return the paths of everything that is set aside, as far as nobody has removed it since."""
+        self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]
+        return self._damaged
+
+    # -- streams -------------------------------------------------------------------------------------------
+
+    def create(
+        self, config: StreamConfig, created_ns: int, metadata: MetadataWriter
+    ) -> Generator[Step, None, StreamStore]:
+        """Make the directory of a new stream, and return its empty store when that is durable.
+
+        Raises:
+            StoreFailed: it cannot be made, or another one is in its place.
+        """
+        directory = self._stream_dir(config.name)
+        if directory in self._unread:
+            raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
+        self._forget(directory)
+        if self._vault is not None:
+            self._keys[directory] = self._vault.new_key()
+        meta = self._encoded(directory, _stream_values(config, created_ns))
+        change = StreamCreation(directory, meta, self._anchored)
+        try:
+            yield from metadata.commit(change)
+        except StoreFailed:
+            self._forget(directory)
+            raise
+        finally:
+            if change.aside:
+                self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
+        self._anchored = True
+        try:
+            store = self._new_store(directory, config, created_ns)
+            for _ in store.recover_steps():
+                pass
+            self._complete(store, config, meta)
+            return store
+        except OSError as error:
+            self._discard(directory)
+            raise _failed(directory, error) from error
+
+    def release(self, store: StreamStore) -> None:
+        """Close the files of a store that nobody is to use."""
+        assert isinstance(store, FileStore)
+        store.release()
+
+    def change(
+        self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
+    ) -> Generator[Step, None, None]:
+        """Keep a changed configuration, also in the store's segments to come; it is durable when this ends.
+
+        Raises:
+            StoreFailed: the one before may still be kept.
+        """
+        directory = self._stream_dir(config.name)
+        change = StreamUpdate(directory, self._encoded(directory, _stream_values(config, created_ns)))
+        yield from metadata.commit(change)
+        self._configure(store, config, change.data)
+
+    def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Keep a changed configuration, also in the store's segments to come.
+
+        Raises:
+            StoreFailed: the one before may still be kept.
+        """
+        directory = self._stream_dir(config.name)
+        assert isinstance(store, FileStore)
+        try:
+            meta = self._save(directory, _stream_values(config, created_ns))
+        except OSError as error:
+            raise _failed(directory, error) from error
+        self._configure(store, config, meta)
+
+    def _configure(self, store: StreamStore, config: StreamConfig, meta: bytes) -> None:
+        """Tell the store of an open stream what its configuration asks of it from now on."""
+        assert isinstance(store, FileStore)
+        store.writer.set_meta(meta)
+        store.writer.segment_size, store.writer.seal_age_ns = segment_size(config), _seal_age_ns(config)
+        store.compactor.set_codec(_codec(config))
+
+    def open_purge(self, stream: str) -> PurgeFile:
+        """Return where a purge in steps of a stream is written down."""
+        directory = self._stream_dir(stream)
+        return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
+
+    def hide(self, name: str) -> str:
+        """Take a stream's directory out of sight of the next start; returns its new path, for `remove_hidden`.
+
+        Raises:
+            StoreFailed: the stream may come back.
+        """
+        directory = self._stream_dir(name)
+        try:
+            return self._hide(directory, sync=False)
+        except OSError as error:
+            raise _failed(directory, error) from error
+
+    def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
+        """Make durable that a stream is hidden, then have its files removed.
+
+        Raises:
+            StoreFailed: the stream may come back.
+        """
+        yield from metadata.commit(NamesChange(self._streams))
+        self.remove(hidden)
+
+    def remove(self, hidden: str) -> None:
+        """Remove the files of what was hidden, some time; what stays, the next start removes."""
+        try:
+            if hidden and self._removals is not None:
+                self._removals.add(hidden)
+            elif hidden:
+                self._disk.remove_tree(hidden)
+        except OSError as error:
+            self._log.warn(f"  {hidden} cannot be removed: {error}")
+
+    def recover(self) -> Iterator[tuple[StreamConfig, int, StreamStore]]:
+        """Yield configuration, creation time and store of every stream."""
+        return (found for found in self.recover_steps() if found is not None)
+
+    def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover` does, and None after each step that gave no stream."""
+        self._finish_removals(self._streams)
+        self.tails.load()
+        for name in self._disk.list_dir(self._streams):
+            if name.startswith("."):
+                self._note_damaged(self._streams, name)
+                continue
+            directory = f"{self._streams}/{name}"
+            values = self._load(directory)
+            if values is None:
+                yield None
+            else:
+                yield from self._open_stream(directory, values)
+
+    def close_for_good(self, name: str) -> None:
+        """Let nobody use the files of the stream called `name` before the next start."""
+        directory = self._stream_dir(name)
+        self._logs.close_below(directory)
+        self._unread.add(directory)
+        self._note_unrecovered(directory, "Stream")
+
+    def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
+        directory = self._stream_dir(name)
+        self._logs.close_below(directory)
+        yield from self._recover_directory(directory)
+
+    def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Yield what `recover_steps` does, for the streams that were postponed; some may be again."""
+        directories, self.postponed = self.postponed, {}
+        for directory in directories:
+            self._unread.discard(directory)
+            yield from self._recover_directory(directory)
+
+    def _recover_directory(self, directory: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        values = self._load(directory)
+        if values is not None:
+            yield from self._open_stream(directory, values)
+
+    def _open_stream(
+        self, directory: str, values: dict[str, Any]
+    ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        """Open the store of a stream, in steps; what keeps it from being opened is logged, and ends there."""
+        started_ns = self._now_ns()
+        store: FileStore | None = None
+        config: StreamConfig | None = None
+        try:
+            config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
+            _check_place(directory, config.name)
+            for subject in config.subjects:
+                subject.encode()  # it is one: what is opened halfway is hard to take back
+            path = f"'{self._account} > {config.name}'"
+            self._log.info(f"  Starting restore for stream {path}")
+            meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
+            store = self._new_store(directory, config, created_ns)
+            for _ in store.recover_steps():
+                yield None
+            self._complete(store, config, meta)
+            # A process that was killed while it made the stream did not sync its names.
+            above = self._directories_above()
+            store.files.names_above = (*self._consumer_names(directory), directory, self._streams, *above)
+            if directory in self._rewrapped:
+                store.writer.begin_anew()
+        except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
+            if store is not None:
+                store.release()
+            self._leave(directory, "Stream", error, config)
+            return
+        except GeneratorExit:  # the server stops before all is read
+            if store is not None:
+                store.release()
+            raise
+        took_ms = (self._now_ns() - started_ns) // 1_000_000
+        self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
+        yield config, created_ns, store
+
+    def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
+        """Leave alone what recover gave, since it makes no sense."""
+        assert isinstance(store, FileStore)
+        store.release()
+        self._leave(self._stream_dir(config.name), "Stream", error, config)
+
+    def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
+        """Return a store into which nothing was read yet."""
+        size, key = segment_size(config), self._keys.get(directory)
+        return FileStore(
+            self._disk,
+            f"{directory}/msgs",
+            self._log,
+            size,
+            created_ns,
+            key,
+            recovered=False,
+            files=self._open_files,
+            stored_tail=self.tails.of(directory.rpartition("/")[2]),
+            views=self._views,
+        )
+
+    def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
+        """Tell a store that was read what its stream asks of it."""
+        self._damaged += store.set_aside
+        store.writer.set_meta(meta)
+        store.compactor.set_codec(_codec(config))
+        store.writer.seal_age_ns = _seal_age_ns(config)
+
+    def open_positions(self, stream: str) -> ConsumerStateFile:
+        """Return where it is kept how far a stream has copied its sources.
+
+        Raises:
+            StoreFailed: there is no place for it.
+        """
+        directory = f"{self._stream_dir(stream)}/sources"
+        try:
+            if not self._disk.exists(directory):
+                make_directory(self._disk, directory)
+        except OSError as error:
+            raise _failed(directory, error) from error
+        return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
+
+    def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
+        """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
+        path = f"{self._stream_dir(stream)}/window"
+        try:
+            if parts is not None:
+                write_parts(self._disk, path, parts, self._key_of(path))
+            elif self._disk.exists(path):
+                self._disk.unlink(path)
+        except OSError as error:
+            self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
+
+    def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
+        """Yield the parts that save_window kept, none if it kept nothing.
+
+        Raises:
+            PyjsError, OSError: not all of them can be read.
+        """
+        path = f"{self._stream_dir(stream)}/window"
+        key = self._key_of(path)
+        if self._disk.exists(path):
+            if key is not None and is_plain(self._disk, path):
+                write_parts(self._disk, path, read_parts(self._disk, path, key), key)
+            yield from read_parts(self._disk, path, key)
+
+    # -- consumers -----------------------------------------------------------------------------------------
+
+    def new_consumer(
+        self, stream: str, name: str, config: ConsumerConfig, created_ns: int, state: bytes
+    ) -> NewConsumer:
+        """Return the change that makes a consumer whose state is `state`; then `open_consumer`.
+
+        Raises:
+            StoreFailed: others are in its place.
+        """
+        file = self.list_of(stream)
+        self._check_room(f"{file.directory}/{NAME}")
+        self._check_room(f"{file.directory}/{NAME}/{file_name(name)}")
+        return NewConsumer(file, name, created_ns, config.as_json(), state)
+
+    def open_consumer(self, stream: str, change: NewConsumer) -> StateFile:
+        """Return where the state of a consumer goes that was made."""
+        directory = change.directory
+        if change.aside:
+            self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
+        self._states[self._stream_dir(stream), change.name] = directory
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), change.state)
+        file.begun()
+        return file
+
+    def changed_consumer(
+        self, stream: str, name: str, config: ConsumerConfig, created_ns: int
+    ) -> ChangedConsumer:
+        """Return the change that replaces the configuration of a consumer."""
+        return ChangedConsumer(self.list_of(stream), name, created_ns, config.as_json())
+
+    def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
+        """Return the change that removes the files of a consumer, which is stopped."""
+        file = self.list_of(stream)
+        directory = self._states.pop((file.directory, name), "")
+        if directory:
+            self._logs.close_below(directory)
+        return RemovedConsumer(file, name)
+
+    def list_of(self, stream: str) -> ListFile:
+        """Return the list of the consumers of a stream."""
+        directory = self._stream_dir(stream)
+        if directory not in self._lists:
+            self._lists[directory] = ListFile(directory, self._keys.get(directory))
+        return self._lists[directory]
+
+    def num_consumers(self, stream: str) -> int:
+        """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
+        file = self.list_of(stream)
+        names = self._disk.list_dir(f"{file.directory}/{NAME}")
+        return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
+
+    def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
+        """Yield every kept consumer of a stream."""
+        directory = self._stream_dir(stream)
+        file = self._lists[directory] = ListFile(directory, self._keys.get(directory))
+        found = self._load_list(directory)
+        if found is None:
+            file.missing = 1
+            return
+        self._adopt_list(file, found)
+        self._look_through(file, found)
+        if found.live:
+            count = len(found.live)
+            self._log.info(f"  Recovering {count} consumers for stream - '{self._account} > {stream}'")
+        for each in found.live.values():
+            opened = self._open_consumer(directory, each)
+            if opened is not None:
+                yield opened
+
+    def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
+        """Return a kept consumer as its files have it, None: they cannot be read, which is logged."""
+        file = self.list_of(stream)
+        found = self._load_list(file.directory, file.ends)
+        listed = None if found is None else found.live.get(name)
+        return None if listed is None else self._open_consumer(file.directory, listed)
+
+    def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
+        """Return the list of the consumers of a stream, None: it stays as it is."""
+        try:
+            return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
+        except (UnknownFormat, Locked, OSError) as error:
+            if is_shortage(error):
+                raise  # the whole stream is opened later: without a consumer it would remove messages
+            self._leave(f"{directory}/{NAME}", "List of consumers", error)
+            return None
+
+    def _adopt_list(self, file: ListFile, found: ConsumerList) -> None:
+        """Tell what is wrong with a list, and have it mended."""
+        for first, last in found.gaps:
+            self._log.error(
+                f"  Entries {first} to {last} of {file.directory}/{NAME}.a and {NAME}.b are damaged:"
+                " consumers may be missing, or be as they were before"
+            )
+        for problem in found.problems:
+            self._log.warn(f"  {problem}; another copy is used")
+        file.missing = len(found.gaps)
+        try:
+            file.adopt(self._disk, found)
+        except OSError as error:
+            self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not written anew: {error}")
+
+    def _look_through(self, file: ListFile, found: ConsumerList) -> None:
+        """Remove what is left of removed consumers, and tell what belongs to none."""
+        parent, owners = f"{file.directory}/{NAME}", Owners(found)
+        for name in self._disk.list_dir(parent):
+            owner = owners.owner_of(name)
+            if name.startswith("."):
+                self._note_damaged(parent, name)
+            elif owner == REMOVED:
+                self.remove(f"{parent}/{name}")
+            elif owner == UNKNOWN:
+                file.missing += 1
+                self._log.error(f"  {parent}/{name} belongs to no consumer of the list, and stays")
+
+    def _open_consumer(self, stream: str, listed: Listed) -> StoredConsumer | None:
+        name = listed.name
+        directory = self._states[stream, name] = state_directory(stream, name, listed.ident)
+        file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), listed.state)
+        try:
+            config, created_ns = from_json(listed.config), listed.created_ns
+            snapshot, deltas, problems = file.load()
+        except (CorruptRecord, FileNotFoundError) as error:
+            return self._without_state(stream, listed, config, file, error)
+        except (PyjsError, *NONSENSE, OSError) as error:
+            if is_shortage(error):
+                raise
+            self._leave_consumer(stream, directory, name, error)
+            return None
+        for problem in problems:
+            self._log.warn(f"  {problem}")
+        return StoredConsumer(name, config, created_ns, snapshot, tuple(deltas), tuple(problems), file)
+
+    def _without_state(
+        self,
+        stream: str,
+        listed: Listed,
+        config: ConsumerConfig,
+        file: ConsumerStateFile,
+        problem: Exception,
+    ) -> StoredConsumer | None:
+        """Return a consumer whose state is damaged; the files stay beside the new ones."""
+        try:
+            self._damaged += file.set_aside()
+        except OSError as error:
+            self._leave_consumer(stream, self._states[stream, listed.name], listed.name, error)
+            return None
+        return StoredConsumer(listed.name, config, listed.created_ns, None, (), (str(problem),), file)
+
+    def _leave_consumer(self, stream: str, directory: str, name: str, error: Exception) -> None:
+        self._unread.add(f"{stream}/{NAME}/{file_name(name)}")
+        self._leave(directory, "Consumer", error)
+
+    # -- parts ---------------------------------------------------------------------------------------------
+
+    def _consumer_names(self, directory: str) -> tuple[str, ...]:
+        """Return the directory of a stream's consumers, if there is one."""
+        consumers = f"{directory}/consumers"
+        return (consumers,) if self._disk.exists(consumers) else ()
+
+    def _directories_above(self) -> tuple[str, str]:
+        """Return where the names of `_streams` and of the account are."""
+        account = self._streams.rpartition("/")[0]
+        return account, account.rpartition("/")[0]
+
+    def _stream_dir(self, name: str) -> str:
+        return f"{self._streams}/{file_name(name)}"
+
+    def _save(self, directory: str, values: dict[str, Any]) -> bytes:
+        """Write the metadata of a stream and return the envelope."""
+        data = self._encoded(directory, values)
+        save_meta(self._disk, directory, "meta", data)
+        return data
+
+    def _encoded(self, directory: str, values: dict[str, Any]) -> bytes:
+        """Return the envelope of new metadata of a stream."""
+        generation = self._generations.get(directory, 0) + 1
+        self._generations[directory] = generation  # used up, also by an attempt that fails
+        return encode(KIND_STREAM, generation, values, self._key_of(directory))
+
+    def _load(self, directory: str) -> dict[str, Any] | None:
+        """Return the metadata of a stream, None: it cannot be read, which is dealt with."""
+        opener = Opener(vault=self._vault)
+        try:
+            generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
+        except (FileNotFoundError, CorruptRecord) as error:
+            try:
+                if isinstance(error, FileNotFoundError) and self._is_empty(directory):
+                    self._discard(directory)
+                    return None
+                found = self._from_segments(directory, error, opener)
+            except (Locked, OSError) as failure:
+                self._leave(directory, "Stream", failure)
+                return None
+            if found is None:
+                self._set_aside(directory, "Stream", error)
+                return None
+            generation, values, problems = found
+        except (UnknownFormat, Locked, OSError) as error:
+            self._leave(directory, "Stream", error)
+            return None
+        self._generations[directory] = generation
+        self._take_key(directory, opener)
+        key = self._key_of(directory)
+        if key is not None and opener.key is None and not self._seal(directory, values):
+            return None
+        unsealed = opener.saw_plain and opener.key is not None
+        if problems or unsealed or opener.rotated:
+            self._mend(directory, values, problems)
+        return values
+
+    def _seal(self, directory: str, values: dict[str, Any]) -> bool:
+        """Keep the new data key of a stream, before anything is encrypted with it; False: it cannot be."""
+        try:
+            self._save(directory, values)
+        except OSError as error:
+            self._leave(directory, "Stream", error)
+            return False
+        return True
+
+    def _take_key(self, directory: str, opener: Opener) -> None:
+        """Remember the data key of a stream that is recovered; one that has none gets one if there is a key."""
+        key = opener.key
+        if key is None and self._vault is not None:
+            key = self._vault.new_key()
+            self._log.info(f"  {directory} is not encrypted: it will be now")
+        if key is not None:
+            self._keys[directory] = key
+        if opener.rotated:
+            self._log.info(f"  {directory} was opened with prev_key, and needs only key from now on")
+        if key is not None and (opener.rotated or opener.saw_plain):
+            self._rewrapped.add(directory)
+
+    def _key_of(self, directory: str) -> StreamKey | None:
+        """Return the data key of the stream that a directory belongs to, None: it is not encrypted."""
+        return self._keys.get(self._stream_of(directory))
+
+    def _stream_of(self, directory: str) -> str:
+        """Return the directory of the stream that a directory belongs to."""
+        return f"{self._streams}/{directory.removeprefix(f'{self._streams}/').partition('/')[0]}"
+
+    def _from_segments(
+        self, directory: str, error: Exception, opener: Opener
+    ) -> tuple[int, dict[str, Any], list[str]] | None:
+        """Return what the newest META record of a stream says whose metadata files are gone; None: there is none.
+
+        Raises:
+            Locked: it is encrypted, and the key is not known.
+            OSError: descriptors or memory are short.
+        """
+        messages = f"{directory}/msgs"
+        for name in sorted(self._disk.list_dir(messages), key=lambda each: (len(each), each), reverse=True):
+            path = f"{messages}/{name}"
+            try:
+                meta = meta_in(self._disk, path, opener) if name.endswith(".seg") else b""
+                if meta:
+                    generation, values = decode(meta, KIND_STREAM, path, opener)
+                    return generation, values, [f"{error}; {path} has the configuration as well"]
+            except Locked:
+                raise
+            except (PyjsError, OSError) as unusable:
+                if is_shortage(unusable):
+                    raise
+                self._log.warn(f"  {path} does not tell the configuration of its stream: {unusable}")
+        return None
+
+    def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
+        """Write both copies again after one of them was not whole."""
+        for problem in problems:
+            self._log.warn(f"  {problem}; another copy is used")
+        try:
+            self._save(directory, values)
+        except OSError as error:
+            self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
+
+    def _is_empty(self, directory: str) -> bool:
+        """Return whether a directory has neither messages nor consumers nor a state: it was never begun."""
+        names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
+        inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
+        return not names and not inside
+
+    def _discard(self, directory: str) -> None:
+        """Remove what is left of a creation that was never confirmed."""
+        self._log.warn(f"  {directory} was never begun and is removed")
+        try:
+            self.remove(self._hide(directory))
+        except OSError as error:
+            self._leave(directory, "Directory", error)
+
+    def _set_aside(self, directory: str, what: str, error: Exception) -> None:
+        try:
+            aside = set_aside(self._disk, directory)
+        except OSError as failure:
+            self._leave(directory, what, failure)
+            return
+        self._damaged.append(aside)
+        self._note_unrecovered(directory, what)
+        self._log.error(f"  {what} in {directory} cannot be read and is set aside as {aside}: {error}")
+
+    def _leave(self, directory: str, what: str, error: Exception, config: StreamConfig | None = None) -> None:
+        self._unread.add(directory)
+        self._note_unrecovered(directory, what)
+        if what == "Stream" and isinstance(error, OSError) and is_shortage(error):
+            self.postponed[directory] = config
+            self._log.error(f"  {what} in {directory} is not open yet, and tried again: {error}")
+            return
+        self._log.error(f"  {what} in {directory} is not recovered, its files stay: {error}")
+
+    def _note_damaged(self, parent: str, name: str) -> None:
+        if name.startswith(DAMAGED):
+            self._damaged.append(f"{parent}/{name}")
+
+    def _note_unrecovered(self, directory: str, what: str) -> None:
+        if what == "Stream":
+            self.unrecovered.append(directory.rpartition("/")[2])
+
+    def _check_room(self, directory: str) -> None:
+        """Refuse to make a stream or consumer where something could not be recovered. Raises StoreFailed."""
+        if directory in self._unread:
+            raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
+
+    def _hide(self, directory: str, sync: bool = True) -> str:
+        """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
+        hidden = ""
+        if self._disk.exists(directory):
+            hidden = hide_directory(self._disk, directory, self._hidden, sync)
+            self._hidden += 1
+        self._forget(directory)
+        return hidden
+
+    def _forget(self, directory: str) -> None:
+        self._logs.close_below(directory)
+        self._keys.pop(directory, None)
+        self._generations.pop(directory, None)
+        file = self._lists.pop(directory, None)
+        if file is not None:
+            file.closed = True
+            for name in file.live:
+                self._states.pop((directory, name), None)
+
+    def _finish_removals(self, parent: str) -> None:
+        for problem in finish_removals(self._disk, parent):
+            self._log.warn(f"  {problem}")
+
+
+def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
+    values: dict[str, Any] = {"created_ns": created_ns, "config": config.to_meta()}
+    return values | {"codec": "zstd"} if _codec(config) else values
+
+
+def _seal_age_ns(config: StreamConfig) -> int:
+    """Return after what time a segment is sealed, so that expiry drops whole files; 0: by its size alone."""
+    return config.max_age_ns // SEGMENTS_PER_AGE
+
+
+def _codec(config: StreamConfig) -> int:
+    """Return what compresses the sealed segments of a stream, 0: nothing."""
+    return CODEC_ZSTD if config.compression == S2 else 0
+
+
+def _check_place(directory: str, name: str) -> None:
+    if directory.rpartition("/")[2] != file_name(name):
+        raise Unusable(f"it is of {name!r}, which belongs in {file_name(name)}; was it copied?")
+
+
+def _failed(directory: str, error: OSError) -> StoreFailed:
+    return StoreFailed(directory, error.strerror or str(error))

@@ -1,0 +1,142 @@
+"""Removal of many messages in steps that look like one: long purges, and limits that were lowered.
+
+The stream's gate is held alone, so requests wait; deliveries wait for `store.changing`. Publishes are taken: each
+sees the messages of its own subject before or after. A purge of a file stream is written down before its first step
+(store/format/purge_file), and the next start ends what a kill interrupts; a limit is in the metadata before, so a
+start applies it.
+
+Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which do both under one lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.stream import FILE
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.format.purge_file import Purge
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.files.stored_purge import PurgeFile
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.store.index.filter import StoreFilter
+
+AT_ONCE = 4000  # messages; the purge of more is done in steps
+STEP = 2000  # messages removed or looked at in one step: about a millisecond
+
+
+def purge(
+    js: JetStream, stream: Stream, subject: bytes, before_seq: int, keep: int
+) -> Generator[Step, None, int]:
+    """Remove messages as Stream.purge does, in steps where they are many; return how many.
+
+    Raises:
+        ApiError: the stream went away between two steps.
+        StoreFailed: not all of it is in the file; the next start ends it.
+    """
+    store = stream.store
+    wanted = store.make_filter((subject,) if subject else ())
+    if _is_short(stream, wanted, before_seq, keep):
+        return stream.purge(subject, before_seq, keep)
+    stream.commit_now()  # as in Stream.purge
+    end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
+    if keep:
+        end_seq = yield from _end_of(stream, wanted, keep)
+    note: PurgeFile | None = None
+    if stream.config.storage == FILE:
+        note = js.files.open_purge(stream.name)
+        yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
+        _check_open(stream)
+    store.changing = True  # not before: deliveries that are held look again each turn
+    try:
+        purged = yield from drop_steps(stream, wanted, end_seq)
+        stream.end_purge(subject)
+    finally:
+        store.changing = False
+    if note is not None:
+        note.end(js.shared.metadata)
+    return purged
+
+
+def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
+    """Return whether a purge fits in one step: of few messages, or of all, whose memory a thread frees."""
+    store = stream.store
+    if store.msgs <= AT_ONCE or before_seq == 1:
+        return True
+    if wanted.all and not keep:
+        if before_seq == 0 or before_seq > store.last_seq:
+            return True
+        return store.msgs - store.catalogue.count_matching(before_seq, wanted) <= AT_ONCE
+    return store.catalogue.count_matching(0, wanted) - keep <= AT_ONCE
+
+
+def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, None, int]:
+    """Return the first sequence of the newest `keep` matches."""
+    store = stream.store
+    left = store.catalogue.count_matching(0, wanted) - keep
+    seq = store.catalogue.next_match(0, wanted)
+    for at in range(left):
+        seq = store.catalogue.next_match(seq + 1, wanted)
+        if at % STEP == STEP - 1:
+            yield None
+    return seq
+
+
+def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
+    """Remove the matches below `end_seq`; return how many.
+
+    Raises:
+        ApiError, StoreFailed: as `purge`.
+    """
+    purged, seq = 0, 1
+    while seq:
+        count, seq = stream.store.drop_some(wanted, seq, end_seq, STEP)
+        purged += count
+        stream.commit_now()
+        yield None
+        _check_open(stream)
+    return purged
+
+
+def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
+    """Remove what the limits of `config` have no place for, in steps, before the stream takes it over.
+
+    Raises:
+        ApiError, StoreFailed: as `purge`.
+    """
+    old, store = stream.config, stream.store
+    if store.msgs <= AT_ONCE:
+        return
+    keep = config.max_msgs_per_subject
+    store.changing = True
+    try:
+        if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
+            yield from _trim_subjects(stream, keep)
+        if config.discard != "new":
+            while store.drop_front(config.max_msgs, config.max_bytes, STEP):
+                stream.commit_now()
+                yield None
+                _check_open(stream)
+    finally:
+        store.changing = False
+
+
+def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
+    """Remove the oldest messages of each subject beyond `keep`; what comes meanwhile is the caller's to trim."""
+    store = stream.store
+    seq, end_seq = 1, store.last_seq + 1
+    while seq:
+        seq = store.trim_some(keep, seq, end_seq, STEP)
+        stream.commit_now()
+        yield None
+        _check_open(stream)
+
+
+def _check_open(stream: Stream) -> None:
+    if stream.closed:
+        raise errcodes.STREAM_NOT_FOUND.error()

@@ -1,0 +1,124 @@
+"""What becomes of a stream or consumer whose work failed unexpectedly: it begins again with what its files say.
+
+An exception in the middle of a change leaves memory half changed, and nothing may go on from there. So the stream is
+closed at once, without a write, and opened again from its files, in steps, while requests for it wait; a consumer is
+replaced by one that is read from its files. What is not in files cannot be trusted: a memory stream, or a consumer
+without files, is deleted. A stream that fails again within a minute stays closed until the next start.
+
+Knows nothing of who found the fault, and which exceptions there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.config.stream import FILE
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.files.metadata import Barrier
+from pyjs.jetstream.manage import consumers, streams
+from pyjs.jetstream.manage.engine import JetStream, consumer_gate
+from pyjs.jetstream.mirror.copier import Copier
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.file.store import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from pyjs.core.chore import Step
+
+AGAIN_NS = 60 * NS_PER_S
+
+
+class Mender:
+    """Mends the streams and consumers of one server."""
+
+    def __init__(self, engines: Mapping[str, JetStream]) -> None:
+        self._engines = engines
+        self._mended_at: dict[tuple[str, str], int] = {}  # by account and stream
+
+    def mend(self, owner: object) -> None:
+        """Let `owner`, whose work failed, begin again; anything but streams and consumers is left alone."""
+        if isinstance(owner, Copier):
+            owner = owner.target
+        if isinstance(owner, Consumer):
+            self._mend_consumer(owner)
+        elif isinstance(owner, Stream):
+            js = self._engines.get(owner.account.name)
+            if js is not None and js.streams.get(owner.name) is owner:
+                self._mend_stream(js, owner)
+
+    def _mend_consumer(self, consumer: Consumer) -> None:
+        js = self._engines.get(consumer.account.name)
+        stream = None if js is None else js.streams.get(consumer.stream_name)
+        if js is None or stream is None or stream.consumers.get(consumer.name) is not consumer:
+            return
+        js.shared.log.warn(f"JetStream {consumer} begins again with what its files say")
+        try:
+            if not consumers.abandon(js, stream, consumer):
+                return
+            if js.shared.metadata.pending:
+                js.account.turn.go_on(self._reopen_later(js, stream, consumer.name))
+            else:
+                consumers.reopen(js, stream, consumer.name)
+        except Exception as error:
+            self._not_reopened(js, stream, f"{consumer}", error)
+
+    def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
+        """Open a consumer again when nothing is written any more that may be its own."""
+
+        def steps() -> Generator[Step, None, None]:
+            yield from _written(js)
+            if js.streams.get(stream.name) is not stream or name in stream.consumers:
+                return
+            try:
+                consumers.reopen(js, stream, name)
+            except Exception as error:
+                self._not_reopened(js, stream, f"consumer '{name}' of {stream}", error)
+
+        gate = consumer_gate(stream.name, name)
+        yield from js.gates.within(stream.name, False, lambda: js.gates.within(gate, True, steps))
+
+    def _not_reopened(self, js: JetStream, stream: Stream, consumer: str, error: Exception) -> None:
+        """Let the whole stream begin again of which a consumer cannot."""
+        js.shared.faults.report("mending", f"the reopening of {consumer}", error, js.shared.clock.now_ns())
+        self._mend_stream(js, stream)
+
+    def _mend_stream(self, js: JetStream, stream: Stream) -> None:
+        """Close a stream, and open it again in the steps of a chore."""
+        log, key = js.shared.log, (js.account.name, stream.name)
+        is_mistaken = isinstance(stream.store, FileStore) and stream.store.mistaken
+        streams.abandon(js, stream, StoreFailed(str(stream), "internal error"))
+        if stream.config.storage != FILE:
+            log.error(f"JetStream {stream} is deleted: its state is not to be trusted, and it has no files")
+            streams.tell(js, stream.name, "delete")
+            return
+        now_ns = js.shared.clock.now_ns()
+        # A wrong index file is gone by now, so this ends, however many of them there are.
+        if not is_mistaken and key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
+            log.error(f"JetStream {stream} failed again and stays closed until the next start")
+            js.files.close_for_good(stream.name)
+            return
+        self._mended_at[key] = now_ns
+        log.warn(f"JetStream {stream} is opened again from its files")
+        js.account.turn.go_on(_reopen(js, stream.name))
+
+
+def _reopen(js: JetStream, name: str) -> Iterator[Step]:
+    yield from js.gates.enter(name, alone=True)
+    try:
+        yield from _written(js)
+        if name not in js.streams:
+            yield from streams.reopen_steps(js, name)
+    finally:
+        js.gates.leave(name)
+
+
+def _written(js: JetStream) -> Generator[Step, None, None]:
+    """Go on when every change of metadata is over that was queued before."""
+    if js.shared.metadata.pending:
+        try:
+            yield from js.shared.metadata.commit(Barrier())
+        except StoreFailed:
+            pass  # it is over all the same

@@ -1,0 +1,368 @@
+"""The check of stored files while the server runs: sealed segments and both copies of metadata, at a rate.
+
+A pass goes over everything once, and the next one begins a day after it. One step after the other is read in the
+upkeep thread, which changes nothing; what looks damaged is read again here, between two turns, since it may have been
+changed meanwhile, and then dealt with as when a message is loaded: the messages are counted as lost and reported, and
+the next start finds the damage again. Metadata is written anew from what the server knows.
+
+After a step of n bytes the next one comes n / scrub_rate seconds later, by the timers of the node.
+
+Knows nothing of threads: a turn carries it, as it carries stores that want upkeep.
+"""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import is_shortage
+from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
+from pyjs.base.gotext import time_text
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.record import snapshot_of
+from pyjs.jetstream.files.consumer_files import CheckedList
+from pyjs.jetstream.files.metadata import Barrier
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.form import open_image
+from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
+from pyjs.store.segment.census import agrees
+from pyjs.store.segment.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole
+from pyjs.store.segment.recovery import contents_of
+from pyjs.store.state.consumer_list import load_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeAlias
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.timers import Timer
+    from pyjs.core.chore import Step as Chored
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.files.consumer_files import Known
+    from pyjs.jetstream.manage.engine import JetStream, Shared
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.segment.scan import SegmentContents
+
+    Step: TypeAlias = (
+        "SegmentStep | MetadataStep | ListStep"  # called in a thread, settled where the node runs
+    )
+
+NS_PER_S = 1_000_000_000
+PASS_EVERY_NS = 24 * 3600 * NS_PER_S
+RETRY_NS = 10 * NS_PER_S  # after a step for which descriptors or memory were short
+STEP_NS = 10_000_000  # at least between two steps, however small
+STREAMS_AT_ONCE = 64  # names that a pass takes along
+META_SIZE = 1024  # what reading two copies counts for
+
+
+class SegmentStep:
+    """A sealed segment."""
+
+    def __init__(self, disk: Disk, store: FileStore, number: int) -> None:
+        self._disk = disk
+        self._store = store
+        self._number = number
+        self._path = store.files.path_of(number)
+        self._damaged = False
+        self._problem = ""  # damage that costs nothing yet
+        self.size = 0  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read every record."""
+        try:
+            self._read()
+        except CorruptRecord:  # what tells its form
+            self._damaged = True
+        except (OSError, ValueError, PyjsError) as error:
+            return error
+        return None
+
+    def _read(self) -> None:
+        fd = self._disk.open_read_only(self._path)
+        try:
+            self.size = self._disk.size_of(fd)
+            image = open_image(self._disk, self._path, fd, self._store.files.key)
+            image.problem = image.problem or image.spare_problem()
+            data = image.whole(True)  # an image of its own: what the store has mapped stays as it is
+        finally:
+            self._disk.close_file(fd)
+        found = contents_of(self._path, data, self._number, self._store.files.incarnation, 1)
+        self._damaged = found is None or bool(found.problems) or self._is_contradicted(found)
+        self._problem = image.problem
+
+    def _is_contradicted(self, found: SegmentContents) -> bool:
+        """Return whether the index file says something else than the segment; one that is not usable says nothing."""
+        try:
+            data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.files.key)
+            return not agrees(decode_index(data), found)
+        except (OSError, ValueError, IndexUnusable):
+            return False
+
+    def settle(self) -> int:
+        """Drop what is damaged; where the index file was wrong, have the stream opened again without it."""
+        if self._damaged:
+            return self._store.examiner.confirm(self._number)
+        if self._problem:
+            self._store.files.log.warn(f"{self._path}: {self._problem}")
+            return 1
+        return 0
+
+
+class MetadataStep:
+    """The metadata of a stream."""
+
+    def __init__(self, disk: Disk, js: JetStream, stream: Stream) -> None:
+        self._disk = disk
+        self._js = js
+        self._stream = stream
+        self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
+        self._is_suspect = False
+        self.size = META_SIZE  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read both copies."""
+        try:
+            self._is_suspect = bool(self._problems())
+        except OSError as error:
+            return error
+        return None
+
+    def settle(self) -> int:
+        """Write what is damaged anew."""
+        files, name = self._js.files, self._stream.name
+        if not self._is_suspect or self._js.streams.get(name) is not self._stream:
+            return 0
+        problems = self._problems()
+        for problem in problems:
+            self._js.shared.log.warn(f"{problem}; both copies are written anew")
+        if problems:
+            files.save(self._stream.config, self._stream.created_ns, self._stream.store)
+        return len(problems)
+
+    def _problems(self) -> list[str]:
+        """Return what is wrong with the metadata; nothing when it is kept nowhere.
+
+        Raises:
+            OSError: descriptors or memory are short, and say nothing of the metadata.
+        """
+        directory = self._js.files.directory_of(self._stream.name)
+        try:
+            return load_meta(self._disk, directory, "meta", KIND_STREAM, Opener(self._key))[2]
+        except (FileNotFoundError, UnknownFormat, Locked):
+            return []
+        except (CorruptRecord, OSError) as error:
+            if is_shortage(error):
+                raise
+            return [str(error)]
+
+
+class ListStep:
+    """The list of a stream's consumers. `found` is told how many places of it were damaged."""
+
+    def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
+        self._disk = disk
+        self._js = js
+        self._stream = stream
+        self._found = found
+        self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
+        self._is_suspect = False
+        self.size = META_SIZE  # bytes that were read
+
+    def __call__(self) -> Exception | None:
+        """Read both copies."""
+        try:
+            list_ = load_list(self._disk, self._js.files.directory_of(self._stream.name), Opener(self._key))
+        except (UnknownFormat, Locked):
+            return None
+        except OSError as error:
+            return error
+        self.size = META_SIZE + 2 * list_.size
+        self._is_suspect = not list_.clean or not list_.last
+        return None
+
+    def settle(self) -> int:
+        """Have it read again where nobody writes to it; what was suspect may be an entry on its way."""
+        if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
+            self._check()
+        return 0
+
+    def _check(self) -> None:
+        change = CheckedList(self._js.files.list_of(self._stream.name))
+
+        def done(failure: Exception | None) -> None:
+            if change.is_early:
+                self.settle()
+            elif failure is not None:  # both copies are damaged: the server knows what they said
+                self._js.account.turn.go_on(self._write_known())
+            else:
+                self._tell(change, None)
+
+        self._js.shared.metadata.submit(change, done)
+
+    def _write_known(self) -> Iterator[Chored]:
+        """Write the list anew from what the server has, while no request changes that."""
+        js, name = self._js, self._stream.name
+        yield from js.gates.enter(name, alone=True)
+        change = CheckedList(js.files.list_of(name))
+        try:
+            yield from js.shared.metadata.commit(Barrier())  # what was asked for before is written
+            if js.streams.get(name) is not self._stream:
+                return
+            change.known = _known_consumers(self._stream)
+            yield from js.shared.metadata.commit(change)
+            if change.is_early:
+                self._check()
+            else:
+                self._tell(change, None)
+        except StoreFailed as failure:
+            self._tell(change, failure)
+        finally:
+            js.gates.leave(name)
+
+    def _tell(self, change: CheckedList, failure: Exception | None) -> None:
+        """Log and count what was damaged."""
+        log = self._js.shared.log
+        for problem in change.problems:
+            log.warn(f"{problem}; both copies are written anew")
+        if failure is not None:
+            log.error(f"Damaged metadata could not be written anew: {failure}")
+        self._found(len(change.problems) or int(failure is not None))
+
+
+def _known_consumers(stream: Stream) -> Known:
+    """Return creation time, configuration and state of each consumer of a stream that is kept in files, by name."""
+    known: Known = {}
+    for name, consumer in stream.consumers.items():
+        assert isinstance(consumer, Consumer)
+        if consumer.keeper.file is not None:
+            known[name] = (consumer.created_ns, consumer.config.as_json(), snapshot_of(consumer))
+    return known
+
+
+class Scrubber:
+    """The check of all stored streams of a server."""
+
+    def __init__(self, shared: Shared, accounts: dict[str, JetStream], disk: Disk, turn: Turn) -> None:
+        self._shared = shared
+        self._accounts = accounts
+        self._disk = disk
+        self._turn = turn
+        self._steps: Iterator[Step] | None = None  # None: no pass is under way
+        self._step: Step | None = None  # given to the thread
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._passes = 0
+        self._finished_ns = 0  # when the last pass ended; 0: none has
+        self._checked_bytes = 0  # in the pass under way, or else in the last one
+        self._damaged = 0  # places, since the start
+
+    def report(self) -> dict[str, Any]:
+        """Return what /jsz shows."""
+        shown: dict[str, Any] = {"rate": self._shared.options.scrub_rate, "passes": self._passes}
+        if self._finished_ns:
+            shown["last_finished"] = time_text(self._finished_ns)
+        return shown | {
+            "running": self._steps is not None,
+            "checked_bytes": self._checked_bytes,
+            "damaged": self._damaged,
+        }
+
+    def begin_pass(self) -> None:
+        """Check everything once."""
+        self._steps = self._all_steps()
+        self._checked_bytes = 0
+        self._go_on()
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- upkeep --------------------------------------------------------------------------------------------
+
+    def begin_upkeep(self) -> Step | None:
+        """Return the next step for the thread; None: it is not time for one, or there is none."""
+        if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
+            return None
+        self._step = next(self._steps, None)
+        if self._step is None:
+            self._end_pass()
+        return self._step
+
+    def finish_upkeep(self, error: Exception | None) -> None:
+        """Take the result of the step, and wait as long as its bytes are worth."""
+        step, self._step = self._step, None
+        if step is None or self._stopped:
+            return
+        try:
+            if error is None:
+                self._damaged += step.settle()
+            elif is_shortage(error):
+                self._again(step, error)
+                return
+            elif not isinstance(error, FileNotFoundError):
+                self._shared.log.warn(f"The check of stored files leaves out what it cannot read: {error}")
+        except (OSError, PyjsError) as failure:
+            if is_shortage(failure):
+                self._again(step, failure)
+                return
+            self._damaged += 1
+            self._shared.log.error(
+                f"The check of stored files found damage and could not settle it: {failure}"
+            )
+        self._checked_bytes += step.size
+        pause_ns = step.size * NS_PER_S // self._shared.options.scrub_rate
+        self._wait(max(pause_ns, STEP_NS))
+
+    def _add_damaged(self, places: int) -> None:
+        self._damaged += places
+
+    def _again(self, step: Step, error: Exception) -> None:
+        """Do a step once more, later."""
+        self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
+        self._steps = chain([step], self._steps or ())
+        self._wait(RETRY_NS)
+
+    def _wait(self, pause_ns: int) -> None:
+        self._timer = self._shared.timers.at(self._shared.clock.now_ns() + pause_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        if self._steps is None:
+            self.begin_pass()
+        else:
+            self._turn.upkeep.append(self)
+
+    def _end_pass(self) -> None:
+        self._steps = None
+        self._passes += 1
+        self._finished_ns = self._shared.clock.wall_ns()
+        self._wait(PASS_EVERY_NS)
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def _all_steps(self) -> Iterator[Step]:
+        """Yield what is to be checked, as it is when its turn comes."""
+        for js in list(self._accounts.values()):
+            name = ""
+            # A list of all streams would keep those that are deleted during the pass, which may take hours.
+            while names := nsmallest(STREAMS_AT_ONCE, (each for each in js.streams if each > name)):
+                for name in names:  # goes on behind the last one
+                    yield from self._stream_steps(js, name)
+
+    def _stream_steps(self, js: JetStream, name: str) -> Iterator[Step]:
+        stream = js.streams.get(name)
+        if stream is None or not isinstance(stream.store, FileStore):
+            return
+        store = stream.store
+        yield MetadataStep(self._disk, js, stream)
+        if js.streams.get(name) is not stream:  # deleted meanwhile: it has no list, and is to have none
+            return
+        if js.files.list_of(name).live:
+            yield ListStep(self._disk, js, stream, self._add_damaged)
+        for number in store.sealed_numbers():
+            if not store.closed and number in store.sealed_numbers():
+                yield SegmentStep(self._disk, store, number)

@@ -1,0 +1,138 @@
+"""Reports about streams as plain dicts, fields in the order of the wire: state, info, pages of them.
+
+Shared by the API and monitoring. Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.gotext import time_text
+from pyjs.jetstream.manage.engine import JetStream
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.index.subject_walk import SubjectWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from orjson import Fragment
+
+    from pyjs.store.index.filter import StoreFilter
+    from pyjs.store.store import StreamStore
+
+SUBJECTS_PAGE = 100_000
+LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
+SUBJECTS_STEP = 2_000  # subjects, and deleted sequences, looked at between two yields: about a millisecond
+DELETED_STEP = 20_000
+
+
+def stream_state(
+    stream: Stream, subjects: Fragment | None = None, deleted: Fragment | None = None
+) -> dict[str, Any]:
+    """Return the `state` of a stream; with the JSON of `subjects` and `deleted` when asked."""
+    store = stream.store
+    out: dict[str, Any] = {
+        "messages": store.msgs,
+        "bytes": store.bytes,
+        "first_seq": store.first_seq,
+        "first_ts": time_text(store.first_ts),
+        "last_seq": store.last_seq,
+        "last_ts": time_text(store.last_ts),
+    }
+    num_subjects = store.catalogue.num_subjects()
+    if num_subjects:
+        out["num_subjects"] = num_subjects
+    if subjects is not None:
+        out["subjects"] = subjects
+    num_deleted = store.catalogue.num_deleted()
+    if num_deleted:
+        out["num_deleted"] = num_deleted
+        if deleted is not None:
+            out["deleted"] = deleted
+    if store.lost is not None:
+        _, seqs, size = store.lost
+        out["lost"] = {"msgs": seqs, "bytes": size}
+    out["consumer_count"] = sum(not consumer.config.direct for consumer in stream.consumers.values())
+    return out
+
+
+def stream_info(
+    js: JetStream,
+    stream: Stream,
+    *,
+    state: dict[str, Any] | None = None,
+    listed: bool = False,
+    domain: bool = True,
+    cluster: bool = False,
+) -> dict[str, Any]:
+    """Return a StreamInfo; `listed` leaves out what only single answers show."""
+    config = stream.config if listed else stream.config.with_server_metadata()
+    out: dict[str, Any] = {
+        "config": config.to_json_dict(),
+        "created": time_text(stream.created_ns),
+        "state": stream_state(stream) if state is None else state,
+    }
+    if domain and js.options.domain:
+        out["domain"] = js.options.domain
+    out |= inflow_report(js, stream)
+    if cluster:
+        out["cluster"] = {"leader": js.shared.server_name}
+    out["ts"] = time_text(js.shared.clock.wall_ns())
+    return out
+
+
+def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
+    """Return the `mirror` or `sources` of a stream's report, nothing for a stream that copies nothing."""
+    inflow = js.inflows.get(stream.name)
+    if inflow is None:
+        return {}
+    rows = inflow.report()
+    return {"mirror": rows[0]} if stream.config.mirror else {"sources": rows}
+
+
+def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
+    """Do what a search among very many subjects needs, once per stream; yield between its steps."""
+    while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
+        yield
+
+
+def subjects_page(
+    stream: Stream, subject_filter: str, offset: int
+) -> Generator[None, None, tuple[Fragment | None, int, int]]:
+    """Return one page of subjects with their message counts as JSON, the total, and the offset in effect.
+
+    The peer shows an offset beyond the end as it came.
+    """
+    store = stream.store
+    wanted = store.make_filter((subject_filter.encode(),))
+    yield from know_subjects(store, wanted)
+    walk = SubjectWalk(store.catalogue, wanted)
+    while not walk.look(LOOK_STEP):
+        yield
+    offset = max(offset, 0)
+    walk.skip(min(offset, walk.total))
+    parts: list[bytes] = []
+    for _ in range(0, SUBJECTS_PAGE, SUBJECTS_STEP):
+        counts = walk.take(SUBJECTS_STEP)
+        if counts:
+            named = {name.decode("utf-8", "replace"): count for name, count in counts.items()}
+            parts.append(orjson.dumps(named)[1:-1])
+        if walk.done:
+            break
+        yield
+    page = orjson.Fragment(b"{" + b",".join(parts) + b"}") if parts else None
+    return page, walk.total, offset
+
+
+def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
+    """Return every deleted sequence as JSON."""
+    store, after = stream.store, 0
+    parts: list[bytes] = []
+    while found := store.catalogue.deleted(DELETED_STEP, after):
+        parts.append(orjson.dumps(found)[1:-1])
+        after = found[-1]
+        yield
+    return orjson.Fragment(b"[" + b",".join(parts) + b"]")

@@ -1,0 +1,583 @@
+"""The streams of an account coming and going: create, change, delete, recover.
+
+Applies the rules to what the account and its server have room for, gives a new stream its store and its subjects,
+and tells the observer. Knows nothing of API subjects and JSON (api/streams.py).
+
+Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
+from pyjs.jetstream import advisories, errcodes
+from pyjs.jetstream.config.stream import FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.files.removals import MemoryRelease
+from pyjs.jetstream.manage import consumers
+from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.manage.purging import drop_steps, lower_limits
+from pyjs.jetstream.manage.reservations import Reservation
+from pyjs.jetstream.manage.store_probe import StoreProbe
+from pyjs.jetstream.rules import sources as source_rules
+from pyjs.jetstream.rules import stream as stream_rules
+from pyjs.jetstream.stream.relearn import relearn_steps, window_parts
+from pyjs.jetstream.stream.republish import Republisher
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.layout import file_name
+from pyjs.store.format.window_file import PART_IDS
+from pyjs.store.memory import MemStore
+from pyjs.store.store import StreamStore
+from pyjs.subjects.overlap import at_once, first_overlap
+from pyjs.subjects.transform import open_transform
+
+SUBSCRIBE_STEP = 256  # subjects that a new stream subscribes to in one turn: a millisecond
+STOP_STEP = 64  # consumers of a deleted stream that are stopped in one turn: a millisecond
+SETTLED_STEP = 4000  # sequences looked at in one step
+RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.store.format.tail_file import Tail, Tails
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectVerdict:
+    """What the subjects of a configuration are found to overlap with."""
+
+    subjects: tuple[str, ...]  # the valid ones
+    within: str | None  # the first that overlaps with another one of the same stream
+    taken: bool  # one overlaps with a subject of another stream
+    version: int  # of the subjects of all streams
+
+
+def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
+    """Search for overlaps of the subjects of `config`, in steps when there are many."""
+    subjects = stream_rules.valid_subjects(config)
+    within = yield from first_overlap(subjects)
+    taken, version = False, js.subjects.version
+    for at, subject in enumerate(subjects):
+        if at % SUBSCRIBE_STEP == SUBSCRIBE_STEP - 1:
+            yield
+        if (yield from js.subjects.overlapping(subject, config.name)):
+            taken = True
+            break
+    return SubjectVerdict(tuple(subjects), within, taken, version)
+
+
+def check(
+    js: JetStream,
+    config: StreamConfig,
+    pedantic: bool,
+    unsupported: tuple[str, ...],
+    verdict: SubjectVerdict | None = None,
+) -> StreamConfig:
+    """Return `config` with defaults filled in; `verdict` is that of its subjects, if it is known.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
+    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)
+
+
+def _finder(js: JetStream) -> source_rules.Find:
+    """Return what finds the configuration of a stream that is there by its name."""
+
+    def find(name: str) -> StreamConfig | None:
+        return js.streams[name].config if name in js.streams else None
+
+    return find
+
+
+def create(
+    js: JetStream,
+    config: StreamConfig,
+    pedantic: bool = False,
+    unsupported: tuple[str, ...] = (),
+    verdict: SubjectVerdict | None = None,
+) -> Generator[Step, None, Stream]:
+    """Return a new stream when it is durable, or the one that is there with the same configuration.
+
+    Raises:
+        ApiError: says why not.
+        StoreFailed: its directory cannot be written.
+    """
+    config = config.with_required_level()
+    stream_rules.check_create(config, unsupported)
+    _check_count(js, config)
+    config = check(js, config, pedantic, unsupported, verdict)
+    stream_rules.check_single_server(config)
+    if len(config.subjects) > SUBSCRIBE_STEP:
+        yield None
+        _check_count(js, config)
+    if config.name in js.held:
+        raise errcodes.STREAM_CREATE.error(err="the stream is stored and not open yet")
+    existing = js.streams.get(config.name)
+    if existing is not None:
+        if existing.config.same_as(config):
+            return existing
+        raise errcodes.STREAM_NAME_EXIST.error()
+    _check_room(js, config, max(config.max_bytes, 0))
+    _check_overlap(js, config, verdict)
+    if config.mirror or config.sources:
+        source_rules.check_filters(config)
+    created_ns = js.shared.clock.wall_ns()
+    with Reservation(js, config):
+        store = yield from _new_store(js, config, created_ns)
+    stream = _open(js, config, store, created_ns)
+    yield from _subscribe_steps(js, stream)
+    _join(js, stream)
+    if js.observer is not None:
+        js.observer.stream_opened(stream, recovered=False)
+    tell(js, stream.name, "create")
+    return stream
+
+
+def _check_count(js: JetStream, config: StreamConfig) -> None:
+    count = len(js.streams) + len(js.coming_streams)
+    if config.name not in js.streams and 0 < js.limits.max_streams <= count:
+        raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
+
+
+def update(
+    js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None
+) -> Generator[Step, None, Stream]:
+    """Change a stream; `config` has passed `check`. The change is durable when this ends.
+
+    Raises:
+        ApiError: says why not.
+    """
+    stream = js.stream(config.name)
+    old = stream.config
+    config = stream_rules.check_update(old, config.with_required_level())
+    _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
+    _check_consumer_limits(js, stream, config)
+    _check_overlap(js, config, verdict)
+    with Reservation(js, config, old):
+        if config.storage == FILE:
+            yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
+            _check_running(js)
+        yield from lower_limits(stream, config)
+    _reserve(js, old, -1)
+    _reserve(js, config, 1)
+    _subscribe(js, stream, config.subjects)
+    stream.configure(config)
+    _set_subjects(js, stream)
+    stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    if config.retention == INTEREST and old.retention != INTEREST:
+        yield from _drop_settled(stream)
+    if js.inflows or config.mirror or config.sources:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.changed(js, stream)
+    stream.commit_now()
+    if js.observer is not None:
+        js.observer.stream_changed(stream, old)
+    tell(js, stream.name, "modify")
+    return stream
+
+
+def _drop_settled(stream: Stream) -> Generator[Step, None, None]:
+    """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
+    store = stream.store
+    for consumer in list(stream.consumers.values()):
+        delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
+        wanted = store.make_filter(consumer.filters)
+        seq = store.catalogue.next_match(0, wanted)
+        while 0 < seq < delivered_to:
+            stream.release(seq, min(seq + SETTLED_STEP, delivered_to) - 1, wanted)
+            seq = store.catalogue.next_match(seq + SETTLED_STEP, wanted)
+            if seq:
+                yield None
+
+
+def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
+    """Remove a stream with its consumers and everything stored; it is gone for good when this ends.
+
+    Raises:
+        ApiError: 10059.
+        StoreFailed: its directory cannot be renamed, and nothing has changed; or the stream may come back.
+    """
+    stream = js.stream(name)
+    hidden = js.files.hide(name) if stream.config.storage == FILE else ""
+    _close(js, stream, deleted=True)
+    stream.store.destroy()
+    js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.catalogue.take_remains())
+    yield from _stop_consumers(stream)
+    if hidden:
+        yield from js.files.remove_hidden(hidden, js.shared.metadata)
+    tell(js, name, "delete")
+
+
+def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
+    """Stop the closed consumers of a deleted stream, a few in each step, and let go of them."""
+    # By name: a list of the consumers would keep all of them alive until the end.
+    for number, name in enumerate(list(stream.consumers)):
+        if number and number % STOP_STEP == 0:
+            yield None
+        consumer = stream.consumers[name]
+        consumer.stop("deleted")
+        stream.let_go(consumer)
+
+
+def recover_steps(js: JetStream) -> Iterator[None]:
+    """Open every stream that is stored, in steps; what cannot be opened is named in the log and left alone."""
+    whole: list[Stream] = []
+    for found in js.files.recover_steps():
+        if found is not None:
+            yield from _recover_stream(js, *found, whole)
+        yield
+    js.files.tails.settle({file_name(name) for name in js.streams})
+    for inflow in js.inflows.values():
+        inflow.attach_all()  # what is not copied yet stays in its origin
+    for stream in whole:
+        stream.sweep()
+    for stream in js.streams.values():
+        if stream.store.wants_upkeep and not stream.store.failed:
+            try:
+                stream.commit_now()  # what a changed key or compression asks for begins after the first sync
+            except StoreFailed:
+                pass  # the store has told, and publishers will be
+    _retry_postponed(js)
+
+
+def _retry_postponed(js: JetStream) -> None:
+    """Open later what descriptors or memory were short for, if there is any."""
+
+    def due() -> None:
+        if js.account.jetstream is js:
+            js.account.turn.go_on(_open_postponed(js))
+
+    js.held.hold_all(js.files.postponed.values())
+    if js.files.postponed:
+        js.shared.timers.at(js.shared.clock.now_ns() + RETRY_NS, due)
+
+
+def _open_postponed(js: JetStream) -> Iterator[None]:
+    whole: list[Stream] = []
+    names = [config.name for config in js.files.postponed.values() if config is not None]
+    try:
+        for found in js.files.recover_postponed_steps():
+            if found is not None:
+                yield from _recover_stream(js, *found, whole)
+            yield
+        js.files.tails.settle({file_name(name) for name in js.streams})
+    finally:
+        again = [config.name for config in js.files.postponed.values() if config is not None]
+        for name in names:
+            if name not in again:
+                js.held.let_go(name)  # it is open, or never will be
+        _retry_postponed(js)
+    for inflow in js.inflows.values():
+        inflow.attach_all()
+    for stream in whole:
+        stream.sweep()
+
+
+def _recover_stream(
+    js: JetStream, config: StreamConfig, created_ns: int, store: StreamStore, whole: list[Stream]
+) -> Iterator[None]:
+    """Open a stored stream with its consumers; adds it to `whole` if all of them are there.
+
+    Whatever is wrong with its files, the other streams are opened: it is logged, and the stream stays closed.
+    """
+    try:
+        _check_kept(js, config)
+        js.held.let_go(config.name)
+        stream = _open(js, config, store, created_ns)
+        _subscribe(js, stream, config.subjects)
+        stream.evictions.trim_subjects(config.max_msgs_per_subject)
+        yield from _end_purge(js, stream)
+        yield from _relearn(js, stream)
+        if (yield from consumers.recover_steps(js, stream)):
+            whole.append(stream)
+        _join(js, stream)
+        if js.observer is not None:
+            js.observer.stream_opened(stream, recovered=True)
+    except Exception as error:
+        if config.name in js.streams:
+            _close(js, js.streams[config.name], deleted=False)
+        js.files.leave_stream(config, store, error)
+        js.held.hold_all(js.files.postponed.values())
+
+
+def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Do the rest of a purge that a kill interrupted."""
+    note = js.files.open_purge(stream.name)
+    purge = note.begun() if stream.config.storage == FILE else None
+    if purge is None:
+        return
+    subjects = (purge.subject.encode(),) if purge.subject else ()
+    for _ in drop_steps(stream, stream.store.make_filter(subjects), purge.before_seq):
+        yield
+    note.end(js.shared.metadata)
+
+
+def _check_kept(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a stored configuration that no request could have made, before anything of the stream is open."""
+    if config.mirror or config.sources:
+        source_rules.check_kept(config, _finder(js))
+
+
+def _relearn(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Restore the duplicate window of a recovered stream."""
+    now_ns = js.shared.clock.now_ns()
+    try:
+        yield from relearn_steps(stream, now_ns, js.files.load_window(stream.name))
+    except (*NONSENSE, PyjsError, OSError, MemoryError) as error:
+        js.shared.log.warn(f"  Duplicate window of stream {stream.name!r} is read from messages: {error}")
+        yield from relearn_steps(stream, now_ns)
+
+
+def _join(js: JetStream, stream: Stream) -> None:
+    """Have a new stream copy from others, and others from it."""
+    if js.inflows or stream.config.mirror or stream.config.sources:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.opened(js, stream)
+
+
+def close_all(js: JetStream) -> None:
+    """Close every stream; what they hold is on disk."""
+    names = {file_name(name) for name in js.streams}
+    tails = js.files.tails.room_for(len(names))
+    for stream in list(js.streams.values()):
+        _close(js, stream, deleted=False)
+        _close_store(stream, tails)
+        if stream.config.storage == FILE:
+            js.files.save_window(stream.name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
+    js.files.tails.keep(tails or {}, names)
+    js.held.let_all_go()
+    if js.inflows:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.stop(js)
+    js.files.close()
+
+
+def _close_store(stream: Stream, tails: Tails | None) -> None:
+    """Close the store of a stream that ends with the server; `tails` takes the index of its last segment."""
+    if tails is None or not isinstance(stream.store, FileStore):
+        stream.store.close()
+        return
+    tail: list[Tail] = []
+    stream.store.close(tail)
+    if tail:
+        tails[file_name(stream.name)] = tail[0]
+
+
+def tell(js: JetStream, name: str, action: str) -> None:
+    """Let those who subscribe to it know what was done to a stream."""
+    shared = js.shared
+    now_ns = shared.clock.wall_ns()
+    advisories.tell_of_stream(js.account, shared.rng, name, action, now_ns, shared.options.domain)
+
+
+def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, StreamStore]:
+    """Return the store of a new stream, when its directory is durable."""
+    store: StreamStore
+    if config.storage == MEMORY:
+        store = MemStore()
+    else:
+        store = yield from js.files.create(config, created_ns, js.shared.metadata)
+        try:
+            _check_running(js)
+        except ApiError:
+            js.files.release(store)
+            raise
+    if config.first_seq:
+        store.set_first_seq(config.first_seq)
+    return store
+
+
+def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int) -> Stream:
+    usage, server_usage = js.usage[config.storage], js.shared.usage[config.storage]
+    head = _ack_head(config.name, js.options.domain)
+    expiry = Expiry(js.shared.timers)
+    probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
+    stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
+    if isinstance(store, FileStore):
+        store.examiner.on_mistake = Mistake(stream)
+    stream.sync_always = js.options.sync_always and config.storage == FILE
+    _set_subjects(js, stream)
+    js.streams[config.name] = stream
+    _reserve(js, config, 1)
+    return stream
+
+
+class Mistake:
+    """Has a stream opened again from its files, of which an index file was wrong. Called by its store."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __call__(self) -> None:
+        """Let the end of the turn do it."""
+        stream = self._stream
+        stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
+
+
+def _set_subjects(js: JetStream, stream: Stream) -> None:
+    """Have the stream keep and republish messages under the subjects that its configuration says."""
+    rng, moved, republished = js.shared.rng, stream.config.subject_transform, stream.config.republish
+    stream.transform = None if moved is None else open_transform(moved.src, moved.dest, rng)
+    stream.republisher = None if republished is None else Republisher(stream.name, republished, rng)
+
+
+def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
+    if js.observer is not None:
+        js.observer.stream_closing(stream, deleted)
+    if js.inflows and deleted:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.closing(js, stream)
+    for consumer in list(stream.consumers.values()):
+        if deleted:
+            consumer.close()  # and `_stop_consumers` stops it
+        else:
+            consumer.stop("shutdown")
+    _subscribe(js, stream, ())
+    stream.close()
+    _untie(stream, deleted)
+    _reserve(js, stream.config, -1)
+    del js.streams[stream.name]
+
+
+def _untie(stream: Stream, deleted: bool = False) -> None:
+    """Let consumers and store of a stream that has ended know nothing of it: each would keep it in a cycle."""
+    if not deleted:  # else `_stop_consumers` does it
+        for consumer in stream.consumers.values():
+            consumer.settle = consumer.wait = None
+    if isinstance(stream.store, FileStore):
+        stream.store.examiner.on_mistake = None
+
+
+def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
+    """End a stream after a fault, without writing: its files are what is left of it."""
+    if js.observer is not None:
+        js.observer.stream_closing(stream, deleted=False)
+    if js.inflows:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.closing(js, stream)
+    for consumer in list(stream.consumers.values()):
+        consumer.stop("fault")
+    _subscribe(js, stream, ())
+    stream.abandon(error)
+    _untie(stream)
+    _reserve(js, stream.config, -1)
+    del js.streams[stream.name]
+    if stream.config.storage == FILE:
+        js.held.hold(stream.config)  # until it is open again, at the next start if not before
+    if isinstance(stream.store, FileStore):
+        stream.store.release()
+
+
+def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
+    """Open a stream that was abandoned as its files have it."""
+    whole: list[Stream] = []
+    for found in js.files.reopen_steps(name):
+        if found is not None:
+            yield from _recover_stream(js, *found, whole)
+        yield
+    if name in js.inflows:
+        js.inflows[name].attach_all()
+    for stream in whole:
+        stream.sweep()
+
+
+def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
+    """Subscribe a new stream to its subjects; they are its own from the first step on."""
+    subjects = stream.config.subjects
+    for subject in subjects:
+        js.subjects.add(subject, stream.name)
+    current = js.subscriptions.setdefault(stream.name, {}) if subjects else {}
+    for at, subject in enumerate(subjects):
+        if at and at % SUBSCRIBE_STEP == 0:
+            yield
+            if js.streams.get(stream.name) is not stream:
+                for rest in subjects[at:]:
+                    js.subjects.remove(rest, stream.name)
+                raise errcodes.STREAM_CREATE.error(err="it was closed meanwhile")
+        current[subject] = js.account.subscribe(subject.encode(), stream)
+
+
+def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:
+    """Make `subjects` what the stream listens to."""
+    current = js.subscriptions.setdefault(stream.name, {})
+    wanted = set(subjects)
+    for subject in [subject for subject in current if subject not in wanted]:
+        js.account.unsubscribe(current.pop(subject))
+        js.subjects.remove(subject, stream.name)
+    for subject in subjects:
+        if subject not in current:
+            current[subject] = js.account.subscribe(subject.encode(), stream)
+            js.subjects.add(subject, stream.name)
+    if not current:
+        del js.subscriptions[stream.name]
+
+
+def _check_running(js: JetStream) -> None:
+    """Refuse to go on after the account lost JetStream while something was written."""
+    if js.account.jetstream is not js:
+        raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
+
+
+def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
+    size = max(config.max_bytes, 0) * sign
+    js.usage[config.storage].reserved += size
+    js.shared.usage[config.storage].reserved += size
+
+
+def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
+    """Refuse what account or server have no room for; `extra` bytes are to be reserved."""
+    if 0 < js.limits.max_consumers < config.max_consumers:
+        raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
+    need = extra if config.max_bytes > 0 else 1
+    for usage in (js.usage[config.storage], js.shared.usage[config.storage]):
+        if 0 <= usage.max < usage.reserved + need:
+            full = {MEMORY: errcodes.MEMORY_RESOURCES_EXCEEDED, FILE: errcodes.STORAGE_RESOURCES_EXCEEDED}
+            raise full[config.storage].error()
+
+
+def _check_overlap(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None) -> None:
+    if verdict is None or verdict.subjects != config.subjects or verdict.version != js.subjects.version:
+        verdict = at_once(judge_subjects(js, config))
+    if js.held.some_unknown and config.subjects:
+        raise errcodes.INSUFFICIENT_RESOURCES.error()
+    if verdict.taken:
+        raise errcodes.STREAM_SUBJECT_OVERLAP.error()
+
+
+def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) -> None:
+    new, old = config.consumer_limits, stream.config.consumer_limits
+    if new == old:
+        return
+    longest, most = new.inactive_threshold_ns, new.max_ack_pending
+    names = [
+        name
+        for name, consumer in stream.consumers.items()
+        if 0 < longest < consumer.config.inactive_threshold_ns or 0 < most < consumer.config.max_ack_pending
+    ]
+    if names:
+        text = f"change to limits violates consumers: {', '.join(names)}"
+        raise errcodes.STREAM_UPDATE.error(err=text)
+
+
+def _ack_head(name: str, domain: str) -> bytes:
+    """Return what every PubAck of a stream begins with."""
+    fields: dict[str, object] = {"stream": name, "domain": domain} if domain else {"stream": name}
+    return orjson.dumps(fields)[:-1] + b',"seq":'

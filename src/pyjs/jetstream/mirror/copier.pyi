@@ -1,0 +1,46 @@
+from typing import Protocol, type_check_only
+
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.jetstream.stream.stream_consumer import StreamConsumer
+from pyjs.store.store import StreamStore
+from pyjs.subjects.transform import SubjectTransform
+
+SOURCE_HASH: bytes
+
+@type_check_only
+class CursorOwner(Protocol):
+    def find_origin(self, copier: Copier) -> bool: ...
+    def has_copied(self, copier: Copier) -> None: ...
+    def was_blocked(self, copier: Copier) -> None: ...
+    def is_current(self, copier: Copier) -> None: ...
+
+class Copier(StreamConsumer):
+    target: Stream
+    origin: Stream | None
+    mirrors: bool
+    blocked: bool
+    active_ns: int
+    error: ApiError | None
+    stored: int
+    written: int
+    kept: int
+    def __init__(
+        self,
+        owner: CursorOwner,
+        target: Stream,
+        name: str,
+        filters: tuple[bytes, ...],
+        transforms: list[SubjectTransform | None],
+        mirrors: bool,
+    ) -> None: ...
+    def describe(self, head: bytes, tail: bytes) -> None: ...
+    def attach(self, origin: Stream, position: int, ident: bytes, copied_from: int = 0) -> None: ...
+    def durable(self, origin: Stream | None, seq: int, error: Exception | None) -> None: ...
+    def detach(self) -> None: ...
+    def committed(self) -> bool: ...
+    def lost(self, taken: int) -> None: ...
+    def lag(self) -> int: ...
+    def pump(self) -> None: ...
+
+def last_sources(store: StreamStore, above: int, wanted: set[bytes]) -> dict[bytes, tuple[int, bytes]]: ...

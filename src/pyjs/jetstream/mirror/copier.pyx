@@ -1,0 +1,410 @@
+"""A place in one stream from which another one copies, a bounded number of messages at a time.
+
+A mirror keeps sequence, time, subject and headers of what it copies; gaps between sequences become gaps. A source's
+message is stored like a publish, with a header that tells where it came from. Both leave out what was a condition on
+the publish to the origin. A message that the target refuses is tried again when something changes in the target.
+
+What is in the origin's file is copied, what is not yet committed there is not; a copy is safe (`kept`) when the
+target has committed it, and only then an interest or workqueue origin lets go of it. All copiers of a turn share
+one budget, so that many of them keep nobody else waiting; one that got nothing of it is first in the next turn.
+
+Knows nothing of how origins are found and positions are kept (sourcing.py).
+Compiled because every mirrored message passes here (benchmarks/: JetStream mirror).
+Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
+(tests/conformance/scenarios/mirror, source).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.store.index.sequences cimport index_live, index_prev_live
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.ops cimport Msg
+
+from functools import partial
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef extern from "string.h" nogil:
+    const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
+
+cdef enum:
+    MESSAGES_PER_PUMP = 1024
+    BYTES_PER_PUMP = 262144
+    HEADER_ROOM = 512           # for names, sequence and line ends of one Nats-Stream-Source
+    REFUSED = 0
+    STORED = 1
+    SKIPPED = 2                 # a duplicate, or nobody is interested
+    STATUS_LINE_SIZE = 10       # NATS/1.0 and the line's end
+
+
+cdef class Copier(StreamConsumer):
+    """Copies from `origin` into `target`."""
+
+    def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
+        self.owner = owner
+        self.target = target
+        self.name = name
+        self.filters = filters
+        self.transforms = [each for each in transforms if each is not None]
+        self.renames = len(self.transforms) > 0
+        self.mirrors = mirrors
+        self.describe(b"", b"")
+
+    def __dealloc__(self):
+        free(self.scratch)
+
+    def __str__(self) -> str:
+        return f"copier '{self.target.account.name} > {self.target.name} < {self.name}'"
+
+    @property
+    def account(self):
+        """The account of the stream that copies."""
+        return self.target.account
+
+    def describe(self, bytes head, bytes tail) -> None:
+        """Set what Nats-Stream-Source says: `head` before the sequence, `tail` between it and the subject."""
+        self.head = self.head_text = head
+        self.tail = self.tail_text = tail
+        self.head_len = len(head)
+        self.tail_len = len(tail)
+
+    def attach(self, Stream origin not None, uint64_t position, bytes ident, uint64_t copied_from=0) -> None:
+        """Copy from `origin`, which is known by `ident`, what comes after `position`.
+
+        What is between `copied_from`, unless that is 0, and `position` was copied before.
+        """
+        self.origin = origin
+        self.wanted = origin.store.make_filter(self.filters)
+        self.ident = self.ident_text = ident
+        self.ident_len = len(ident)
+        self.copied = self.written = self.kept = position
+        self.at = position + 1
+        self.error = None
+        self.blocked = False
+        self.current = False
+        origin.add_follower(self)
+        self.target.mark_dirty()
+        if copied_from:
+            origin.release(copied_from, position, self.wanted)
+
+    def detach(self) -> None:
+        """Copy nothing more; the origin or the target goes."""
+        if self.origin is not None:
+            self.origin.remove_follower(self)
+            self.origin = None
+        self.blocked = False
+
+    cpdef bint needs(self, uint64_t seq) noexcept:
+        """Tell whether the message of the origin, which the filters match, is not safely copied yet."""
+        return seq > self.kept
+
+    cpdef void wake(self, uint64_t seq) noexcept:
+        """Look at the origin in this turn, or in the next one."""
+        if not self.queued:
+            self.queued = True
+            self.target.turn.consumers.append(self)
+
+    def committed(self) -> bool:
+        """Take notice that the target has committed; tells whether this had copied something."""
+        if self.copied == self.written:
+            return False
+        self.written = self.copied
+        if self.target.sync_always:
+            self.target.when_durable(partial(self.durable, self.origin, self.written))
+        else:
+            self.durable(self.origin, self.written, None)
+        return True
+
+    def durable(self, Stream origin, uint64_t seq, error) -> None:
+        """Let the origin go of what was copied up to `seq`, unless an error says that it may be lost."""
+        cdef uint64_t before = self.kept
+        if error is None and origin is not None and origin is self.origin and seq > before:
+            self.kept = seq
+            origin.release(before + 1, seq, self.wanted)
+
+    def lost(self, uint64_t taken) -> None:
+        """Go back to what is safe: the target could not commit; of a source it has the messages up to `taken`."""
+        if taken > self.written:
+            self.copied = taken
+            self.committed()
+        if self.mirrors:
+            self.target.store.catalogue.take_back(self.written)
+            self.target.aging.passed_seq = 0
+        self.copied = self.written
+        self.at = self.written + 1
+        self.blocked = True
+
+    def lag(self) -> int:
+        """Return how many messages the origin is ahead, as nats-server counts: without those at hand."""
+        cdef int64_t pending
+        if self.origin is None or self.active_ns == 0:
+            return 0
+        pending = <int64_t> self.origin.store.catalogue.count_from(self.at, self.wanted)
+        return max(0, pending - (2 if self.blocked else 1))
+
+    def pump(self) -> None:
+        """Copy some, and see to it that the rest follows."""
+        cdef int more
+        self.queued = False
+        if self.target.closed:
+            return
+        if self.origin is None and not self.owner.find_origin(self):
+            return
+        self.active_ns = self.target.turn.now
+        if self.target.turn.copies_left <= 0 or self.origin.store.changing:
+            self.queued = True
+            self.target.turn.held.append(self)
+            return
+        more = self.copy_some()
+        if self.blocked:
+            self.current = False
+            self.owner.was_blocked(self)
+        elif more:
+            self.wake(0)
+        else:
+            self.wait()
+            if not self.current:
+                self.current = True
+                self.owner.is_current(self)
+
+    # -- messages ------------------------------------------------------------------------------------------
+
+    cdef int copy_some(self) except -1:
+        """Copy up to one pump's worth; returns whether there is more."""
+        cdef StreamStore store = self.origin.store
+        cdef uint64_t limit = self.origin.kept_seq, seq
+        cdef size_t size = 0
+        cdef int taken = 0, result
+        cdef Record r
+        self.blocked = False
+        with nogil:
+            while taken < MESSAGES_PER_PUMP and size < BYTES_PER_PUMP:
+                seq = store.catalogue.next_seq(self.at, self.wanted)
+                if seq == 0 or seq > limit:
+                    self.at = max(self.at, limit + 1)
+                    break
+                result = store.load(seq, &r)
+                if result == -3:                # no descriptor is left to read it: it is not passed over
+                    self.blocked = True
+                    break
+                if result != 0:                 # damaged: the store has told of it
+                    self.at = seq + 1
+                    continue
+                result = self.copy(&r)
+                if result == REFUSED:
+                    self.blocked = True
+                    break
+                if result == STORED:
+                    self.stored = seq
+                self.copied = seq
+                self.at = seq + 1
+                taken += 1
+                size += r.size + r.subject_len
+        if taken:
+            self.target.mark_dirty()
+            self.target.interest.tell_drops()       # before a consumer counts what is left
+            self.owner.has_copied(self)
+            self.target.turn.copies_left -= 1
+        return not self.blocked and (taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)
+
+    cdef int copy(self, Record* r) noexcept nogil:
+        cdef Msg m
+        cdef int result
+        memset(&m, 0, sizeof(Msg))
+        m.subject = r.subject
+        m.subject_len = r.subject_len
+        m.body = r.body
+        m.header_len = r.header_len
+        m.size = r.size
+        m.split = True
+        if not self.mirrors:
+            return self.source(&m, r)
+        self.target.stamp = r.ts
+        result = self.mirror(&m, r)
+        self.target.stamp = 0
+        return result
+
+    cdef int mirror(self, Msg* m, Record* r) noexcept nogil:
+        cdef size_t n
+        if r.seq <= self.target.store.catalogue.last_seq:
+            return SKIPPED
+        if (self.target.discard_new or self.target.discard_new_per_subject) and self.target.limits_refused(m, False):
+            return REFUSED      # before the gap is used up: the message may be gone when there is room
+        if self.target.store.skip_to(r.seq - 1) != 0:
+            return REFUSED
+        if r.header_len:
+            if self.reserve(r.size + 2) != 0:
+                return REFUSED
+            n = copy_headers(self.scratch, r.body, r.header_len, False)
+            if n == STATUS_LINE_SIZE:
+                n = 0
+            else:
+                memcpy(self.scratch + n, b"\r\n", 2)
+                n += 2
+            if n != r.header_len:
+                memcpy(self.scratch + n, r.body + r.header_len, r.size - r.header_len)
+                m.body = self.scratch
+                m.size = <uint32_t> (n + r.size - r.header_len)
+                m.header_len = <uint32_t> n
+        return self.take(m)
+
+    cdef int source(self, Msg* m, Record* r) noexcept nogil:
+        """Take a message with a header that says where it came from."""
+        cdef size_t n, fixed = self.head_len + self.tail_len + self.ident_len
+        # The subject twice: the target may be the origin, whose store moves what it has shown.
+        if self.reserve(r.size + 2 * r.subject_len + fixed + HEADER_ROOM) != 0:
+            return REFUSED
+        if r.header_len:
+            n = copy_headers(self.scratch, r.body, r.header_len, True)
+        else:
+            memcpy(self.scratch, b"NATS/1.0\r\n", STATUS_LINE_SIZE)
+            n = STATUS_LINE_SIZE
+        n = put(self.scratch, n, b"Nats-Stream-Source: ", 20)
+        n = put(self.scratch, n, self.head_text, self.head_len)
+        n = put_number(self.scratch, n, r.seq)
+        n = put(self.scratch, n, self.tail_text, self.tail_len)
+        n = put(self.scratch, n, r.subject, r.subject_len)
+        n = put(self.scratch, n, self.ident_text, self.ident_len)
+        n = put(self.scratch, n, b"\r\n\r\n", 4)
+        m.header_len = <uint32_t> n
+        n = put(self.scratch, n, r.body + r.header_len, r.size - r.header_len)
+        m.body = self.scratch
+        m.size = <uint32_t> n
+        put(self.scratch, n, r.subject, r.subject_len)
+        m.subject = self.scratch + n
+        return self.take(m)
+
+    cdef int take(self, Msg* m) noexcept nogil:
+        """Have the target keep a message that its origin has checked."""
+        cdef PubHeaders h
+        cdef uint64_t seq, before = self.target.staged_bytes
+        if (self.renames or self.target.transform is not None) and not m.aliased:
+            with gil:
+                return self.take_renamed(m)
+        if self.target.sealed or self.target.size_refused(m):
+            return REFUSED
+        memset(&h, 0, sizeof(h))
+        if m.header_len:
+            scan_pub_headers(m.body, m.header_len, &h)
+        if h.msg_id.n and self.target.dedupe.window_ns and not self.mirrors \
+                and self.target.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.target.turn.now):
+            return SKIPPED
+        seq = self.target.keep_or_skip(m, h.rollup.n != 0 and self.target.allow_rollup)
+        if seq == 0:
+            return REFUSED
+        if h.msg_id.n:
+            self.target.remember_id(&h, seq)
+        else:
+            self.target.last_id_len = 0
+        if (h.ttl.n and self.target.allow_ttl) or (h.rollup.n and self.target.allow_rollup):
+            with gil:
+                self.after(m, seq, h.ttl.p[:h.ttl.n] if h.ttl.n and self.target.allow_ttl else None,
+                           h.rollup.p[:h.rollup.n] if h.rollup.n and self.target.allow_rollup else None)
+        return STORED if self.target.staged_bytes != before else SKIPPED
+
+    cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
+        """Do what headers of the message that was just kept ask for."""
+        if ttl is not None:
+            self.target.aging.lifetimes.add(seq, ttl, self.target.store.catalogue.last_ts)
+        if rollup is not None and rollup.lower() in (b"sub", b"all"):
+            self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
+
+    cdef int take_renamed(self, Msg* m) noexcept:
+        """Take a message under the subject that transforms make of its own."""
+        cdef bytes subject = self.renamed(m.subject, m.subject_len)
+        m.subject = subject
+        m.subject_len = <uint32_t> len(subject)
+        m.aliased = True
+        return self.take(m)
+
+    cdef bytes renamed(self, const char* subject, uint32_t n):
+        cdef bytes out = subject[:n]
+        for transform in self.transforms:
+            made = transform.apply(out)
+            if made is not None:
+                out = made
+                break
+        if self.target.transform is not None:
+            made = self.target.transform.apply(out)
+            out = out if made is None else made
+        return out
+
+    cdef int reserve(self, size_t n) noexcept nogil:
+        cdef void* room
+        if n <= self.scratch_room:
+            return 0
+        room = realloc(self.scratch, n * 2)
+        if room == NULL:
+            return -1
+        self.scratch = <char*> room
+        self.scratch_room = n * 2
+        return 0
+
+
+cdef inline size_t put(char* to, size_t at, const char* what, size_t n) noexcept nogil:
+    memcpy(to + at, what, n)
+    return at + n
+
+
+cdef inline size_t put_number(char* to, size_t at, uint64_t number) noexcept nogil:
+    cdef char[20] digits
+    cdef int i = 20
+    while True:
+        i -= 1
+        digits[i] = <char> (c'0' + number % 10)
+        number //= 10
+        if number == 0:
+            return put(to, at, &digits[i], 20 - i)
+
+
+cdef size_t copy_headers(char* to, const char* h, size_t n, bint source) noexcept nogil:
+    """Copy a header block without its end and without what was meant for the origin; return how much that is."""
+    cdef const char* end = h + n - 2            # the empty line
+    cdef const char* line = h
+    cdef const char* following
+    cdef size_t at = 0
+    while line < end:
+        following = <const char*> memchr(line, c'\n', end - line)
+        following = end if following == NULL else following + 1
+        if line == h or not is_dropped(line, following - line, source):
+            at = put(to, at, line, following - line)
+        line = following
+    return at
+
+
+cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept nogil:
+    if n < 11 or memcmp(line, b"Nats-", 5) != 0:
+        return False
+    if memcmp(line, b"Nats-Batch-", 11) == 0 or (n > 14 and memcmp(line, b"Nats-Expected-", 14) == 0):
+        return True
+    return source and n > 19 and memcmp(line, b"Nats-Stream-Source:", 19) == 0
+
+
+def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
+    """Return (sequence, ident) of the newest message with a sequence > `above` of each of the `wanted` sources.
+
+    They are named as Nats-Stream-Source names them, without sequence, subject and ident. Looks from the end and no
+    farther back than needed.
+    """
+    cdef uint64_t seq = 0
+    cdef Record r
+    cdef bytes headers
+    found = {}
+    if store.catalogue.msgs:
+        seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)
+    while seq > above and len(found) < len(wanted):
+        if index_live(&store.catalogue.index, seq).header_len > 30 and store.load(seq, &r) == 0 \
+                and memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) != NULL:
+            headers = r.body[:r.header_len]
+            fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
+            if len(fields) >= 4:
+                key = b"%b %b %b" % (fields[0], fields[2], fields[3])
+                if key in wanted and key not in found:
+                    found[key] = (int(fields[1]), fields[5] if len(fields) > 5 else b"")
+        seq = index_prev_live(&store.catalogue.index, seq - 1) if seq > 1 else 0
+    return found

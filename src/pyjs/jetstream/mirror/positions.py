@@ -1,0 +1,99 @@
+"""How far a stream has copied its sources, kept beside its messages.
+
+The headers of sourced messages tell it too, as long as such a message of every source is there. What is kept here
+tells it of sources whose messages are gone: purged, expired, acknowledged, or never stored because they were
+duplicates. Each entry says up to which message of the stream it is true: what is newer is read from the headers, and
+an entry that is ahead of the stream, as a power failure may leave it, is only used where no header tells.
+
+Knows nothing of streams; the names of sources are those of Nats-Stream-Source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from pyjs.base.log import Log
+    from pyjs.store.state.consumer_state import ConsumerStateFile
+
+    Position: TypeAlias = tuple[int, bytes]  # sequence in the origin, and which origin it was
+
+DELTAS_SIZE_MAX = 1 << 20  # a new snapshot beyond
+
+
+class Positions:
+    """Positions of one stream, by source."""
+
+    def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
+        """Begin without any; `open_file` says where they are kept, None: nowhere."""
+        self._open_file = open_file
+        self._file: ConsumerStateFile | None = None
+        self._log = log
+        self._whole = False  # the file has a snapshot that deltas may follow
+        self.known: dict[bytes, Position] = {}
+        self.true_at = 0  # the last message of the stream that `known` takes into account
+
+    def load(self) -> bool:
+        """Read what is kept; False: nothing is, or it cannot be read, and the headers of messages have to do."""
+        if self._open_file is None:
+            return False
+        try:
+            self._file = self._open_file()
+            snapshot, deltas, problems = self._file.load()
+            for entry in (snapshot, *deltas):
+                self._apply(entry)
+            self._whole = not problems
+            return True
+        except FileNotFoundError:
+            return False
+        except (PyjsError, OSError, *NONSENSE) as error:
+            self._log.warn(f"  Positions of sources are read from messages: {error}")
+            if self._file is not None and isinstance(error, CorruptRecord):
+                self._file.set_aside()
+            return False
+
+    def save(self, true_at: int, moved: dict[bytes, Position]) -> None:
+        """Keep positions that have changed; a failure is logged, since the headers of messages tell them too."""
+        self.known.update(moved)
+        self.true_at = true_at
+        if self._open_file is None:
+            return
+        try:
+            if self._file is None:
+                self._file = self._open_file()
+            if self._whole and self._file.deltas_size < DELTAS_SIZE_MAX:
+                self._file.append(_entry(true_at, moved))
+            else:
+                self._file.snapshot(_entry(true_at, self.known))
+                self._whole = True
+        except (PyjsError, OSError) as error:
+            self._whole = False
+            self._log.warn(f"Positions of sources cannot be kept: {error}")
+
+    def _apply(self, entry: bytes) -> None:
+        values = orjson.loads(entry)
+        true_at = _sequence(values["at"])
+        for name, (seq, ident) in values["sources"].items():
+            self.known[name.encode("utf-8", "surrogateescape")] = (_sequence(seq), ident.encode())
+        self.true_at = true_at
+
+
+def _sequence(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 64:
+        raise ValueError(f"{value!r} is no sequence")
+    return value
+
+
+def _entry(true_at: int, positions: dict[bytes, Position]) -> bytes:
+    sources = {
+        name.decode("utf-8", "surrogateescape"): [seq, ident.decode()]
+        for name, (seq, ident) in positions.items()
+    }
+    return orjson.dumps({"at": true_at, "sources": sources})

@@ -1,0 +1,369 @@
+"""Mirrors and sources of an account's streams: who copies from whom, from where on, and how that is reported.
+
+Each stream that copies has an Inflow with a copier for its mirror or for each of its sources; the copiers do the
+copying (copier.pyx). An origin that is not there is waited for, one that is made anew is recognised by the time of
+its creation: a source then begins as configured, a mirror goes on behind its own last message. Positions of mirrors
+are the sequences they hold, those of sources are kept in files (positions.py).
+
+Loaded with the first stream that copies. An origin behind an API prefix is only found when the prefix is that of
+this server's own domain: nothing else answers on a single server.
+
+Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.15.1
+(tests/conformance/scenarios/mirror, source).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.bounds import wrapped_ns
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import short_hash
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
+from pyjs.jetstream.mirror.copier import Copier, last_sources
+from pyjs.jetstream.mirror.positions import Positions
+from pyjs.subjects.transform import open_transform
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.base.timers import Timer
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.mirror.positions import Position
+    from pyjs.jetstream.stream.stream import Stream
+
+RETRY_NS = 1_000_000_000  # after which a refused message is tried again, should nothing else change
+HEARTBEAT_NS = 1_000_000_000  # nats-server hears of an idle origin this often, so `active` stays below
+
+
+# -- streams come and go -----------------------------------------------------------------------------------
+
+
+def opened(js: JetStream, stream: Stream) -> None:
+    """Have a new or recovered stream copy what it is configured to."""
+    if stream.config.mirror or stream.config.sources:
+        inflow = Inflow(js, stream)
+        js.inflows[stream.name] = stream.inflow = inflow
+        inflow.configure(stream.config)
+    _connect(js, stream.name)
+
+
+def changed(js: JetStream, stream: Stream) -> None:
+    """Take over the configuration of a stream that copies, or begins or ceases to."""
+    inflow = js.inflows.get(stream.name)
+    if inflow is None:
+        opened(js, stream)
+    elif stream.config.mirror or stream.config.sources:
+        inflow.configure(stream.config)
+    else:
+        _close(js, stream)
+
+
+def closing(js: JetStream, stream: Stream) -> None:
+    """Copy nothing more into the stream, nor out of it."""
+    _close(js, stream)
+    for inflow in js.copied_by.get(stream.name, ()):
+        inflow.disconnect(stream)
+
+
+def stop(js: JetStream) -> None:
+    """Copy nothing more at all. Every stream is closed: one that is not would let go of what is not copied."""
+    for inflow in js.inflows.values():
+        inflow.close()
+    js.inflows.clear()
+
+
+def _close(js: JetStream, stream: Stream) -> None:
+    inflow = js.inflows.pop(stream.name, None)
+    if inflow is not None:
+        inflow.close()
+
+
+def _connect(js: JetStream, name: str) -> None:
+    for inflow in js.copied_by.get(name, ()):
+        inflow.connect(name)
+
+
+# -- what one stream copies --------------------------------------------------------------------------------
+
+
+class Lane:
+    """One mirror or source, and the copier that copies it."""
+
+    def __init__(self, source: StreamSource, key: bytes, copier: Copier) -> None:
+        self.source = source
+        self.key = key
+        self.copier = copier
+
+
+class Inflow:
+    """Everything that one stream copies from others."""
+
+    def __init__(self, js: JetStream, stream: Stream) -> None:
+        self._js = js
+        self._stream = stream
+        self._lanes: dict[bytes, Lane] = {}
+        self._lane_of: dict[Copier, Lane] = {}
+        self._moved: list[Copier] = []  # what has copied since the last commit
+        self._blocked: list[Copier] = []  # what the stream has refused a message since
+        self._origins: set[str] = set()
+        self._timer: Timer | None = None
+        kept = stream.config.storage == FILE
+        self._positions = Positions(
+            (lambda: js.files.open_positions(stream.name)) if kept else None, js.shared.log
+        )
+        self._loaded = False
+        self.is_mirrored = False  # a mirror has what its origin has, or nearly so
+
+    def configure(self, config: StreamConfig) -> None:
+        """Copy what `config` says from now on; what stays is not interrupted."""
+        sources = (config.mirror,) if config.mirror else config.sources
+        wanted = {key_of(source): source for source in sources}
+        for key in [key for key in self._lanes if key not in wanted]:
+            lane = self._lanes.pop(key)
+            del self._lane_of[lane.copier]
+            lane.copier.detach()
+        added = [key for key in wanted if key not in self._lanes]
+        if added and not config.mirror:
+            self._learn_positions(set(added))
+        for key in added:
+            lane = self._lanes[key] = self._lane(key, wanted[key])
+            self._lane_of[lane.copier] = lane
+        self._lanes = {key: self._lanes[key] for key in wanted}
+        self._register({source.name for source in sources})
+        for key in added:
+            self._lanes[key].copier.wake(0)
+
+    def _register(self, origins: set[str]) -> None:
+        """Have the account know from which streams this one copies."""
+        copied_by = self._js.copied_by
+        for name in self._origins - origins:
+            copied_by[name].discard(self)
+            if not copied_by[name]:
+                del copied_by[name]
+        for name in origins - self._origins:
+            copied_by.setdefault(name, set()).add(self)
+        self._origins = origins
+
+    def _lane(self, key: bytes, source: StreamSource) -> Lane:
+        rng = self._js.shared.rng
+        transforms = [open_transform(each.src, each.dest, rng) for each in source.subject_transforms]
+        mirrors = self._stream.config.mirror is not None
+        name = f"{self._stream.name}\0{key.decode('utf-8', 'surrogateescape')}"
+        copier = Copier(self, self._stream, name, source.filters, transforms, mirrors)
+        origin, _, rest = key.partition(b" ")
+        copier.describe(origin + b" ", b" " + rest + b" ")
+        copier.stored = self._positions.known.get(key, (0, b""))[0]
+        return Lane(source, key, copier)
+
+    def _learn_positions(self, keys: set[bytes]) -> None:
+        """Find out how far sources were copied: from what is kept, and from the messages behind that."""
+        positions, store = self._positions, self._stream.store
+        if not self._loaded:
+            self._loaded = True
+            if not positions.load() or positions.true_at > store.last_seq:
+                positions.true_at = 0
+        positions.known.update(last_sources(store, positions.true_at, keys))
+        positions.true_at = store.last_seq
+
+    # -- origins -------------------------------------------------------------------------------------------
+
+    def connect(self, name: str) -> None:
+        """Have the copiers look for their origin that want the stream `name`, which is there now."""
+        for lane in self._lanes.values():
+            if lane.source.name == name and lane.copier.origin is None:
+                lane.copier.wake(0)
+
+    def attach_all(self) -> None:
+        """Look for every origin now, and not with the first look at its messages."""
+        for lane in self._lanes.values():
+            if lane.copier.origin is None:
+                self.find_origin(lane.copier)
+
+    def find_origin(self, copier: Copier) -> bool:
+        """Give a copier its origin, if it is there; reports say so if not, and `connect` comes when it is."""
+        lane = self._lane_of.get(copier)
+        if lane is None:
+            return False  # it was queued when it was given up
+        origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
+        if origin is not None:
+            self._attach(lane, origin)
+        elif lane.source.external is None:
+            copier.error = errcodes.STREAM_NOT_FOUND.error()
+        return origin is not None
+
+    def disconnect(self, origin: Stream) -> None:
+        """Copy nothing more from a stream that is being closed."""
+        for lane in self._lanes.values():
+            if lane.copier.origin is origin:
+                lane.copier.detach()
+                lane.copier.wake(0)
+
+    def _is_here(self, source: StreamSource) -> bool:
+        domain = self._js.options.domain
+        return source.external is None or (bool(domain) and source.external.api == f"$JS.{domain}.API")
+
+    def _attach(self, lane: Lane, origin: Stream) -> None:
+        ident = identity(origin)
+        if self._stream.config.mirror is not None:
+            seq = self._mirror_position(lane.source, origin)
+            lane.copier.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
+            return
+        seq, known = self._positions.known.get(lane.key, (0, b""))
+        anew = known not in (b"", ident)
+        begin = self._begin_of(lane.source)
+        if seq == 0 or anew:
+            begin = lane.copier.stored = 0
+            seq = self._first_position(lane.source, origin, anew)
+        self._positions.known[lane.key] = (seq, ident)
+        lane.copier.attach(origin, seq, b" " + ident, begin)
+
+    def _begin_of(self, source: StreamSource) -> int:
+        """Return from where on an origin was copied, so that it may let go of that; 0: nobody knows."""
+        return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
+
+    def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
+        """As `_begin_of`; what is older than the origin came from another one, which had its name before."""
+        store = self._stream.store
+        oldest_ns = store.first_ts if store.msgs else store.last_ts
+        return (
+            self._begin_of(mirror)
+            if oldest_ns >= origin.created_ns
+            else store.catalogue.seq_at(origin.created_ns)
+        )
+
+    def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
+        """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""
+        store = self._stream.store
+        if store.msgs == 0 and store.first_seq == 0:
+            start = max(mirror.opt_start_seq, origin.store.first_seq)
+            if mirror.opt_start_time_ns is not None and mirror.opt_start_seq == 0:
+                start = origin.store.catalogue.seq_at(wrapped_ns(mirror.opt_start_time_ns))
+            store.skip_seqs_to(max(start, 1) - 1)
+        return store.last_seq
+
+    def _first_position(self, source: StreamSource, origin: Stream, anew: bool) -> int:
+        """Return the sequence behind which a source begins of which nothing is known."""
+        if source.opt_start_seq:
+            return source.opt_start_seq - 1
+        store = self._stream.store
+        start_ns = source.opt_start_time_ns
+        if start_ns is not None:
+            start_ns = max(start_ns, store.last_ts)
+        elif store.first_seq > 1 and store.last_ts and not anew:
+            start_ns = store.last_ts  # what was copied before may be gone already
+        return 0 if start_ns is None else origin.store.catalogue.seq_at(wrapped_ns(start_ns)) - 1
+
+    # -- what copiers and the stream tell ------------------------------------------------------------------
+
+    def has_copied(self, copier: Copier) -> None:
+        """Remember that its position has changed."""
+        self._moved.append(copier)
+
+    def was_blocked(self, copier: Copier) -> None:
+        """Try again with the next commit, or in a while, should nothing happen in the stream before."""
+        self._blocked.append(copier)
+        self._offer_direct_gets(False)
+        if self._timer is None:
+            shared = self._js.shared
+            self._timer = shared.timers.at(shared.clock.now_ns() + RETRY_NS, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        self._wake_blocked()
+
+    def _wake_blocked(self) -> None:
+        blocked, self._blocked = self._blocked, []
+        for copier in blocked:
+            copier.wake(0)
+
+    def is_current(self, copier: Copier) -> None:
+        """Let direct gets of the origin find a mirror that has caught up."""
+        self._offer_direct_gets(True)
+
+    def _offer_direct_gets(self, offered: bool) -> None:
+        if self.is_mirrored != offered:
+            self.is_mirrored = offered
+            if self._stream.config.mirror_direct and self._js.observer is not None:
+                self._js.observer.stream_changed(self._stream, self._stream.config)
+
+    def committed(self) -> None:
+        """Keep how far the sources are copied, and try again what the stream had no room for."""
+        self._wake_blocked()
+        copiers, self._moved = self._moved, []
+        moved: dict[bytes, Position] = {}
+        for copier in copiers:
+            lane = self._lane_of.get(copier)
+            if copier.committed() and not copier.mirrors and lane is not None:
+                moved[lane.key] = (copier.written, self._positions.known[lane.key][1])
+        if moved:
+            self._positions.save(self._stream.store.last_seq, moved)
+
+    def lost(self) -> None:
+        """Copy again what could not be kept, once there is room."""
+        if not self._stream.config.mirror:
+            self._learn_positions(set(self._lanes))  # an earlier write of the turn may have taken some
+        for lane in self._lanes.values():
+            lane.copier.lost(self._positions.known.get(lane.key, (0, b""))[0])
+            self.was_blocked(lane.copier)
+        self._moved = []
+
+    def close(self) -> None:
+        """Copy nothing more."""
+        self._stream.inflow = None
+        for lane in self._lanes.values():
+            lane.copier.detach()
+        self._lanes, self._lane_of = {}, {}
+        self._moved, self._blocked = [], []
+        self._register(set())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- reports -------------------------------------------------------------------------------------------
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return what reports of the stream show of each mirror and source."""
+        return [self._shown(lane) for lane in self._lanes.values()]
+
+    def _shown(self, lane: Lane) -> dict[str, Any]:
+        source, copier = lane.source, lane.copier
+        out: dict[str, Any] = {"name": source.name}
+        if source.external is not None:
+            out["external"] = source.external.to_json_dict()
+        out["lag"] = copier.lag()
+        if copier.stored and not copier.mirrors:
+            out["seq"] = copier.stored
+        out["active"] = self._active_ns(copier)
+        if copier.error is not None:
+            out["error"] = copier.error.as_json()
+        if source.filter_subject and (copier.active_ns or copier.error or not copier.mirrors):
+            out["filter_subject"] = source.filter_subject
+        if source.subject_transforms:
+            out["subject_transforms"] = [each.to_json_dict() for each in source.subject_transforms]
+        return out
+
+    def _active_ns(self, copier: Copier) -> int:
+        if copier.active_ns == 0:
+            return -1
+        since = max(0, self._js.shared.clock.now_ns() - copier.active_ns)
+        return since if copier.origin is None else since % HEARTBEAT_NS
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def key_of(source: StreamSource) -> bytes:
+    """Return what Nats-Stream-Source calls a source: origin, filters and destinations."""
+    origin = source.name if source.external is None else f"{source.name}:{short_hash(source.external.api)}"
+    filters, destinations = [source.filter_subject or ">"], [">"]
+    if source.subject_transforms:
+        filters = [each.src or ">" for each in source.subject_transforms]
+        destinations = [each.dest or ">" for each in source.subject_transforms]
+    return " ".join((origin, "\f".join(filters), "\f".join(destinations))).encode()
+
+
+def identity(stream: Stream) -> bytes:
+    """Return what tells a stream from another one that had its name before."""
+    return short_hash(time_text(stream.created_ns)).encode()

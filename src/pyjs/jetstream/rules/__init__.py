@@ -1,0 +1,1 @@
+"""What is allowed: checks and defaults of streams, sources and consumers."""

@@ -1,0 +1,452 @@
+"""Rules for consumer configurations: defaults, checks in nats-server's order, and what an update may change.
+
+Works on values only: what the stream and the limits say comes in as StreamTraits and ConsumerLimits. The order of
+the checks is part of the interface, since a request with two faults must get the peer's error.
+
+Source: order and texts probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import ZERO_TIME_NS, duration_text
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.consumer import (
+    REQUIRED_LEVEL_KEY,
+    SERVER_LEVEL_KEY,
+    SERVER_VERSION_KEY,
+    ConsumerConfig,
+)
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.names import is_valid_name
+from pyjs.subjects.overlap import at_once, first_covered
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from pyjs.subjects.overlap import SubjectTree
+
+NS_PER_MS = 1_000_000
+DESCRIPTION_SIZE_MAX = 4096
+METADATA_SIZE_MAX = 128 * 1024
+NAME_SIZE_MAX = 255
+MAX_WAITING_DEFAULT = 512
+ACK_WAIT_DEFAULT_NS = 30_000 * NS_PER_MS
+ACK_PENDING_DEFAULT = 1000
+INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
+PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
+HEARTBEAT_MIN_NS = 100 * NS_PER_MS
+NOT_SEARCHED = "not searched"  # no subject: it has a blank
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTraits:
+    """What the rules need to know of the stream."""
+
+    subjects: tuple[str, ...] = ()
+    retention: str = "limits"
+    num_replicas: int = 1
+    max_consumers: int = -1
+    max_msgs_per_subject: int = -1
+    limit_max_ack_pending: int = 0  # the stream's consumer_limits
+    limit_inactive_threshold_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLimits:
+    """What server and account allow; 0 is no limit."""
+
+    server_max_ack_pending: int = 0
+    server_max_request_batch: int = 0
+    account_max_ack_pending: int = 0
+    max_consumers: int = 0  # of the account, for streams that set none
+
+
+def normalised(
+    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, pedantic: bool = False
+) -> ConsumerConfig:
+    """Return `config` with nonsense corrected and defaults filled in.
+
+    Raises:
+        ApiError: 10157, when `pedantic` forbids a correction.
+    """
+    config = _without_negatives(config, pedantic)
+    changes: dict[str, Any] = {}
+    if not config.push and config.max_waiting == 0:
+        changes["max_waiting"] = MAX_WAITING_DEFAULT
+    if config.ack_wait_ns == 0 and config.ack_policy in ("explicit", "all"):
+        changes["ack_wait_ns"] = ACK_WAIT_DEFAULT_NS
+    if config.backoff_ns:
+        if pedantic and changes.get("ack_wait_ns", config.ack_wait_ns) != config.backoff_ns[0]:
+            raise errcodes.PEDANTIC.error(err="first backoff value has to equal batch AckWait")
+        changes["ack_wait_ns"] = config.backoff_ns[0]
+    if config.max_ack_pending == 0:
+        changes["max_ack_pending"] = _max_ack_pending(config, stream, limits, pedantic)
+    if config.inactive_threshold_ns == 0:
+        changes["inactive_threshold_ns"] = _inactive_threshold(stream, pedantic)
+    if not config.push and config.max_batch == 0 and limits.server_max_request_batch > 0:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(
+                err="max_request_batch must be set if it's JetStream limits are set"
+            )
+        changes["max_batch"] = limits.server_max_request_batch
+    if config.priority_policy == "pinned_client" and config.priority_timeout_ns == 0:
+        changes["priority_timeout_ns"] = PINNED_TIMEOUT_DEFAULT_NS
+    if config.ack_policy == "flow_control" and not pedantic:
+        changes |= {"flow_control": True, "idle_heartbeat_ns": 1000 * NS_PER_MS}
+    return replace(config, **changes)
+
+
+_NEGATIVES = (
+    ("max_waiting", "max_waiting must not be negative"),
+    ("max_ack_pending", "max_ack_pending must be set to -1"),
+    ("max_batch", "max_batch must not be negative"),
+    ("max_expires_ns", "max_expires must not be negative"),
+    ("max_bytes", "max_bytes must not be negative"),
+    ("idle_heartbeat_ns", "idle_heartbeat must not be negative"),
+    ("inactive_threshold_ns", "inactive_threshold must not be negative"),
+    ("priority_timeout_ns", "priority_timeout must not be negative"),
+)
+
+
+def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
+    changes: dict[str, Any] = {}
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        if pedantic and config.max_deliver < -1:
+            raise errcodes.PEDANTIC.error(err="max_deliver must be set to -1")
+        changes["max_deliver"] = -1
+    for attribute, text in _NEGATIVES:
+        unset = -1 if attribute == "max_ack_pending" else 0
+        if getattr(config, attribute) < unset:
+            if pedantic:
+                raise errcodes.PEDANTIC.error(err=text)
+            changes[attribute] = unset
+    return replace(config, **changes) if changes else config
+
+
+def _max_ack_pending(
+    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, pedantic: bool
+) -> int:
+    if stream.limit_max_ack_pending:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(
+                err="max_ack_pending must be set if it's configured in stream limits"
+            )
+        return stream.limit_max_ack_pending
+    if config.ack_policy == "none":
+        return 0
+    allowed = (limits.server_max_ack_pending, limits.account_max_ack_pending)
+    return min([ACK_PENDING_DEFAULT, *(limit for limit in allowed if limit > 0)])
+
+
+def _inactive_threshold(stream: StreamTraits, pedantic: bool) -> int:
+    if stream.limit_inactive_threshold_ns > 0 and pedantic:
+        raise errcodes.PEDANTIC.error(
+            err="inactive_threshold must be set if it's configured in stream limits"
+        )
+    return max(stream.limit_inactive_threshold_ns, 0)
+
+
+def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
+    """Return `config` with the threshold that every ephemeral consumer has; `ephemeral`: it counts as one.
+
+    Not part of `normalised`: the peer compares a repeated request with what it keeps before filling this in.
+    """
+    if (config.durable and not ephemeral) or config.inactive_threshold_ns:
+        return config
+    return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
+
+
+def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
+    """Return the first valid filter that another one covers, None: none is covered; in steps when they are many."""
+    return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
+
+
+def check(
+    config: ConsumerConfig,
+    stream: StreamTraits,
+    limits: ConsumerLimits,
+    covered: str | None = NOT_SEARCHED,
+) -> None:
+    """Refuse a normalised `config` that cannot be; the first fault in the peer's order decides.
+
+    `covered` is what `search_filters` returned.
+
+    Raises:
+        ApiError: what is wrong.
+    """
+    _check_name_and_replicas(config, stream)
+    _check_acks(config)
+    if len(config.description) > DESCRIPTION_SIZE_MAX:
+        raise errcodes.CONSUMER_DESCRIPTION_TOO_LONG.error(max=DESCRIPTION_SIZE_MAX)
+    if config.push:
+        _check_push(config, stream)
+    else:
+        _check_pull(config, stream, limits)
+    _check_limits(config, stream, limits)
+    if config.direct:
+        if not config.push:
+            raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH.error()
+        if config.durable:
+            raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL.error()
+    _check_filters(config, covered)
+    _check_start(config)
+    _check_sampling(config)
+    if config.flow_control and not config.idle_heartbeat_ns:
+        raise errcodes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS.error()
+    if config.durable_name and config.name and config.name != config.durable_name:
+        raise errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH.error()
+    if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > METADATA_SIZE_MAX:
+        raise errcodes.CONSUMER_METADATA_LENGTH.error(limit=f"{METADATA_SIZE_MAX // 1024}KB")
+    _check_priorities(config)
+
+
+def _check_name_and_replicas(config: ConsumerConfig, stream: StreamTraits) -> None:
+    if config.name and not is_valid_name(config.name):
+        raise errcodes.invalid_config("consumer name can not contain '.', '*', '>', '\\', '/'")
+    if config.durable_name and not is_valid_name(config.durable_name):
+        raise errcodes.invalid_config("consumer durable name can not contain '.', '*', '>', '\\', '/'")
+    if config.num_replicas > 0 and config.num_replicas > stream.num_replicas:
+        raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM.error()
+    if config.num_replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
+    if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
+        raise errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM.error()
+
+
+def _check_acks(config: ConsumerConfig) -> None:
+    if any(wait < 0 for wait in config.backoff_ns):
+        raise errcodes.CONSUMER_BACKOFF_NEGATIVE.error()
+    if config.ack_wait_ns < 0:
+        raise errcodes.CONSUMER_ACK_WAIT_NEGATIVE.error()
+    if config.ack_policy == "flow_control":
+        _check_flow_control_acks(config)
+    if config.backoff_ns and config.max_deliver != -1 and len(config.backoff_ns) > config.max_deliver:
+        raise errcodes.CONSUMER_MAX_DELIVER_BACKOFF.error()
+
+
+def _check_flow_control_acks(config: ConsumerConfig) -> None:
+    if not config.push:
+        raise errcodes.CONSUMER_ACK_FC_REQUIRES_PUSH.error()
+    if not config.flow_control:
+        raise errcodes.CONSUMER_ACK_FC_REQUIRES_FC.error()
+    if config.idle_heartbeat_ns != 1000 * NS_PER_MS:
+        raise errcodes.invalid_config("flow control ack policy heartbeat needs to be 1s")
+    if config.max_ack_pending <= 0:
+        raise errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING.error()
+    if config.ack_wait_ns or config.backoff_ns:
+        raise errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT.error()
+    if config.max_deliver > 0:
+        raise errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER.error()
+
+
+def _check_push(config: ConsumerConfig, stream: StreamTraits) -> None:
+    deliver = config.deliver_subject.encode()
+    if subject_has_wildcard(deliver):
+        raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS.error()
+    if not is_valid_subject(deliver):
+        raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT.error()
+    if any(is_subset(deliver, subject.encode()) for subject in stream.subjects):
+        raise errcodes.CONSUMER_DELIVER_CYCLE.error()
+    if config.max_waiting != 0:
+        raise errcodes.CONSUMER_PUSH_MAX_WAITING.error()
+    if config.max_ack_pending > 0 and config.ack_policy == "none":
+        raise errcodes.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED.error()
+    if 0 < config.idle_heartbeat_ns < HEARTBEAT_MIN_NS:
+        raise errcodes.CONSUMER_SMALL_HEARTBEAT.error()
+
+
+def _check_pull(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise errcodes.CONSUMER_PULL_REQUIRES_ACK.error()
+    if config.rate_limit_bps:
+        raise errcodes.CONSUMER_PULL_WITH_RATE_LIMIT.error()
+    if config.idle_heartbeat_ns:
+        raise errcodes.CONSUMER_HB_REQUIRES_PUSH.error()
+    if config.flow_control:
+        raise errcodes.CONSUMER_FC_REQUIRES_PUSH.error()
+    if 0 < config.max_expires_ns < NS_PER_MS:
+        raise errcodes.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL.error()
+    if 0 < limits.server_max_request_batch < config.max_batch:
+        raise errcodes.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED.error(limit=limits.server_max_request_batch)
+
+
+def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
+    for limit in (
+        limits.server_max_ack_pending,
+        limits.account_max_ack_pending,
+        stream.limit_max_ack_pending,
+    ):
+        if 0 < limit < config.max_ack_pending:
+            raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
+    threshold_ns = stream.limit_inactive_threshold_ns
+    if 0 < threshold_ns < config.inactive_threshold_ns:
+        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
+
+
+def _check_filters(config: ConsumerConfig, covered: str | None) -> None:
+    if config.filter_subject and config.filter_subjects:
+        raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS.error()
+    if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
+        raise errcodes.invalid_config("invalid subject")
+    if "" in config.filter_subjects:
+        raise errcodes.CONSUMER_EMPTY_FILTER.error()
+    if covered is NOT_SEARCHED:
+        covered = at_once(search_filters(config))
+    for subject in config.filters:
+        if not is_valid_subject(subject.encode()):
+            raise errcodes.invalid_config("invalid subject")
+        if subject == covered:
+            raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
+
+
+_POLICY_WORDS = {"last_per_subject": "last per subject", "by_start_sequence": "by start sequence"}
+_POLICY_WORDS["by_start_time"] = "by start time"
+
+
+def _check_start(config: ConsumerConfig) -> None:
+    policy = config.deliver_policy
+    words = _POLICY_WORDS.get(policy, policy)
+
+    def fault(what: str, state: str) -> ApiError:
+        text = f"consumer delivery policy is deliver {words}, but optional {what} is {state}"
+        return errcodes.CONSUMER_INVALID_POLICY.error(err=text)
+
+    if policy == "by_start_sequence":
+        if config.opt_start_seq == 0:
+            raise fault("start sequence", "not set")
+        if config.opt_start_time_ns is not None:
+            raise fault("start time", "also set")
+        return
+    if policy == "by_start_time":
+        if config.opt_start_time_ns is None:
+            raise fault("start time", "not set")
+        if config.opt_start_seq:
+            raise fault("start start sequence", "also set")
+        return
+    if config.opt_start_seq:
+        raise fault("start sequence", "also set")
+    if config.opt_start_time_ns is not None:
+        raise fault("start time", "also set")
+    if policy == "last_per_subject" and not config.filters:
+        raise fault("filter subject", "not set")
+
+
+def _check_sampling(config: ConsumerConfig) -> None:
+    if not config.sample_freq:
+        return
+    text = config.sample_freq.removesuffix("%")
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise errcodes.CONSUMER_INVALID_SAMPLING.error(err=f'strconv.Atoi: parsing "{text}": invalid syntax')
+    if not -(2**63) <= int(text) < 2**63:
+        raise errcodes.CONSUMER_INVALID_SAMPLING.error(
+            err=f'strconv.Atoi: parsing "{text}": value out of range'
+        )
+    if int(text) < 0:
+        raise errcodes.CONSUMER_INVALID_SAMPLING.error(err="<nil>")
+
+
+def _check_priorities(config: ConsumerConfig) -> None:
+    if config.priority_policy == "none":
+        if config.priority_groups:
+            raise errcodes.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE.error()
+        if config.priority_timeout_ns:
+            raise errcodes.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE.error()
+        return
+    if config.push:
+        raise errcodes.CONSUMER_PUSH_WITH_PRIORITY_GROUP.error()
+    if not config.priority_groups:
+        raise errcodes.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP.error()
+    for group in config.priority_groups:
+        if not group:
+            raise errcodes.CONSUMER_EMPTY_GROUP_NAME.error()
+        if not _GROUP_NAME.fullmatch(group):
+            raise errcodes.CONSUMER_INVALID_GROUP_NAME.error()
+
+
+_FIXED = (
+    ("deliver_policy", "deliver policy"),
+    ("mem_storage", "storage type"),
+    ("direct", "direct"),
+    ("sourcing", "sourcing"),
+    ("opt_start_seq", "start sequence"),
+    ("opt_start_time_ns", "start time"),
+    ("ack_policy", "ack policy"),
+    ("replay_policy", "replay policy"),
+    ("idle_heartbeat_ns", "heart beats"),
+    ("flow_control", "flow control"),
+)
+
+
+def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
+    """Refuse a change of what cannot change; `bound`: the old deliver subject has interest.
+
+    Raises:
+        ApiError: 10012 naming the field, or the rule that `new` breaks.
+    """
+    for attribute, words in _FIXED:
+        if getattr(old, attribute) != getattr(new, attribute):
+            raise errcodes.CONSUMER_CREATE.error(err=f"{words} can not be updated")
+    if old.deliver_subject != new.deliver_subject:
+        if not old.push:
+            raise errcodes.CONSUMER_CREATE.error(err="can not update pull consumer to push based")
+        if not new.push:
+            raise errcodes.CONSUMER_CREATE.error(err="can not update push consumer to pull based")
+        if bound:
+            raise errcodes.CONSUMER_NAME_EXIST.error()
+    if old.max_waiting != new.max_waiting:
+        raise errcodes.CONSUMER_CREATE.error(err="max waiting can not be updated")
+
+
+def same_but_versions(a: ConsumerConfig, b: ConsumerConfig) -> bool:
+    """Return whether two configurations are equal, leaving out the versions that servers put into metadata."""
+    return replace(a, metadata=_user_metadata(a)) == replace(b, metadata=_user_metadata(b))
+
+
+def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
+    managed = (SERVER_VERSION_KEY, SERVER_LEVEL_KEY, REQUIRED_LEVEL_KEY)
+    return {key: value for key, value in config.metadata.items() if key not in managed}
+
+
+def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
+    """Return `config` with the API level that it needs in its metadata, and no other managed key."""
+    level = 0
+    pauses = config.pause_until_ns not in (None, ZERO_TIME_NS)
+    if pauses or config.priority_policy != "none" or config.priority_groups:
+        level = 1
+    if config.ack_policy == "flow_control":
+        level = 4
+    return replace(config, metadata={**_user_metadata(config), REQUIRED_LEVEL_KEY: str(level)})
+
+
+def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
+    """Refuse a new consumer of a workqueue stream that would share messages with those of `claims`.
+
+    Raises:
+        ApiError: 10098 to 10101.
+    """
+    if config.ack_policy not in ("explicit", "flow_control"):
+        raise errcodes.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.error()
+    if config.deliver_policy != "all":
+        raise errcodes.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL.error()
+    if claims.is_empty:
+        return
+    if not config.filters:
+        raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED.error()
+    check_unshared(config, claims)
+
+
+def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") -> None:
+    """Refuse filters that overlap with those of another consumer, not `name`, of a workqueue stream.
+
+    Raises:
+        ApiError: 10100.
+    """
+    if any(at_once(claims.overlapping(subject, name)) for subject in config.filters):
+        raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()

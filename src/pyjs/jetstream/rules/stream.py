@@ -1,0 +1,301 @@
+"""Whether a stream configuration may be: checks and defaults at create and update, in the peer's order.
+
+Pure functions of configurations and options: no stream, store or account is touched. What depends on other
+streams (name in use, subject overlap, reservations) is the engine's business.
+
+Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jetstream/rules/test_stream_rules.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import duration_text
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
+from pyjs.jetstream.config.stream import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
+from pyjs.jetstream.names import is_valid_name
+from pyjs.jetstream.rules import sources as source_rules
+from pyjs.subjects.overlap import at_once, first_overlap
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subjects_overlap
+from pyjs.subjects.transform import TransformError, check_mapping, check_transform
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.jetstream.rules.sources import Find
+
+NAME_SIZE_MAX = 255
+DESCRIPTION_SIZE_MAX = 4096
+METADATA_SIZE_MAX = 128 * 1024
+REPLICAS_MAX = 5
+NS_PER_S = 1_000_000_000
+DUPLICATE_WINDOW_NS = 120 * NS_PER_S
+SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
+NOT_SEARCHED = "not searched"  # no subject: it has a blank
+_LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
+
+
+def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
+    """Refuse what only a new stream may not have; `unsupported` gets its own refusal by `check`.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    if "\\" in config.name or "/" in config.name:
+        raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
+    if config.sealed:
+        raise errcodes.invalid_config("stream configuration for create can not be sealed")
+    if config.mirror_direct and config.mirror is None:
+        raise errcodes.invalid_config("stream has no mirror but does have mirror direct")
+
+
+def check(
+    config: StreamConfig,
+    options: JetStreamOptions,
+    limits: AccountLimits,
+    pedantic: bool = False,
+    unsupported: tuple[str, ...] = (),
+    find: Find = lambda name: None,
+    overlapping: str | None = NOT_SEARCHED,
+) -> StreamConfig:
+    """Return `config` with defaults filled in; `pedantic` refuses what would be corrected silently.
+
+    `find` returns the configuration of a stream of the account by its name, None: there is no such stream.
+    `overlapping` is what `first_overlap` of the valid subjects returned.
+
+    Raises:
+        ApiError: says what is wrong.
+    """
+    _check_texts(config)
+    config = _with_limits(config, pedantic)
+    config = _with_times(config, options, pedantic)
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise errcodes.invalid_config("roll-ups require the purge permission")
+    _check_discard_new_per_subject(config)
+    config = _with_delete_markers(config, pedantic)
+    if config.mirror or config.sources:
+        config = source_rules.check(config, find, pedantic, unsupported)
+    if unsupported:
+        raise errcodes.invalid_config(f"{unsupported[0]} not supported yet by pyjs-server")
+    config = _with_subjects(config, overlapping)
+    _check_max_bytes(config, limits)
+    _check_transform(config)
+    config = _with_republish(config, pedantic)
+    if config.placement and not config.placement.to_json_dict():
+        config = replace(config, placement=None)
+    if config.placement and config.placement.preferred:
+        raise errcodes.invalid_config("preferred server not permitted in placement")
+    return config
+
+
+def check_single_server(config: StreamConfig) -> None:
+    """Refuse what needs a cluster.
+
+    Raises:
+        ApiError: 10074.
+    """
+    if config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
+
+
+def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+    """Return `new`, which passed `check`, as it may replace `old`.
+
+    Raises:
+        ApiError: says what cannot be changed.
+    """
+    check_single_server(new)
+    if new.storage != old.storage:
+        raise errcodes.invalid_config("stream configuration update can not change storage type")
+    if new.retention != old.retention and WORKQUEUE in (new.retention, old.retention):
+        raise errcodes.invalid_config(
+            "stream configuration update can not change retention policy to/from workqueue"
+        )
+    if old.sealed and not new.sealed:
+        raise errcodes.invalid_config("stream configuration update can not unseal a sealed stream")
+    if old.deny_delete and not new.deny_delete:
+        raise errcodes.invalid_config("stream configuration update can not cancel deny message deletes")
+    if old.deny_purge and not new.deny_purge:
+        raise errcodes.invalid_config("stream configuration update can not cancel deny purge")
+    if new.mirror and new.mirror != old.mirror:
+        raise errcodes.STREAM_MIRROR_NOT_UPDATABLE.error()
+    if old.allow_msg_ttl and not new.allow_msg_ttl:
+        raise errcodes.invalid_config("message TTL status can not be disabled")
+    if not new.sealed:
+        return new
+    return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
+
+
+def _check_texts(config: StreamConfig) -> None:
+    if not is_valid_name(config.name):
+        raise errcodes.invalid_config("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if len(config.name.encode()) > NAME_SIZE_MAX:
+        raise errcodes.invalid_config(f"stream name is too long, maximum allowed is {NAME_SIZE_MAX}")
+    if len(config.description.encode()) > DESCRIPTION_SIZE_MAX:
+        raise errcodes.invalid_config(
+            f"stream description is too long, maximum allowed is {DESCRIPTION_SIZE_MAX}"
+        )
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
+    if size > METADATA_SIZE_MAX:
+        raise errcodes.invalid_config(f"stream metadata exceeds maximum size of {METADATA_SIZE_MAX} bytes")
+
+
+def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    replicas = config.num_replicas or 1
+    if replicas > REPLICAS_MAX:
+        raise errcodes.invalid_config(f"maximum replicas is {REPLICAS_MAX}")
+    if replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
+    values = {name: getattr(config, name) for name in _LIMITS}
+    for name, value in values.items():
+        if pedantic and value < -1:
+            raise errcodes.PEDANTIC.error(err=f"{name} must be set to -1")
+    corrected: dict[str, Any] = {name: value if value > 0 else -1 for name, value in values.items()}
+    return replace(config, num_replicas=replicas, **corrected)
+
+
+def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
+    if config.max_age_ns < 0:
+        raise errcodes.invalid_config("max age can not be negative")
+    if 0 < config.max_age_ns < SHORTEST_NS:
+        raise errcodes.invalid_config("max age needs to be >= 100ms")
+    longest = options.max_duplicate_window_ns
+    window = config.duplicate_window_ns
+    if window == 0 and not (config.mirror or config.sources):
+        window = _default_window(config.max_age_ns, longest, pedantic)
+    if window < 0:
+        raise errcodes.invalid_config("duplicates window can not be negative")
+    if config.max_age_ns and window > config.max_age_ns:
+        raise errcodes.invalid_config("duplicates window can not be larger then max age")
+    if 0 < longest < window:
+        shown = duration_text(longest)
+        raise errcodes.invalid_config(f"duplicates window can not be larger then server limit of {shown}")
+    if 0 < window < SHORTEST_NS:
+        raise errcodes.invalid_config("duplicates window needs to be >= 100ms")
+    return replace(config, duplicate_window_ns=window)
+
+
+def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
+    window = DUPLICATE_WINDOW_NS
+    if 0 < longest < window:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="duplicate window limits are higher than current limits")
+        window = longest
+    if 0 < max_age_ns < window:
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="duplicate window cannot be bigger than max age")
+        window = max_age_ns
+    return window
+
+
+def _check_discard_new_per_subject(config: StreamConfig) -> None:
+    if not config.discard_new_per_subject:
+        return
+    if config.discard != NEW:
+        raise errcodes.invalid_config("discard new per subject requires discard new policy to be set")
+    if config.max_msgs_per_subject <= 0:
+        raise errcodes.invalid_config("discard new per subject requires max msgs per subject > 0")
+
+
+def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    ttl_ns = config.subject_delete_marker_ttl_ns
+    if ttl_ns < 0:
+        raise errcodes.invalid_config("subject delete marker TTL must not be negative")
+    if ttl_ns == 0:
+        return config
+    if ttl_ns < NS_PER_S:
+        raise errcodes.invalid_config("subject delete marker TTL must be at least 1 second")
+    if pedantic and not config.allow_msg_ttl:
+        raise errcodes.invalid_config("subject delete marker cannot be set if message TTLs are disabled")
+    if config.allow_rollup_hdrs:
+        return replace(config, allow_msg_ttl=True)
+    if pedantic:
+        raise errcodes.invalid_config("subject delete marker cannot be set if roll-ups are disabled")
+    return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
+
+
+def valid_subjects(config: StreamConfig) -> list[str]:
+    """Return the subjects of a configuration without those that are none."""
+    return [subject for subject in config.subjects if is_valid_subject(subject.encode())]
+
+
+def _with_subjects(config: StreamConfig, overlapping: str | None) -> StreamConfig:
+    if not config.subjects:
+        return config if config.mirror or config.sources else replace(config, subjects=(config.name,))
+    if overlapping is NOT_SEARCHED:
+        overlapping = at_once(first_overlap(valid_subjects(config)))
+    seen: set[str] = set()
+    for at, subject in enumerate(config.subjects):
+        raw = subject.encode()
+        if not is_valid_subject(raw):
+            raise errcodes.invalid_config("invalid subject")
+        if subject in seen:
+            raise errcodes.invalid_config("duplicate subjects detected")
+        seen.add(subject)
+        _check_reach(config, raw)
+        if subject == overlapping:
+            later = [each for each in config.subjects[at + 1 :] if is_valid_subject(each.encode())]
+            other = next(each for each in later if subjects_overlap(each.encode(), raw))
+            raise errcodes.invalid_config(f'subject "{subject}" overlaps with "{other}"')
+    return config
+
+
+def _check_reach(config: StreamConfig, subject: bytes) -> None:
+    if subject == b">" and not config.no_ack:
+        raise errcodes.invalid_config("capturing all subjects requires no-ack to be true")
+    if subject == b">" and config.num_replicas != 1:
+        raise errcodes.invalid_config("capturing all subjects requires replicas of 1")
+    if config.no_ack or subject[:1] not in b"$*>":
+        return
+    for space in (b"$JS.>", b"$JSC.>", b"$NRG.>"):
+        if subjects_overlap(subject, space) and not is_subset(subject, b"$JS.EVENT.>"):
+            raise errcodes.invalid_config(
+                "subjects that overlap with jetstream api require no-ack to be true"
+            )
+    if subjects_overlap(subject, b"$SYS.>") and not is_subset(subject, b"$SYS.ACCOUNT.>"):
+        raise errcodes.invalid_config("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_transform(config: StreamConfig) -> None:
+    given = config.subject_transform
+    if given is None:
+        return
+    if given.src and not is_valid_subject(given.src.encode()):
+        raise errcodes.STREAM_TRANSFORM_INVALID_SOURCE.error(err=f"invalid subject {given.src}")
+    try:
+        check_mapping(given.src, given.dest)
+    except TransformError as error:
+        raise errcodes.STREAM_TRANSFORM_INVALID_DESTINATION.error(err=error) from None
+
+
+def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    given = config.republish
+    if given is None:
+        return config
+    if pedantic and not given.src:
+        raise errcodes.PEDANTIC.error(err="republish source can not be empty")
+    src, dest = given.src or ">", given.dest
+    moved = config.subject_transform
+    if src == dest == ">" and moved is not None and config.subjects == (moved.src,):
+        # Everything leaves the stream's subjects by the transform, so republishing it forms no cycle.
+        if pedantic:
+            raise errcodes.PEDANTIC.error(err="implicit republish based on subject transform")
+        src = dest = moved.dest
+    if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):
+        raise errcodes.invalid_config("stream configuration for republish destination forms a cycle")
+    try:
+        check_transform(src, dest)
+    except TransformError:
+        text = f"stream configuration for republish with transform from '{src}' to '{dest}' not valid"
+        raise errcodes.invalid_config(text) from None
+    return replace(config, republish=RepublishConfig(src, dest, given.headers_only))
+
+
+def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise errcodes.STREAM_MAX_BYTES_REQUIRED.error()
+    largest = {FILE: limits.store_max_stream_bytes, MEMORY: limits.memory_max_stream_bytes}[config.storage]
+    if 0 < largest < config.max_bytes:
+        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.error()

@@ -1,0 +1,279 @@
+"""JetStream of a server: one engine and one API router for each account, started and stopped together.
+
+The top of the JetStream room, and the only part that knows which account has it. Reads the options at the start,
+and again when a reload changed them: accounts get JetStream, lose it (what they stored stays) and have other limits
+while the server runs.
+
+Source: nats.docs "JetStream" and "Accounts".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import Clock
+from pyjs.base.log import Log
+from pyjs.base.rng import Rng
+from pyjs.base.timers import Timers
+from pyjs.core.account import Account
+from pyjs.core.auth.users import GLOBAL_ACCOUNT
+from pyjs.core.faults import Faults
+from pyjs.core.sink import Turn
+from pyjs.jetstream.api.seat import ApiSeat
+from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions, limits_from, options_from
+from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.files.metadata import MetadataWriter
+from pyjs.jetstream.manage.engine import JetStream, Shared
+from pyjs.jetstream.manage.scrub import Scrubber
+from pyjs.jetstream.stream.usage import Usage
+from pyjs.store.format.layout import file_name, lock_store, streams_directory
+from pyjs.store.open_files import OpenFiles
+from pyjs.store.segment.view import ViewCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Protocol
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.timers import Timer
+    from pyjs.config.options import Options
+    from pyjs.jetstream.files.removals import Removals
+    from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.manage.reopening import Mender
+    from pyjs.store.crypt.vault import Vault
+    from pyjs.store.format.layout import StoreLock
+    from pyjs.store.state.consumer_state import OpenLogs
+    from pyjs.store.state.log_sync import LogSync
+
+    class ServiceHost(Protocol):
+        """The node, as JetStream sees it."""
+
+        options: Options
+        clock: Clock
+        timers: Timers
+        rng: Rng
+        disk: Disk
+        log: Log
+        faults: Faults
+        server_name: str
+        accounts: dict[str, Account]
+        turn_state: Turn
+
+
+SCRUB_AFTER_NS = 10_000_000_000  # a start has other things to read
+
+
+class JetStreamServer:
+    """JetStream of one server."""
+
+    def __init__(self, host: ServiceHost) -> None:
+        self._host = host
+        self._disk = host.disk
+        self.options: JetStreamOptions = options_from(host.options)
+        self.shared = Shared(
+            self.options,
+            host.server_name,
+            host.clock,
+            host.timers,
+            host.rng,
+            host.log,
+            host.faults,
+            MetadataWriter(host.turn_state, host.disk, self.options.store_dir),
+        )
+        self.accounts: dict[str, JetStream] = {}
+        self._mender: Mender | None = None  # None: nothing has failed
+        self._seats: dict[str, ApiSeat] = {}
+        self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
+        self._removals: Removals | None = None  # of all accounts; None: nothing is stored yet
+        self.open_files = OpenFiles(host.disk, host.disk.open_files_max)  # of all streams and consumers
+        self.views = ViewCache()  # what is read of compressed and encrypted segments, of all streams
+        self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
+        self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
+        self._scrub_timer: Timer | None = None
+        self._lock: StoreLock | None = None  # of the store directory
+
+    def mend(self, owner: object) -> None:
+        """Let a stream or consumer begin again whose work failed unexpectedly."""
+        if self._mender is None:
+            from pyjs.jetstream.manage.reopening import (
+                Mender,  # loads what a server without streams needs not
+            )
+
+            self._mender = Mender(self.accounts)
+        self._mender.mend(owner)
+
+    def _ask_for_sync(self, logs: LogSync) -> None:
+        self._host.turn_state.unsynced.append(logs)
+
+    @property
+    def memory(self) -> Usage:
+        """What memory streams of all accounts use and reserve."""
+        return self.shared.usage[MEMORY]
+
+    @property
+    def storage(self) -> Usage:
+        """What file streams of all accounts use and reserve."""
+        return self.shared.usage[FILE]
+
+    def start(self) -> None:
+        """Do all steps of `start_steps`. Raises as they do."""
+        for _ in self.start_steps():
+            pass
+
+    def start_steps(self) -> Iterator[None]:
+        """Recover every stream and begin to answer requests; a step reads a segment, a consumer or some messages.
+
+        No turn may run before the last step. Whoever wants no more of them closes the iterator, then calls `stop`:
+        the files are as a kill at that moment leaves them.
+
+        Raises, at any step:
+            StoreLocked: another server works on the store directory.
+            OSError: the store directory cannot be used.
+        """
+        self._lock = lock_store(self._disk, self.options.store_dir)
+        yield from self._apply_to_accounts()
+        self._report_strangers()
+        if self.options.scrub_rate:
+            begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
+            self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
+        for seat in self._seats.values():
+            seat.load()
+
+    def _begin_scrubbing(self) -> None:
+        self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
+        self.scrubber.begin_pass()
+
+    def clock_stepped(self) -> Iterator[None]:
+        """Look again at everything that waits for a wall time, in steps, after the wall clock was set."""
+        for engine in list(self.accounts.values()):
+            for stream in list(engine.streams.values()):
+                stream.clock_stepped()
+                for consumer in list(stream.consumers.values()):
+                    if isinstance(consumer, Consumer):
+                        consumer.clock_stepped()
+                yield
+
+    def apply_options(self) -> None:
+        """Take over what a reload changed: what the accounts have, and larger limits of the server."""
+        new = options_from(self._host.options)
+        self.options.max_memory, self.options.max_store = new.max_memory, new.max_store
+        self.options.max_payload = new.max_payload
+        self.memory.max, self.storage.max = new.max_memory, new.max_store
+        for _ in self._apply_to_accounts():
+            pass
+
+    def _apply_to_accounts(self) -> Iterator[None]:
+        """Make every account have what the options say, in steps."""
+        for name, account in self._host.accounts.items():
+            limits, engine = self._limits_of(name), self.accounts.get(name)
+            if limits is None or engine is None:
+                yield from self._switch(account, limits)
+            else:
+                engine.change_limits(limits)
+
+    def _switch(self, account: Account, limits: AccountLimits | None) -> Iterator[None]:
+        """Start JetStream of an account that has none, or end it, in steps."""
+        engine = self.accounts.get(account.name)
+        seat = self._seats.get(account.name)
+        if seat is not None and engine is None and limits is None:
+            return
+        if seat is not None:
+            seat.close()
+        if engine is not None:
+            self._stop_account(engine)
+        engine = None if limits is None else self._start_account(account, limits)
+        self._seats[account.name] = ApiSeat(account, self.shared, engine)
+        directory = streams_directory(self.options.store_dir, account.name)
+        if engine is not None and self._disk.list_dir(directory):
+            yield from engine.recover_steps()
+
+    def _report_strangers(self) -> None:
+        """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""
+        known = {file_name(name) for name in self.accounts}
+        for name in self._disk.list_dir(self.options.store_dir):
+            if not name.startswith(".") and name not in known:
+                path = f"{self.options.store_dir}/{name}"
+                self._host.log.warn(f"  {path} is of no account with JetStream; its streams are not served")
+
+    @property
+    def is_changing(self) -> bool:
+        """Return whether changes of metadata are under way whose requests have not been answered."""
+        return self.shared.metadata.pending > 0
+
+    def begin_stop(self) -> None:
+        """Refuse changes of metadata from now on; `stop` may be called when those under way are over."""
+        self.shared.metadata.close()
+
+    def stop(self) -> None:
+        """Close every stream; what they hold is on disk. No thread may be at work on metadata."""
+        self.shared.metadata.close()
+        self.shared.metadata.finish_now()
+        if self._scrub_timer is not None:
+            self._scrub_timer.cancel()
+        if self.scrubber is not None:
+            self.scrubber.stop()
+        for seat in self._seats.values():
+            seat.close()
+        for engine in list(self.accounts.values()):
+            self._stop_account(engine)
+        if self._logs is not None:
+            self._logs.sync.sync_now()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
+        engine = JetStream(account, self.shared, limits, lambda: self._open_files(account.name))
+        self.accounts[account.name] = engine
+        account.jetstream = engine
+        return engine
+
+    def _open_files(self, account: str) -> AccountFiles:
+        # Imported with the first stream: a store directory without streams needs nothing that reads and writes them.
+        from pyjs.jetstream.files.removals import Removals
+        from pyjs.jetstream.manage.persist import AccountFiles
+        from pyjs.store.state.consumer_state import OpenLogs
+        from pyjs.store.state.log_sync import LogSync
+
+        host, disk = self._host, self._disk
+        if self._logs is None:
+            self._logs = OpenLogs(
+                disk, self.open_files, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always)
+            )
+        if self._vault is None and self.options.key:
+            from pyjs.store.crypt.vault import ALGORITHMS, Vault
+
+            algorithm = ALGORITHMS[self.options.cipher]
+            self._vault = Vault(self.options.key, algorithm, host.rng.randbytes, self.options.prev_key)
+        now_ns, root = host.clock.now_ns, self.options.store_dir
+        if self._removals is None:
+            self._removals = Removals(disk, host.log, host.turn_state)
+        return AccountFiles(
+            disk,
+            root,
+            account,
+            host.log,
+            now_ns,
+            self._logs,
+            self._vault,
+            self._removals,
+            self.open_files,
+            self.views,
+        )
+
+    def _stop_account(self, engine: JetStream) -> None:
+        engine.stop()
+        engine.account.jetstream = None
+        del self.accounts[engine.account.name]
+
+    def _limits_of(self, name: str) -> AccountLimits | None:
+        """Return the limits of an account, None: it has no JetStream."""
+        configured = self._host.options.accounts.get(name)
+        if configured is not None and configured.jetstream is not None:
+            return limits_from(configured.jetstream)
+        system = self._host.options.system_account
+        others = [each for each in self._host.options.accounts if each not in (GLOBAL_ACCOUNT, system)]
+        if name == GLOBAL_ACCOUNT and (not others or name in self.accounts):
+            return AccountLimits()
+        return None

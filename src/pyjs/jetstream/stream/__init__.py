@@ -1,0 +1,1 @@
+"""A stream and its parts."""

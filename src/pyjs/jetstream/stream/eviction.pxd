@@ -1,0 +1,21 @@
+"""What a turn's messages replace: noted when they are taken, carried out when they are in the file."""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.store.store cimport StreamStore
+from pyjs.store.index.subjects cimport Subject
+
+cdef class Evictions:
+    cdef StreamStore store
+    cdef object turn                    # core.sink.Turn
+    cdef uint64_t* seqs                 # messages whose subject got more than its limit by them
+    cdef size_t n, room
+    cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
+
+    cdef bint pending(self) noexcept nogil
+    cdef void note(self, uint64_t seq) noexcept nogil
+    cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq)
+    cdef list roll_up(self)
+    cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0
+    cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil
+    cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil
+    cdef void trim_stream(self, int64_t max_msgs, int64_t max_bytes) noexcept nogil

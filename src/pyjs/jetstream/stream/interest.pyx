@@ -1,0 +1,149 @@
+"""Which consumers of a stream a message concerns: to wake them, to ask whether they are done, to tell of drops.
+
+Every consumer is a subscription to its filters in a list of the stream's own, so that the cost of a message depends
+on the consumers that want it and not on those that do not. Knows nothing of what consumers and streams do.
+
+Compiled because it is asked per message (benchmarks/: scaling, consumers).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.store.index.sequences cimport index_next_live
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.routes cimport Route, RouteCache
+from pyjs.subjects.sublist cimport Sublist, Subscription
+
+from pyjs.store.index.filter import is_wildcard
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FEW = 4                     # that many who wait are woken without a look at the messages
+
+
+cdef class Interest:
+    """The consumers of one stream, found by subject."""
+
+    def __cinit__(self, StreamStore store, RouteCache routes=None):
+        self.store = store
+        self.subs = Sublist(routes)
+        self.subs_by_name = {}
+        self.waiting = {}
+        self.woken_seq = store.catalogue.last_seq
+
+    def add(self, StreamConsumer consumer) -> None:
+        """Let messages find `consumer`."""
+        subs = [Subscription(consumer, subject) for subject in consumer.filters or (b">",)]
+        self.subs_by_name[consumer.name] = subs
+        for sub in subs:
+            self.subs.insert(sub)
+
+    def remove(self, StreamConsumer consumer) -> None:
+        """Undo `add`."""
+        for sub in self.subs_by_name.pop(consumer.name):
+            self.subs.remove(sub)
+        self.waiting.pop(consumer, None)
+
+    def change(self, StreamConsumer consumer) -> None:
+        """Take over changed filters; who waits goes on waiting."""
+        waits = consumer in self.waiting
+        self.remove(consumer)
+        self.add(consumer)
+        if waits:
+            self.wait(consumer)
+
+    def concerned(self, list filters) -> list:
+        """Return the consumers whose messages may be among those that the subjects of `filters` name; b"": all."""
+        names = {}
+        for subject in filters:
+            if not subject or is_wildcard(subject):
+                return [subs[0].sink for subs in self.subs_by_name.values()]
+            names.update({sub.sink: None for sub in self.subs.match(subject)})
+        return list(names)
+
+    def wait(self, StreamConsumer consumer) -> None:
+        """Wake `consumer` once when there are new messages for it."""
+        self.waiting[consumer] = None
+
+    cdef bint wanted(self, const char* subject, size_t n) noexcept nogil:
+        return self.subs.find(subject, n).n > 0
+
+    cdef bint wants(self, uint64_t seq) noexcept nogil:
+        cdef uint32_t n = 0
+        cdef const char* subject = self.store.catalogue.subject_at(seq, &n)
+        return subject != NULL and self.wanted(subject, n)
+
+    cdef bint needed(self, uint64_t seq) noexcept:
+        cdef uint32_t i, n = 0
+        cdef const char* subject = self.store.catalogue.subject_at(seq, &n)
+        cdef Route* r
+        if subject == NULL:
+            return False
+        cdef bint needs = False
+        r = self.subs.find(subject, n)
+        r.busy += 1
+        for i in range(r.n):
+            if (<StreamConsumer> r.targets[i].sink).needs(seq):
+                needs = True
+                break
+        r.busy -= 1
+        return needs
+
+    cdef void tell_drops(self) noexcept:
+        """Report what was dropped since the last call to the consumers that wanted it."""
+        cdef StreamStore store = self.store
+        cdef size_t at = 0
+        cdef uint64_t seq = 0
+        cdef uint32_t i, n = 0
+        cdef Route* r
+        cdef StreamConsumer consumer
+        while at < store.catalogue.drops.size:
+            memcpy(&seq, store.catalogue.drops.data + at, 8)
+            memcpy(&n, store.catalogue.drops.data + at + 8, 4)
+            r = self.subs.find(store.catalogue.drops.data + at + 12, n)
+            r.busy += 1
+            for i in range(r.n):
+                consumer = <StreamConsumer> r.targets[i].sink
+                if consumer.told_seq != seq:
+                    consumer.told_seq = seq
+                    consumer.dropped(seq)
+            r.busy -= 1
+            at += 12 + n
+        store.catalogue.drops.size = 0
+
+    cdef void wake(self, uint64_t last_seq) noexcept:
+        """Wake who waits for one of the messages since the last call."""
+        cdef uint64_t seq = self.woken_seq
+        cdef uint32_t n = 0
+        cdef const char* subject
+        cdef const char* before = NULL
+        if last_seq <= seq:
+            return
+        self.woken_seq = last_seq
+        if len(self.waiting) <= FEW:
+            self.wake_all()
+        while self.waiting:
+            seq = index_next_live(&self.store.catalogue.index, seq + 1)
+            if seq == 0 or seq > last_seq:
+                break
+            subject = self.store.catalogue.subject_at(seq, &n)
+            if subject != before:           # one place per subject: a burst is looked up once
+                before = subject
+                self.wake_route(self.subs.find(subject, n), seq)
+
+    cdef void wake_route(self, Route* r, uint64_t seq) noexcept:
+        cdef StreamConsumer consumer
+        cdef uint32_t i
+        r.busy += 1
+        for i in range(r.n):
+            consumer = <StreamConsumer> r.targets[i].sink
+            if self.waiting.pop(consumer, self) is None:
+                consumer.wake(seq)
+        r.busy -= 1
+
+    cdef void wake_all(self) noexcept:
+        waiting, self.waiting = self.waiting, {}
+        for consumer in waiting:
+            (<StreamConsumer> consumer).wake(0)

@@ -1,0 +1,61 @@
+"""Messages that say themselves how long they live (Nats-TTL), and the markers that tell of expired subjects.
+
+Knows texts. When which message expires is in lifetimes.pyx.
+
+Source: ADR-43; forms and headers probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.base.bounds import DURATION_SIZE_MAX, taken, wrapped_ns
+from pyjs.base.gotext import duration_text
+from pyjs.base.units import parse_duration_ns
+
+NS_PER_S = 1_000_000_000
+NEVER = -1
+
+
+WRAP_DIGITS = 64  # at the end of a number decide its last 64 bits, since 2**64 divides 10**64
+
+
+def parse_ttl_ns(text: bytes) -> int | None:
+    """Return a Nats-TTL value in whole seconds, as nanoseconds; NEVER; 0: as if there were none; None: it is not one.
+
+    A duration of at least a second, a number of seconds, or `never`. nats-server keeps 64 bits of a number, which may
+    leave 0 of it, or less, which is an error (tests/unit/jetstream/stream/test_message_ttl.py). What overflows once
+    it is nanoseconds expires at once there; here it is the longest time there is.
+    """
+    if len(text) > DURATION_SIZE_MAX:
+        return _seconds_ns(text)
+    shown = text.decode("utf-8", "replace")
+    if shown.lower() == "never":
+        return NEVER
+    try:
+        ns = parse_duration_ns(shown)
+    except ValueError:
+        return _seconds_ns(text)
+    return taken("message_ttl", ns - ns % NS_PER_S) if ns >= NS_PER_S else None
+
+
+def _seconds_ns(text: bytes) -> int | None:
+    if not text.isdigit():
+        return None
+    seconds = wrapped_ns(int(text[-WRAP_DIGITS:]))
+    return None if seconds < 0 else taken("message_ttl", seconds * NS_PER_S)
+
+
+def marker_headers(ttl_ns: int) -> bytes:
+    """Return the header block of the marker left when the last message of a subject has expired."""
+    shown = duration_text(ttl_ns).encode()
+    return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % shown
+
+
+def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
+    """Return `headers` with their Nats-TTL raised to the whole seconds of `least_ns`, None: it is not lower."""
+    least_ns -= least_ns % NS_PER_S
+    head, name, rest = headers.partition(b"\r\nNats-TTL:")
+    value, _, tail = rest.partition(b"\r\n")
+    ttl_ns = parse_ttl_ns(value.strip(b" ")) if name else None
+    if not ttl_ns or ttl_ns == NEVER or ttl_ns >= least_ns:
+        return None
+    return b"%b\r\n%bNats-TTL: %d\r\n\r\n" % (head, tail[:-2], least_ns // NS_PER_S)

@@ -1,0 +1,118 @@
+"""What a stream knows of its messages and keeps in memory, over a restart: ids of the window, times to live.
+
+At a clean stop the ids are written down, in parts, with what tells whether the stream is still as it was then; a
+start that finds it so looks at no message. Otherwise both are read from the headers of messages.
+
+Knows nothing of files. Compiled because every message of the window passes here after a kill (benchmarks/scaling.py
+recovery).
+"""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.jetstream.stream.dedupe cimport KeptId
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.store.store cimport Record
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    STEP_MESSAGES = 8192        # read at a time: some milliseconds
+
+
+def window_parts(Stream stream, uint64_t part_ids):
+    """Yield the ids of the window, up to `part_ids` in a part, as `relearn` takes them."""
+    cdef uint64_t total = len(stream.dedupe), first, count
+    for first in range(0, total, part_ids):
+        count = min(part_ids, total - first)
+        yield {
+            "last_seq": stream.store.catalogue.last_seq, "checksum": stream.store.last_checksum,
+            "last_id": stream.last_msg_id, "total": total, "count": count, "ids": stream.dedupe.dump(first, count),
+        }
+
+
+def relearn(Stream stream, int64_t now_ns, parts=()) -> None:
+    """Do all steps of `relearn_steps`."""
+    for _ in relearn_steps(stream, now_ns, parts):
+        pass
+
+
+def relearn_steps(Stream stream, int64_t now_ns, parts=()):
+    """Restore the duplicate window and the times to live of a recovered stream; a step is a part or some messages.
+
+    `parts` are those of a kept window, none: there is none.
+
+    Raises, at any step:
+        ValueError, TypeError, LookupError, ArithmeticError, MemoryError: those are no such parts.
+        PyjsError, OSError: reading them failed. After each of these `relearn` can be called again without them.
+    """
+    cdef bytes last_id = None
+    cdef uint64_t seq
+    stream.dedupe.forget_from(0)
+    for part in parts:
+        if part["last_seq"] != stream.store.catalogue.last_seq or part["checksum"] != stream.store.last_checksum:
+            stream.dedupe.forget_from(0)        # it is not one of the stream as it is
+            last_id = None
+            break
+        last_id = part["last_id"]
+        if len(stream.dedupe) == 0:
+            reserve(stream, part["ids"], part["count"], part["total"])
+        stream.dedupe.restore(part["ids"], part["count"])
+        yield
+    if last_id is None or stream.allow_ttl:
+        seq = begin_learning(stream, now_ns)
+        while seq:
+            seq = learn(stream, seq, now_ns)
+            yield
+    if last_id is not None:
+        stream.set_last_id(last_id, len(last_id))
+
+
+cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
+    """Have room for all ids of a window, if the others are as long as those of its first part."""
+    cdef uint64_t key_bytes = max(0, <int64_t> len(ids) - <int64_t> (count * sizeof(KeptId)))
+    if not 0 < count <= total:
+        raise ValueError(f"{count} of {total} message ids")
+    stream.dedupe.reserve(total, <size_t> (key_bytes * total // count * 17 // 16))
+    return 0
+
+
+cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
+    """Return the first message to learn from: ids of the window, and all times to live; 0: there is none."""
+    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
+    stream.last_id_len = 0
+    if seq == 0 or stream.store.catalogue.msgs == 0:
+        return 0
+    return stream.store.catalogue.next_with_headers(seq)
+
+
+cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
+    """Learn from the headers of some messages, `seq` first; return where to go on, 0: those were the last ones."""
+    cdef int64_t horizon = now_ns - stream.dedupe.window_ns
+    cdef uint64_t newest = 0
+    cdef int left = STEP_MESSAGES
+    while seq and left:
+        learn_from(stream, seq, horizon)
+        newest = seq
+        left -= 1
+        seq = stream.store.catalogue.next_with_headers(seq + 1)
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
+        stream.last_id_len = 0
+    return seq
+
+
+cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
+    """Learn the id of one message, and when it expires."""
+    cdef PubHeaders h
+    cdef Record r
+    stream.last_id_len = 0
+    if stream.store.load(seq, &r) != 0:
+        return 0
+    scan_pub_headers(r.body, r.header_len, &h)
+    if h.ttl.n and stream.allow_ttl:
+        stream.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], r.ts)
+    if h.msg_id.n:
+        stream.set_last_id(h.msg_id.p, h.msg_id.n)
+        if r.ts >= horizon and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
+            stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
+    return 0

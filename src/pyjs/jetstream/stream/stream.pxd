@@ -1,0 +1,108 @@
+"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Sink, Turn
+from pyjs.jetstream.stream.aging cimport Aging
+from pyjs.jetstream.stream.answers cimport Answers
+from pyjs.jetstream.stream.dedupe cimport Dedupe
+from pyjs.jetstream.stream.eviction cimport Evictions
+from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.usage cimport Usage
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.ops cimport Msg
+
+cdef class Stream(Sink):
+    cdef readonly str name
+    cdef bytes name_bytes
+    cdef const char* name_text              # in name_bytes
+    cdef size_t name_len
+    cdef readonly object config             # config.StreamConfig
+    cdef readonly Account account
+    cdef readonly Turn turn
+    cdef readonly StreamStore store
+    cdef readonly Dedupe dedupe
+    cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
+    cdef readonly list listing              # names of the consumers that are listed, ascending
+    cdef readonly object claims             # claims.Claims of the consumers of a workqueue
+    cdef readonly int64_t created_ns
+    cdef readonly bint closed
+    cdef object expiry                      # expiry.Expiry
+    cdef object probe                       # store_probe.StoreProbe, None: no file store
+    cdef uint64_t kept_seq                  # everything up to here is in the file
+
+    # copies of the configuration
+    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
+    cdef bint allow_ttl
+    cdef bint ttl_raised                # the message being taken has been given the TTL of markers already
+    cdef int64_t marker_ttl_ns
+    cdef readonly Aging aging               # which messages are due to go by their age
+    cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup
+    cdef bint keeps_interest                # interest retention
+    cdef bint settles                       # interest or workqueue retention
+
+    cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
+    cdef int n_followers                    # copiers of streams that copy from this one
+    cdef public object inflow               # sourcing.Inflow: what this stream copies from others, None: nothing
+    cdef int64_t stamp                      # time of the message being taken, 0: now
+    cdef public object republisher          # republish.Republisher, None: nothing is republished
+
+    cdef Usage account_usage, server_usage
+    cdef int64_t counted_bytes              # what the usages hold of this stream
+
+    cdef readonly Evictions evictions       # what goes when the messages of this turn are in the file
+    cdef Interest interest                  # which consumers a message concerns
+    cdef bint dirty                         # in Turn.streams
+    cdef list purges                        # filters of purges that consumers are to be told of; b"": everything
+    cdef uint64_t staged_bytes              # appended since the last commit
+    cdef Answers answers
+    cdef Answers held                       # answers of the batch that is being synced; only when sync_always
+    cdef public bint sync_always            # PubAcks leave after the sync, not after the write
+    cdef list calls, held_calls             # who waits for the next sync, and for the one on its way
+    cdef bint unsynced                      # in Turn.unsynced
+    cdef object sync_job                    # the store's SyncJob on its way, None: none is
+    cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut
+    cdef uint32_t last_id_len
+
+    cdef int ingest(self, Msg* m) noexcept nogil
+    cdef void ingest_transformed(self, Msg* m) noexcept
+    cdef void ingest_without_status(self, Msg* m) noexcept
+    cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept
+    cdef arm_expiry(self)
+    cdef commit_failed(self)
+    cdef int ingest_with_headers(self, Msg* m) noexcept nogil
+    cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint raises_ttl(self, Msg* m) noexcept
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef int64_t wall(self) noexcept nogil
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil
+    cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef bint size_refused(self, Msg* m) noexcept nogil
+    cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil
+    cdef bint over_usage(self, Msg* m) noexcept nogil
+    cdef uint64_t keep(self, Msg* m) noexcept nogil
+    cdef uint64_t keep_and_republish(self, Msg* m) noexcept
+    cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
+                        uint64_t seq, uint64_t before) noexcept
+    cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil
+    cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil
+    cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
+    cdef bint refuse_with(self, Msg* m, object error) noexcept
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept
+    cdef tell_consumers(self)
+    cdef ask_for_sync(self)
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
+    cdef void mark_dirty(self) noexcept nogil
+    cdef void count_bytes(self) noexcept nogil
+    cdef bint makes_room(self) noexcept nogil
+    cdef bint evict(self) noexcept nogil
+    cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
+    cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

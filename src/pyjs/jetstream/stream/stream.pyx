@@ -1,0 +1,778 @@
+"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept.
+
+`deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
+queued answer. `commit`, called in the turn, makes the batch durable and only then lets the answers go and wakes
+consumers. What a message replaces (by limits or a roll-up) goes when the message is in the file, by a second, small
+write before the answers (eviction.pyx).
+
+Long because the ingest of a message, the commit and what follows from it change one state.
+Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
+stream_consumer.pyx. Compiled because every published message passes here (benchmarks/: JetStream async publish).
+Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.aging cimport Aging
+from pyjs.jetstream.stream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
+from pyjs.jetstream.stream.dedupe cimport Dedupe
+from pyjs.jetstream.stream.eviction cimport Evictions
+from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
+from pyjs.jetstream.stream.usage cimport Usage
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
+from pyjs.store.store cimport StreamStore
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.ops cimport Msg
+
+from bisect import bisect_left, insort
+from functools import partial
+
+from pyjs.base.bounds import SEQ_MAX, taken
+from pyjs.base.gotext import duration_text
+from pyjs.jetstream.rules.claims import Claims
+from pyjs.jetstream.config.stream import WORKQUEUE
+from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
+from pyjs.jetstream.stream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef int64_t PROBE_NS = 1000000000  # after which a stream that may not drop a message tries again
+cdef int64_t STEP_NS = 1000000000   # a message that would be so much older than the last: the wall clock was set
+
+cdef enum:
+    STAGED_BYTES_MAX = 262144   # ask for a turn beyond
+    ANSWERS_MAX = 8192
+    HEADERS_SIZE_MAX = 65535
+    SWEPT_PER_TURN = 5000
+    AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
+    AFTER_STREAM = 1
+    AFTER_SEQUENCES = 2
+    AT_LAST = 3
+    MAX_MSGS_REACHED = 1        # what discard new refuses, see publish_errors.store_error
+    MAX_BYTES_REACHED = 2
+    MAX_MSGS_PER_SUBJECT_REACHED = 3
+    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores a part of it
+    NO_SEQUENCE_LEFT = 5        # nats-server goes on with 0, and with files loses what it stores
+    SUBJECT_SIZE_MAX = 65535    # what a record has room for
+cdef uint64_t LAST_SEQ = SEQ_MAX
+
+
+cdef class Stream(Sink):
+    """One stream of one account."""
+
+    def __init__(self, Account account, config, StreamStore store, int64_t created_ns,
+                 Usage account_usage, Usage server_usage, bytes ack_head, expiry, probe=None):
+        self.account = account
+        self.turn = account.turn
+        self.name = config.name
+        self.name_bytes = self.name.encode()
+        self.name_text = self.name_bytes
+        self.name_len = len(self.name_bytes)
+        self.store = store
+        self.created_ns = created_ns
+        self.account_usage, self.server_usage = account_usage, server_usage
+        self.answers, self.held = Answers(ack_head), Answers(ack_head)
+        self.expiry = expiry
+        self.aging = Aging(store)
+        self.evictions = Evictions(store, self.turn)
+        self.dedupe = Dedupe(0)
+        self.interest = Interest(store, account.subs.cache)
+        self.consumers, self.listing = {}, []
+        self.claims = Claims()
+        self.n_followers = 0
+        self.calls, self.held_calls = [], []
+        self.kept_seq = store.catalogue.last_seq
+        self.purges = []
+        self.probe = probe
+        self.configure(config)
+        self.count_bytes()
+
+    def __str__(self) -> str:
+        return f"stream '{self.account.name} > {self.name}'"
+
+    def configure(self, config) -> None:
+        """Take over `config`; what became too much is evicted by the next commit."""
+        self.config = config
+        self.max_msgs = config.max_msgs
+        self.max_bytes = config.max_bytes
+        self.max_msgs_per_subject = config.max_msgs_per_subject
+        self.max_msg_size = config.max_msg_size
+        max_age_ns = taken("max_age", config.max_age_ns)
+        if self.max_age_ns != max_age_ns:
+            self.expiry.cancel()
+        self.max_age_ns = max_age_ns
+        self.allow_ttl = config.allow_msg_ttl
+        self.marker_ttl_ns = taken("subject_delete_marker_ttl", config.subject_delete_marker_ttl_ns)
+        self.discard_new = config.discard == "new"
+        self.discard_new_per_subject = config.discard_new_per_subject
+        self.no_ack = config.no_ack
+        self.sealed = config.sealed
+        self.allow_rollup = config.allow_rollup_hdrs and not config.deny_purge
+        self.keeps_interest = config.retention == "interest"
+        self.settles = config.retention != "limits"
+        self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
+        for consumer in self.consumers.values():
+            consumer.settle = partial(self.settle, consumer) if self.settles else None
+        self.mark_dirty()
+
+    # -- ingest --------------------------------------------------------------------------------------------
+
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if self.closed:
+            return 0
+        t.sub.delivered += 1
+        if not self.dirty:
+            self.mark_dirty()
+        if self.transform is None:
+            self.ingest(m)
+        else:
+            with gil:
+                self.ingest_transformed(m)
+        if self.staged_bytes > STAGED_BYTES_MAX or self.answers.used > ANSWERS_MAX:
+            self.turn.pressure = True
+        return 1
+
+    cdef void ingest_transformed(self, Msg* m) noexcept:
+        """Take a message under the subject that the transform makes of its own; one that does not match keeps it."""
+        cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
+        cdef Msg renamed = m[0]
+        if subject is not None:
+            renamed.subject = subject
+            renamed.subject_len = <uint32_t> len(subject)
+        self.ingest(&renamed)
+
+    cdef int ingest(self, Msg* m) noexcept nogil:
+        cdef uint64_t seq
+        if self.sealed:
+            self.refuse(m, 10109, 0)
+            return 0
+        if m.header_len:
+            return self.ingest_with_headers(m)
+        if self.size_refused(m):
+            return 0
+        seq = self.keep_or_skip(m, False)
+        if seq:
+            self.last_id_len = 0
+            self.answer(m, PUB_ACK, seq)
+        return 0
+
+    cdef int ingest_with_headers(self, Msg* m) noexcept nogil:
+        cdef PubHeaders h
+        cdef uint64_t seq
+        scan_pub_headers(m.body, m.header_len, &h)
+        if h.has_status:
+            with gil:
+                self.ingest_without_status(m)
+            return 0
+        if (h.conditional and self.headers_refused(m, &h)) or self.size_refused(m):
+            return 0
+        if h.later and self.later_refused(m, AT_LAST):
+            return 0
+        if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
+            return 0
+        if h.ttl.n and self.marker_ttl_ns and self.max_msgs_per_subject != 1 and not self.ttl_raised:
+            with gil:
+                if self.raises_ttl(m):
+                    return 0
+        seq = self.keep_or_skip(m, h.rollup.n != 0)
+        if seq == 0:
+            return 0
+        self.remember_id(&h, seq)
+        if h.ttl.n:
+            self.note_ttl(&h, seq)
+        self.answer(m, PUB_ACK, seq)
+        if h.rollup.n:
+            with gil:
+                self.evictions.note_rollup(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
+        return 0
+
+    cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """Whether a header besides Nats-Msg-Id keeps the message out; it has been answered then."""
+        if h.later and self.later_refused(m, AT_FIRST):
+            return True
+        if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
+            return self.refuse(m, 10060, 0)
+        if (h.later or h.ttl_ns) and not self.allow_ttl and self.later_refused(m, AFTER_STREAM):
+            return True
+        if self.expectations_failed(m, h):
+            return True
+        if h.later and self.later_refused(m, AFTER_SEQUENCES):
+            return True
+        if h.msg_id.n and self.answered_as_duplicate(m, h):
+            return True
+        if h.expected_last_msg_id.n and not value_is(h.expected_last_msg_id, self.last_id, self.last_id_len):
+            return self.refuse(m, 10070, 0)
+        return h.rollup.n != 0 and self.rollup_refused(m, h)
+
+    cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
+        """Whether a header of a feature that is not there yet keeps the message out at this point."""
+        with gil:
+            return self.refuse_unless_none(m, later_refusal(point, m.body[:m.header_len], m.subject[:m.subject_len]))
+
+    cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
+        cdef uint64_t last
+        if h.expected_last_subject_seq.n:
+            last = self.last_seq_for(m, h)
+            if parse_seq(h.expected_last_subject_seq) != <int64_t> last:
+                return self.refuse(m, 10071, last)
+        elif h.expected_last_subject.n:
+            return self.refuse(m, 10193, 0)
+        if h.expected_last_seq.n and parse_seq(h.expected_last_seq) != <int64_t> self.store.catalogue.last_seq:
+            return self.refuse(m, 10071, self.store.catalogue.last_seq)
+        return False
+
+    cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """The last sequence of the subject that Nats-Expected-Last-Subject-Sequence means."""
+        if h.expected_last_subject.n == 0:
+            return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        with gil:
+            return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
+
+    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept:
+        return self.store.last_match(subject_filter)
+
+    cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
+        cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
+        if seq:
+            self.answer(m, DUPLICATE, seq)
+        return seq != 0
+
+    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
+        with gil:
+            return self.refuse_unless_none(m, rollup_error(h.rollup.p[:h.rollup.n], self.allow_rollup))
+
+    cdef bint size_refused(self, Msg* m) noexcept nogil:
+        if self.max_msg_size >= 0 and m.size > self.max_msg_size:
+            return self.refuse(m, 10054, 0)
+        if m.header_len > HEADERS_SIZE_MAX:
+            return self.refuse(m, 10097, 0)
+        return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
+
+    cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
+        """The sequence that the message got; 0: refused, and answered."""
+        if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
+            self.refuse(m, 10023, 0)
+            return 0
+        if self.store.catalogue.last_seq >= LAST_SEQ:
+            self.refuse(m, 10077, NO_SEQUENCE_LEFT)
+            return 0
+        if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
+            if self.store.catalogue.last_ts < self.wall():        # messages of this turn may be ahead of it
+                self.store.catalogue.last_ts = self.wall()
+            return self.store.skip()
+        if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
+            self.refuse(m, 10002, 0)
+            return 0
+        if (self.discard_new or self.discard_new_per_subject) and self.limits_refused(m, rolls_up):
+            return 0
+        if self.republisher is None:
+            return self.keep(m)
+        with gil:
+            return self.keep_and_republish(m)
+
+    cdef bint over_usage(self, Msg* m) noexcept nogil:
+        cdef int64_t after
+        if self.account_usage.max < 0:
+            return False
+        after = self.account_usage.used + m.size + m.subject_len + self.store.catalogue.overhead
+        return after > self.account_usage.max
+
+    cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
+        """Discard new: whether the stream, or the subject, has no room."""
+        cdef int reached = self.limit_reached(m, rolls_up)
+        if reached and self.makes_room():
+            reached = self.limit_reached(m, rolls_up)
+        return reached != 0 and self.refuse(m, 10077, reached)
+
+    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil:
+        """Return the limit that keeps `m` out, 0: none does. What is still to be evicted counts as if it stayed."""
+        cdef uint64_t size = self.store.catalogue.overhead + m.subject_len + m.size
+        cdef uint64_t count = 0
+        cdef bint replaces, exact
+        if self.max_msgs_per_subject > 0:
+            count = self.store.catalogue.count_of(m.subject, m.subject_len)
+        replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
+        exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
+        if m.header_len:
+            size += self.store.catalogue.header_overhead
+        if replaces and self.discard_new_per_subject and not rolls_up:
+            return MAX_MSGS_PER_SUBJECT_REACHED
+        if self.max_msgs > 0 and self.store.catalogue.msgs >= <uint64_t> self.max_msgs and not replaces:
+            return MAX_MSGS_REACHED
+        if self.max_bytes > 0 and self.store.catalogue.bytes + size > <uint64_t> self.max_bytes \
+                and not (replaces and exact and self.size_of_oldest(m) >= size):
+            return MAX_BYTES_REACHED
+        return 0
+
+    cdef bint makes_room(self) noexcept nogil:
+        """Carry out before the turn what is to be evicted; False: nothing is, or the disk refuses."""
+        if not self.evictions.pending() or self.store.commit() != 0:
+            return False
+        self.kept_seq = self.store.catalogue.last_seq
+        self.evict()
+        return True
+
+    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
+        """The stored size of the message that a message of a full subject replaces."""
+        cdef uint64_t seq = self.store.catalogue.first_seq_of(m.subject, m.subject_len)
+        cdef Entry* e = index_live(&self.store.catalogue.index, seq)
+        return 0 if e == NULL else self.store.catalogue.stored_size(e)
+
+    cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
+        cdef bytes subject = m.subject[:m.subject_len]
+        cdef uint64_t before = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t seq = self.keep(m)
+        if seq:
+            self.republish(subject, m.body[:m.header_len], m.body + m.header_len, m.size - m.header_len, seq, before)
+        return seq
+
+    cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
+                        uint64_t seq, uint64_t before) noexcept:
+        """Queue a copy of the message `seq`, just appended; `before` is the one before it on its subject."""
+        cdef bytes dest = self.republisher.destination(subject)
+        if dest:
+            headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
+            self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
+
+    cdef uint64_t keep(self, Msg* m) noexcept nogil:
+        cdef int64_t ts = self.wall()
+        cdef uint64_t seq
+        if self.stamp:
+            ts = self.stamp
+        elif ts <= self.store.catalogue.last_ts < ts + STEP_NS:
+            # Times tell messages apart, and go back only when the wall clock was set.
+            ts = self.store.catalogue.last_ts + 1
+        seq = self.store.append(m, ts)
+        if seq == 0:
+            with gil:
+                self.refuse_with(m, store_error(self.store.error))
+            return 0
+        self.staged_bytes += m.size + m.subject_len
+        if self.account_usage.max >= 0 or self.server_usage.max >= 0:
+            self.count_bytes()
+        if self.max_msgs_per_subject > 0 \
+                and self.store.catalogue.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
+            self.evictions.note(seq)
+        return seq
+
+    cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
+        self.set_last_id(h.msg_id.p, h.msg_id.n)
+        # Without memory a repeat of this message would be stored again.
+        if h.msg_id.n and self.dedupe.window_ns:
+            self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
+
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil:
+        self.last_id_len = <uint32_t> min(n, sizeof(self.last_id))
+        if n:
+            memcpy(self.last_id, msg_id, self.last_id_len)
+
+    cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
+        if m.reply_len and not self.no_ack:
+            self.answers.add(m, kind, seq, NULL, 0)
+
+    cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
+        """Answer with an error; `seq` is what the text names (or a reason of 10077). Always true."""
+        if m.reply_len and not self.no_ack:
+            with gil:
+                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_id[:self.last_id_len]))
+        return True
+
+    cdef void add_refusal(self, Msg* m, bytes body) noexcept:
+        self.answers.add(m, REFUSAL, 0, body, len(body))
+
+    cdef bint refuse_with(self, Msg* m, object error) noexcept:
+        """As refuse, with an ApiError."""
+        if m.reply_len and not self.no_ack:
+            self.add_refusal(m, failure_body(self.name, error))
+        return True
+
+    cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:
+        return error is not None and self.refuse_with(m, error)
+
+    cdef bint raises_ttl(self, Msg* m) noexcept:
+        """Whether a TTL was below that of delete markers; the message was then taken with a higher one."""
+        headers = with_least_ttl(m.body[:m.header_len], self.marker_ttl_ns)
+        if headers is None:
+            return False
+        self.ttl_raised = True              # once: a message may have more than one such header
+        self.ingest_with_other_headers(m, headers)
+        self.ttl_raised = False
+        return True
+
+    cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil:
+        if h.ttl_ns:
+            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.catalogue.last_ts)
+            return
+        with gil:
+            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.last_ts)
+
+    cdef void ingest_without_status(self, Msg* m) noexcept:
+        """Take a message whose header block begins with a status, which is not stored."""
+        cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
+        self.ingest_with_other_headers(m, b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest)
+
+    cdef void ingest_with_other_headers(self, Msg* m, bytes headers) noexcept:
+        cdef Msg plain = m[0]
+        cdef bytes body = headers + m.body[m.header_len:m.size]
+        plain.body = body
+        plain.whole = NULL
+        plain.header_len = <uint32_t> len(headers)
+        plain.size = <uint32_t> len(body)
+        plain.split = True                  # `tail` is not that of this body
+        self.ingest(&plain)
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if self.dirty:
+            return
+        self.dirty = True
+        with gil:
+            self.turn.streams.append(self)
+
+    cdef void count_bytes(self) noexcept nogil:
+        cdef int64_t change = <int64_t> self.store.catalogue.bytes - self.counted_bytes
+        self.counted_bytes += change
+        self.account_usage.used += change
+        self.server_usage.used += change
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Make durable what was taken, then answer, tell consumers what is gone, and wake those that wait."""
+        self.dirty = False
+        self.staged_bytes = 0
+        if self.closed:                         # in this turn, after it became dirty
+            return
+        if self.store.commit() != 0:
+            self.commit_failed()
+            return
+        self.kept_seq = self.store.catalogue.last_seq
+        if self.evict() and self.store.commit() != 0 and self.probe is not None:
+            self.probe.failed(self.turn.now)    # the messages are kept; what they replaced, the next commit notes
+        if not self.sync_always:
+            self.answers.send(self.account, 0, NULL, 0)
+        self.ask_for_sync()
+        self.count_bytes()
+        if self.max_age_ns or self.allow_ttl:
+            self.arm_expiry()
+        self.tell_consumers()
+        if self.inflow is not None:
+            self.inflow.committed()
+
+    cdef ask_for_sync(self):
+        """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
+        if self.unsynced or not (self.store.dirty or self.answers.used or self.calls):
+            return
+        self.unsynced = True
+        self.turn.unsynced.append(self)
+
+    def when_durable(self, done) -> None:
+        """Have `done` called with None when everything committed so far is durable, else with the error.
+
+        Durable is what `sync_interval` says: in the file or, with "always", on the medium.
+        """
+        if self.sync_always:
+            self.calls.append(done)
+            self.ask_for_sync()
+        else:
+            done(None)
+
+    def begin_sync(self):
+        """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
+
+        Its result goes to finish_sync. The answers of the batch leave then, when sync_always; those of what is
+        committed meanwhile wait for the next job.
+        """
+        self.unsynced = False
+        if self.sync_job is not None or (self.dirty and self.sync_always):
+            return None                         # dirty: between a read and its turn, whose commit asks again
+        self.sync_job = self.store.begin_sync()
+        if self.sync_job is None and not self.dirty:
+            self.answers.send(self.account, 0, NULL, 0)
+            self.call_back(self.take_calls(), None)
+        elif self.sync_always:
+            self.answers, self.held = self.held, self.answers
+            self.calls, self.held_calls = self.held_calls, self.calls
+        return self.sync_job
+
+    def finish_sync(self, error) -> None:
+        """Take the result of the job: release the answers that waited for it, or refuse them all."""
+        cdef bytes failure
+        job, self.sync_job = self.sync_job, None
+        self.store.finish_sync(job, error)
+        if self.store.wants_upkeep and self.store not in self.turn.upkeep:
+            self.turn.upkeep.append(self.store)
+        if error is not None and self.sync_always:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.held.send(self.account, 0, failure, len(failure))
+            self.answers.send(self.account, 0, failure, len(failure))
+            self.call_back(self.take_calls(), self.store.error)
+            return
+        self.held.send(self.account, 0, NULL, 0)
+        held, self.held_calls = self.held_calls, []
+        self.call_back(held, None)
+        if not self.closed:
+            self.ask_for_sync()
+
+    def take_calls(self) -> list:
+        """Return everyone who waits for a sync, in order, and forget them."""
+        calls, self.calls, self.held_calls = self.held_calls + self.calls, [], []
+        return calls
+
+    def call_back(self, list calls, error) -> None:
+        """Tell those who waited for a sync."""
+        for done in calls:
+            done(error)
+
+    cdef commit_failed(self):
+        """Tell publishers what of this batch is not kept; their ids are free again."""
+        cdef bytes failure = failure_body(self.name, store_error(self.store.error))
+        cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
+        # What an earlier write of the turn took is kept; but nothing is confirmed that waits for its sync.
+        self.kept_seq = max(self.kept_seq, last_live)
+        self.evict()
+        self.dedupe.forget_from(self.kept_seq + 1)
+        self.last_id_len = 0
+        self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
+        if not getattr(self.store, "sync_lost", False):
+            self.ask_for_sync()             # what is kept does not wait until the disk has room again
+        if self.inflow is not None:
+            self.inflow.lost()
+        if self.probe is not None:
+            self.probe.failed(self.turn.now)
+        if self.max_age_ns or self.allow_ttl:
+            self.arm_expiry()                   # what is stored gets old all the same
+
+    cdef bint evict(self) noexcept nogil:
+        """Drop what the messages in the file replace; whether there was something."""
+        cdef uint64_t before = self.store.catalogue.msgs
+        if self.evictions.pending():
+            with gil:
+                self.purges += self.evictions.roll_up()
+            self.evictions.trim_noted(self.max_msgs_per_subject)
+        if not self.discard_new:
+            self.evictions.trim_stream(self.max_msgs, self.max_bytes)
+        self.count_bytes()
+        return self.store.catalogue.msgs != before
+
+    cdef tell_consumers(self):
+        """Report drops, and wake who waits when there are new messages."""
+        if self.purges:
+            purges, self.purges = self.purges, []
+            for consumer in self.interest.concerned(purges):
+                consumer.on_purge(self.store.catalogue.first_seq)
+        self.interest.tell_drops()
+        self.interest.wake(self.store.catalogue.last_seq)
+
+    def commit_now(self) -> None:
+        """Commit before an API reply that says so; the turn may do it again.
+
+        Raises:
+            StoreFailed: the change is not in the file.
+        """
+        was_dirty = self.dirty
+        self.commit()
+        self.dirty = was_dirty
+        if self.store.failed:
+            raise self.store.error
+
+    cdef arm_expiry(self):
+        """Have `expire` called when the next message is due."""
+        cdef int64_t due = self.aging.next_due(self.max_age_ns)
+        if due and self.store.failed and self.marker_ttl_ns:    # nothing can go until the disk has room
+            due = max(due, self.wall() + PROBE_NS)
+        if due:
+            self.expiry.arm(self, due - self.turn.skew, self.turn.now)
+
+    def clock_stepped(self) -> None:
+        """Expire by the wall clock as it is now, after it was set."""
+        self.expiry.cancel()
+        self.arm_expiry()
+
+    cdef int64_t wall(self) noexcept nogil:
+        """Return the time for a new message, and by which messages are old."""
+        return self.turn.now + self.turn.skew
+
+    def expire(self) -> None:
+        """Drop what is older than max_age or its own time to live, over as many turns as that takes."""
+        self.aging.begin(self)
+
+    def expire_some(self) -> bool:
+        """Do a part of that; return whether there is more."""
+        self.mark_dirty()
+        return not self.closed and self.aging.drop_some(self, self.wall(), self.max_age_ns, self.marker_ttl_ns != 0)
+
+    def leave_marker(self, bytes subject, uint64_t expired) -> None:
+        """Store the marker of a subject whose last message, `expired`, is gone."""
+        cdef bytes headers = marker_headers(self.marker_ttl_ns)
+        cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
+        if self.republisher is not None and seq:
+            self.republish(subject, headers, b"", 0, seq, expired)
+        self.aging.lifetimes.add(seq, duration_text(self.marker_ttl_ns).encode(), self.wall())
+
+    # -- consumers -----------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer) -> None:
+        """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
+        assert consumer.name not in self.consumers
+        self.consumers[consumer.name] = consumer
+        if not consumer.config.direct:
+            insort(self.listing, consumer.name)
+        self.interest.add(consumer)
+        if self.config.retention == WORKQUEUE:
+            self.claims.put(consumer.name, consumer.config)
+        self.store.catalogue.drops.tracked = True
+        consumer.settle = partial(self.settle, consumer) if self.settles else None
+        consumer.wait = partial(self.interest.wait, consumer)
+
+    def remove_consumer(self, str name, bint for_good=True) -> None:
+        """Forget a consumer; unless it comes back, an interest stream drops what only it needed."""
+        consumer = self.consumers[name]
+        if for_good:
+            consumer.hand_over(<size_t> -1)     # what was acknowledged does not come back
+        del self.consumers[name]
+        if not consumer.config.direct:
+            del self.listing[bisect_left(self.listing, name)]
+        self.interest.remove(consumer)
+        self.claims.remove(name)
+        consumer.settle = consumer.wait = None
+        self.store.catalogue.drops.tracked = bool(self.consumers)
+        if self.keeps_interest and for_good and not self.closed:
+            self.sweep()
+
+    def let_go(self, consumer) -> None:
+        """Know nothing of a consumer any more, after the end of the stream."""
+        del self.consumers[consumer.name]
+        self.interest.remove(consumer)
+        consumer.settle = consumer.wait = None
+
+    def update_interest(self, consumer) -> None:
+        """Take over changed filters of `consumer`."""
+        self.interest.change(consumer)
+        if self.config.retention == WORKQUEUE:
+            self.claims.put(consumer.name, consumer.config)
+        if self.keeps_interest:
+            self.sweep()
+
+    def settle(self, consumer) -> None:
+        """Drop what `consumer` has settled and nobody else needs."""
+        cdef uint64_t seq
+        cdef list settled = consumer.settled[:]
+        consumer.settled.clear()
+        for seq in settled:
+            if not (self.keeps_interest or self.n_followers) or not self.interest.needed(seq):
+                self.store.drop(seq, False)
+        self.mark_dirty()
+
+    def sweep(self) -> None:
+        """Drop what consumers have settled and none needs, in steps over the next turns."""
+        if self.settles:
+            self.turn.go_on(self.sweeping())
+
+    def sweeping(self):
+        """Look at every message once; an interest stream also drops what no consumer ever wanted."""
+        cdef StoreFilter everything = self.store.make_filter(())
+        cdef uint64_t seq = self.store.catalogue.next_seq(0, everything)
+        cdef int left = SWEPT_PER_TURN
+        while seq and self.settles and not self.closed:
+            if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
+                self.store.drop(seq, False)
+            seq = self.store.catalogue.next_seq(seq + 1, everything)
+            left -= 1
+            if left == 0:
+                left = SWEPT_PER_TURN
+                self.mark_dirty()
+                yield
+        if not self.closed:
+            self.mark_dirty()
+
+    # -- streams that copy from this one -------------------------------------------------------------------
+
+    def add_follower(self, follower) -> None:
+        """Register a copier: what it needs is taken and stays, until it says `release`."""
+        self.n_followers += 1
+        self.interest.add(follower)
+        follower.wait = partial(self.interest.wait, follower)
+
+    def remove_follower(self, follower) -> None:
+        """Forget a copier; what only it needed is dropped from an interest stream."""
+        self.n_followers -= 1
+        self.interest.remove(follower)
+        follower.wait = None
+        if self.keeps_interest and not self.closed:
+            self.sweep()
+
+    def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
+        """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
+        cdef uint64_t seq = self.store.catalogue.next_seq(low, f) if self.settles and not self.closed else 0
+        while seq and seq <= high:
+            if not self.interest.needed(seq):
+                self.store.drop(seq, False)
+            seq = self.store.catalogue.next_seq(seq + 1, f)
+        if self.settles and not self.closed:
+            self.mark_dirty()
+
+    # -- the API's business --------------------------------------------------------------------------------
+
+    def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
+        """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
+        self.commit_now()                   # a store that refuses messages must not forget, or overwrite, any
+        purged = self.evictions.purge(subject_filter, before_seq, keep)
+        self.end_purge(subject_filter)
+        return purged
+
+    def end_purge(self, bytes subject_filter) -> None:
+        """Let consumers count again after messages were removed. In the file when it returns."""
+        self.purges.append(subject_filter)
+        self.commit_now()
+
+    def delete_msg(self, uint64_t seq, bint erase) -> bool:
+        """Remove one message; False: there was none. In the file when it returns."""
+        self.commit_now()                   # as in purge
+        removed = self.store.drop_seq(seq, erase)
+        self.commit_now()
+        return removed
+
+    def close(self) -> None:
+        """Answer what is kept, then take nothing more; the store is the caller's to close."""
+        cdef bytes failure
+        self.commit()
+        self.closed = True
+        self.expiry.cancel()
+        if self.sync_always:
+            self.store.sync_now()
+        if self.sync_always and self.store.error is not None:
+            failure = failure_body(self.name, store_error(self.store.error))
+            self.answers.send(self.account, 0, failure, len(failure))
+        else:
+            self.answers.send(self.account, 0, NULL, 0)
+        self.call_back(self.calls, self.store.error)
+        self.calls = []
+        if self.probe is not None:
+            self.probe.cancel()
+        self.account_usage.used -= self.counted_bytes
+        self.server_usage.used -= self.counted_bytes
+        self.counted_bytes = 0
+
+    def abandon(self, error) -> None:
+        """Take nothing and write nothing more: the state is not to be trusted. Who waits is told `error`."""
+        cdef bytes failure = failure_body(self.name, store_error(error))
+        self.closed = True
+        self.expiry.cancel()
+        if self.probe is not None:
+            self.probe.cancel()
+        self.held.send(self.account, 0, failure, len(failure))
+        self.answers.send(self.account, 0, failure, len(failure))
+        self.call_back(self.take_calls(), error)
+        self.account_usage.used -= self.counted_bytes
+        self.server_usage.used -= self.counted_bytes
+        self.counted_bytes = 0
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """Nats-Msg-Id of the last message, b"" if it had none."""
+        return self.last_id[:self.last_id_len]

@@ -1,0 +1,63 @@
+"""The monitoring endpoints of a server: what they look at, their port and its connections.
+
+Loaded by a server that has a monitoring port, since the views know every part of the house: they are a third of what
+a start would load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.monitor.router import Router
+from pyjs.monitor.state import Monitored
+from pyjs.server.addresses import ListenFailed, host_port, listen
+from pyjs.server.failures import fail
+from pyjs.server.listener import Listener
+from pyjs.server.monitoring.http import HttpConnection
+from pyjs.server.monitoring.port import MonitorPort
+from pyjs.server.system.process import SystemProcess
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
+    from pyjs.server.driver import Driver
+    from pyjs.server.open_connections import OpenConnections
+
+
+class Monitoring:
+    """The open monitoring port of one server."""
+
+    def __init__(self, driver: Driver, options: Options) -> None:
+        """Take the port that `options` name. Raises StartFailed: it cannot be listened to."""
+        node = driver.node
+        now_ns = node.clock.now_ns()
+        self._clock = node.clock
+        self._log = node.log
+        self._host = options.http_host or options.host
+        try:
+            sock = listen(self._host, options.http_port)
+        except ListenFailed as error:
+            fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
+        self._monitored = Monitored(node, options, SystemProcess(now_ns), now_ns)
+        router = Router(self._monitored, node.clock, node.log)
+        self._port = MonitorPort(driver.loop, router.answer, node.log)
+        self.listener = Listener(driver.loop, sock, "Monitor", node.log)
+        self.port = self.listener.port
+
+    async def start(self) -> None:
+        """Answer requests."""
+        await self.listener.start(lambda: HttpConnection(self._port, self.listener))
+        self._log.info(f"Starting http monitor on {host_port(self._host, self.port)}")
+
+    def ready(self) -> None:
+        """Report from now on that clients are accepted."""
+        self._monitored.ready = True
+
+    def reloaded(self, options: Options) -> None:
+        """Show what a reload changed."""
+        self._monitored.options = options
+        self._monitored.config_loaded_at_ns = self._clock.now_ns()
+
+    def stop(self) -> OpenConnections[HttpConnection]:
+        """Answer nothing new; return the connections that may still send their last output."""
+        self._port.stop()
+        return self._port.connections

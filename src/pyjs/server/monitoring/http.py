@@ -1,0 +1,229 @@
+"""HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
+
+Every method is answered as GET is, HEAD without the body: so does nats-server, and probes rely on it. Input is
+parsed in slices, and no further while a request waits for its answer, so that a peer that sends thousands of requests
+in one packet costs no more at once than one that sends a few.
+
+Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from pyjs.monitor.response import Response, text_response
+
+if TYPE_CHECKING:
+    from pyjs.server.listener import Listener
+    from pyjs.server.monitoring.port import MonitorPort, Work
+
+REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and body
+SLICE = 4096  # bytes parsed at once: some two hundred of the shortest requests
+REASONS = {
+    200: "OK",
+    307: "Temporary Redirect",
+    400: "Bad Request",
+    404: "Not Found",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+BUFFER_HIGH = 1024 * 1024  # bytes of answers waiting above which no more requests are answered
+REQUEST_S = 5.0  # a request that began must be complete after this time
+IDLE_S = 300.0  # a connection without a request is closed after this time
+STALLED_S = 10.0  # a peer that does not read is dropped after this time
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection to the monitoring port."""
+
+    def __init__(self, port: MonitorPort, listener: Listener) -> None:
+        self._port = port
+        self._listener = listener
+        self._parser = httptools.HttpRequestParser(self)
+        self._input = b""  # received, not parsed yet
+        self._target = b""
+        self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
+        self._work: Work | None = None  # on the answer to the first of them
+        self._queued = False  # `step` will be called
+        self._full = False  # the peer does not read: no more answers for now
+        self._ended = False  # the peer sends no more
+        self._begun = False  # a request has begun and is not whole
+        self._request_size = 0  # bytes parsed since the last whole request
+        self._refusal = 0  # the status that refuses what came after `_requests`, 0: nothing is refused
+        self._deadline = 0.0  # of what the peer has to do next, by the loop's clock
+        self.transport: asyncio.Transport
+
+    # -- called by the transport -------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request, or refuse the connection if there are too many."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_HIGH // 2)
+        self._expect(IDLE_S)
+        self._listener.accepted(transport)
+        if not self._port.opened(self):
+            self._refuse(503)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection."""
+        self._port.closed(self)
+        self._requests.clear()
+        self._input = b""
+        self._work = None
+        del self._parser  # it holds this connection
+
+    def data_received(self, data: bytes) -> None:
+        """Keep input; it is parsed when its turn comes."""
+        if self._refusal:
+            return
+        self._input += data
+        if len(self._input) > REQUEST_SIZE_MAX:
+            self.transport.pause_reading()
+        self._ask_for_step()
+
+    def eof_received(self) -> bool:
+        """Close when everything is answered: the peer may still read."""
+        self._ended = True
+        self._ask_for_step()
+        return True
+
+    def pause_writing(self) -> None:
+        """Answer no more requests of a peer that does not read."""
+        self._full = True
+        self._expect(STALLED_S)
+
+    def resume_writing(self) -> None:
+        """Go on with the requests."""
+        self._full = False
+        self._ask_for_step()
+
+    # -- called by the port ------------------------------------------------------------------------------------
+    def step(self) -> None:
+        """Do one step: parse a slice, or work on one answer."""
+        self._queued = False
+        if self.transport.is_closing() or self._full:
+            return
+        if not self._requests and self._input:
+            self._parse()
+        if self._requests:
+            self._answer_step()
+        elif self._refusal:
+            self._refuse(self._refusal)
+        elif self._ended and not self._input:
+            self.close()
+        self._ask_for_step()
+
+    def check_deadline(self, now: float) -> None:
+        """Close the connection if its peer takes too long."""
+        if now < self._deadline or self.transport.is_closing() or (self._requests and not self._full):
+            return
+        if self._full:
+            self.transport.abort()
+        elif self._begun:
+            self._refuse(400)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close when everything written is sent, or the peer stalls."""
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self.transport.abort()
+
+    def pending_size(self) -> int:
+        """Return how many bytes of answers wait in the transport."""
+        return self.transport.get_write_buffer_size()
+
+    # -- parts -------------------------------------------------------------------------------------------------
+    def _expect(self, seconds: float) -> None:
+        self._deadline = self._port.loop.time() + seconds
+
+    def _ask_for_step(self) -> None:
+        """Get a step if there is anything to do."""
+        to_do = self._requests or self._input or (self._ended and not self.transport.is_closing())
+        if to_do and not self._full and not self._queued:
+            self._queued = True
+            self._port.enqueue(self)
+
+    def _parse(self) -> None:
+        data, self._input = self._input[:SLICE], self._input[SLICE:]
+        if len(self._input) <= REQUEST_SIZE_MAX:
+            self.transport.resume_reading()
+        self._request_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError):
+            self._refusal = 400
+        if self._request_size > REQUEST_SIZE_MAX:
+            self._refusal = 431
+        if self._refusal:
+            self._input = b""
+
+    def _answer_step(self) -> None:
+        """Do a step of the answer to the first request; between two steps others get their time."""
+        target, head_only, keep_alive, version = self._requests[0]
+        if self._work is None:
+            self._work = self._port.handle(target)
+        try:
+            next(self._work)
+            return
+        except StopIteration as done:
+            response: Response = done.value
+        except Exception as error:
+            self._port.log.error(f"Error answering {target}: {error!r}")
+            response = text_response(500, "Internal Server Error")
+        self._work = None
+        self._requests.popleft()
+        self._expect(REQUEST_S if self._begun else IDLE_S)
+        self._write(response, head_only, keep_alive, version)
+
+    # -- called by the parser ----------------------------------------------------------------------------------
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._begun = True
+        self._expect(REQUEST_S)
+        self._target = b""
+
+    def on_url(self, url: bytes) -> None:
+        """Take the request target, perhaps in parts."""
+        self._target += url
+
+    def on_message_complete(self) -> None:
+        """Note a whole request."""
+        self._begun = False
+        self._request_size = 0
+        parser = self._parser
+        head_only = parser.get_method() == b"HEAD"
+        target = self._target.decode("latin-1")
+        self._requests.append((target, head_only, parser.should_keep_alive(), parser.get_http_version()))
+
+    def _write(self, response: Response, head_only: bool, keep_alive: bool, version: str) -> None:
+        lines = [f"HTTP/{version} {response.status} {REASONS[response.status]}"]
+        lines += [f"{name}: {value}" for name, value in response.headers]
+        lines.append(time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()))
+        lines.append(f"Content-Length: {response.size}")
+        if not keep_alive:
+            lines.append("Connection: close")
+        elif version == "1.0":
+            lines.append("Connection: keep-alive")
+        head = "\r\n".join(lines) + "\r\n\r\n"
+        self.transport.write(head.encode("latin-1") + (b"" if head_only else response.body))
+        if response.rest and not head_only:
+            self.transport.writelines(response.rest)
+        if not keep_alive:
+            self.close()
+
+    def _refuse(self, status: int) -> None:
+        if self.transport.is_closing():
+            return
+        reason = f"{status} {REASONS[status]}"
+        text = f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{reason}"
+        self.transport.write(text.encode())
+        self.close()

@@ -1,0 +1,82 @@
+"""The monitoring port: its connections, the order of their answers, and how long a peer may take.
+
+One step of one answer is done in each iteration of the loop, connection after connection: a peer that asks for
+thousands of pages, or for a long one, delays clients and other peers by one step at a time. A connection that sends
+half a request, or does not read its answers, is closed after a while.
+
+Knows no paths and no HTTP: it asks a handler, and connections parse and write.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyjs.server.open_connections import OpenConnections
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Generator
+
+    from pyjs.base.log import Log
+    from pyjs.monitor.response import Response
+    from pyjs.server.monitoring.http import HttpConnection
+
+    Work = Generator[None, None, Response]  # yields when others should get their time
+    Handler = Callable[[str], Work]  # takes the request target, path and query
+
+CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients
+SWEEP_S = 1.0  # how often connections are looked at that take too long
+
+
+class MonitorPort:
+    """Everything that the connections of one monitoring port share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handler, log: Log) -> None:
+        self.loop = loop
+        self.handle = handle
+        self.log = log
+        self.connections: OpenConnections[HttpConnection] = OpenConnections()
+        self._waiting: deque[HttpConnection] = deque()  # with work on answers, each at most once
+        self._stepping = False  # `_step` is scheduled
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def opened(self, connection: HttpConnection) -> bool:
+        """Count a connection; False: there are too many."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            return False
+        self.connections.add(connection)
+        if self._sweeping is None:
+            self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
+        return True
+
+    def closed(self, connection: HttpConnection) -> None:
+        """Forget a connection."""
+        self.connections.discard(connection)
+
+    def enqueue(self, connection: HttpConnection) -> None:
+        """Call `connection.step` in its turn; it is not in the queue."""
+        self._waiting.append(connection)
+        if not self._stepping:
+            self._stepping = True
+            self.loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        connection = self._waiting.popleft()
+        self._stepping = bool(self._waiting)
+        if self._stepping:
+            self.loop.call_soon(self._step)
+        connection.step()
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for connection in self.connections:
+            connection.check_deadline(now)
+        self._sweeping = self.loop.call_later(SWEEP_S, self._sweep) if len(self.connections) else None
+
+    def stop(self) -> None:
+        """Close every connection after the answers that are written already."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in self.connections:
+            connection.close()

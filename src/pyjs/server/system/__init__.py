@@ -1,0 +1,1 @@
+"""The process and the machine: memory, descriptors, clock, files, signals."""

@@ -1,0 +1,93 @@
+"""Free memory goes back to the operating system after a burst.
+
+The allocator keeps what was freed, and a burst of clients leaves hundreds of megabytes so. Trimming it walks over all
+free memory with the allocator locked: some ms for each 100 MB. So it is done in a thread, and when the server is idle
+again after it worked; a server that is never idle is trimmed every BUSY_S. Where memory is still larger than it was
+once, the last clients of a burst may leave with little work: each trim in vain doubles the time to the next one.
+
+For the command only: an embedding program owns its allocator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from pyjs.server.threads.io_thread import IoThread
+
+LOOK_S = 1.0  # between two looks, as long as there are turns
+IDLE_SHARE = 0.25  # of one core, since the last look: less is idle
+WORK_S = 0.05  # of processor time since the last trim
+BUSY_S = 30.0  # between two trims of a server that is never idle
+VAIN_S_MAX = 60.0  # the longest wait after trims in vain
+ABOVE = 1.2  # times the least memory seen: there may be something to give back
+GAIN_SIZE = 1 << 20  # a trim that gives back less was in vain
+
+
+class MemoryReturn:
+    """Trims the allocator of this process; the driver calls `after_turn`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        thread: IoThread,
+        collect: Callable[[], object],
+        trim: Callable[[], object],
+        cpu_s: Callable[[], float],
+        memory_size: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._thread = thread
+        self._collect = (
+            collect  # empties what Python keeps of dead objects; on the loop, where they may be freed
+        )
+        self._trim = trim  # runs in the thread
+        self._cpu_s = cpu_s  # the processor time of this process
+        self._memory_size = memory_size
+        self._armed = False  # a look is scheduled, or a trim runs
+        self._looked_at = self._trimmed_at = loop.time()
+        self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
+        self._least_size = memory_size()  # at the start or after a trim
+        self._vain_s = LOOK_S  # the wait after a trim that was not preceded by work
+
+    def after_turn(self) -> None:
+        """Look in a while whether there is memory to give back."""
+        if not self._armed:
+            self._armed = True
+            self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        now, cpu_s = self._loop.time(), self._cpu_s()
+        idle = cpu_s - self._looked_cpu_s < IDLE_SHARE * (now - self._looked_at)
+        since = now - self._trimmed_at
+        worked = cpu_s - self._trimmed_cpu_s >= WORK_S
+        self._looked_at, self._looked_cpu_s = now, cpu_s
+        if not worked and self._memory_size() <= ABOVE * self._least_size:
+            self._armed = False
+        elif since < (self._vain_s if idle and not worked else LOOK_S if idle else BUSY_S):
+            self._loop.call_later(LOOK_S, self._look)
+        else:
+            if worked:
+                self._vain_s = LOOK_S
+            self._collect()
+            self._thread.submit(self._run(self._memory_size()), self._done)
+
+    def _run(self, before_size: int) -> Callable[[], None]:
+        def run() -> None:
+            self._trim()
+            gained = before_size - self._memory_size()
+            self._vain_s = LOOK_S if gained >= GAIN_SIZE else min(2 * self._vain_s, VAIN_S_MAX)
+
+        return run
+
+    def _done(self, _: Exception | None) -> None:
+        self._trimmed_at, self._trimmed_cpu_s = self._loop.time(), self._cpu_s()
+        size = self._memory_size()
+        self._least_size = min(self._least_size, size)
+        # A server at rest has no turn that would look again, and what was freed during the trim may still be here.
+        self._armed = size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX
+        if self._armed:
+            self._loop.call_later(LOOK_S, self._look)

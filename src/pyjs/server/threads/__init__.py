@@ -1,0 +1,1 @@
+"""Threads beside the loop, and what they sync and compute."""

@@ -1,0 +1,92 @@
+"""The threads that run the jobs of a node, one for each lane; results return to the node's next turn.
+
+Jobs that compute wait here, in fair order over their owners, and the thread gets one at a time: a flood of passwords
+from one address keeps those from other addresses waiting for one check, not for all of them.
+
+Knows nothing of what a job does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.core.fair_queue import FairQueue
+from pyjs.core.job import Job, Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyjs.server.driver import Driver
+    from pyjs.server.threads.io_thread import IoThread
+
+
+class Workers:
+    """Runs the jobs of one node; the driver calls `after_turn`."""
+
+    def __init__(self, driver: Driver, threads: Mapping[Lane, IoThread]) -> None:
+        self._driver = driver
+        self._turn_state = driver.node.turn_state
+        self._threads = threads
+        self._waiting: FairQueue[Job] = FairQueue()  # those that compute
+        self._is_computing = False  # the thread has one of them
+
+    @property
+    def pending(self) -> int:
+        """Return how many jobs were queued and have not returned."""
+        return self._waiting.count + sum(thread.pending for thread in self._threads.values())
+
+    def after_turn(self) -> None:
+        """Start the jobs that the turn queued."""
+        if self._turn_state.jobs:
+            for job in self._turn_state.take("jobs"):
+                if job.lane is Lane.COMPUTE:
+                    self._waiting.add(job.owner, job)
+                else:
+                    self._threads[job.lane].submit(_runner(job), _finisher(self._driver, job))
+            self._compute_next()
+
+    def _compute_next(self) -> None:
+        """Give the thread one more job if it has none."""
+        if self._is_computing or not self._waiting.count:
+            return
+        _, job = self._waiting.take()
+        finish = _finisher(self._driver, job)
+
+        def done(failure: Exception | None) -> None:
+            self._is_computing = False
+            finish(failure)
+            self._compute_next()
+
+        self._is_computing = True
+        self._threads[Lane.COMPUTE].submit(_runner(job), done)
+
+    def thread(self, lane: Lane) -> IoThread:
+        """Return the thread of one lane, for work that is not the node's."""
+        return self._threads[lane]
+
+    def stop(self) -> None:
+        """Run what was queued and end the threads."""
+        while self._waiting.count:
+            _, job = self._waiting.take()
+            self._threads[Lane.COMPUTE].submit(_runner(job), _finisher(self._driver, job))
+        for thread in self._threads.values():
+            thread.stop()
+
+
+def _runner(job: Job) -> Callable[[], Exception | None]:
+    def run() -> Exception | None:
+        try:
+            job.run()
+        except Exception as error:  # the job's own business: `finish` gets it
+            return error
+        return None
+
+    return run
+
+
+def _finisher(driver: Driver, job: Job) -> Callable[[Exception | None], None]:
+    def done(failure: Exception | None) -> None:
+        driver.node.turn_state.finished.append((job, failure))
+        driver.wake()
+
+    return done

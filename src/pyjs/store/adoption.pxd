@@ -1,7 +1,0 @@
-"""Segments that were read back, taken over by a catalogue."""
-from pyjs.store.catalogue cimport Catalogue
-from pyjs.store.recovery cimport RecoveredSegment
-from pyjs.store.segment_maps cimport SegmentMaps
-
-# Makes it the last segment of the catalogue, which takes its entries; returns the messages that are overwritten.
-cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment found)

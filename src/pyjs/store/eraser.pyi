@@ -1,6 +1,0 @@
-from pyjs.store.segment_writer import SegmentWriter
-
-SOURCE_HASH: bytes
-
-class Eraser:
-    def __init__(self, writer: SegmentWriter) -> None: ...

@@ -1,0 +1,1 @@
+"""The store of file streams, made of parts."""

@@ -1,0 +1,409 @@
+"""Ranges of a store as chunks of raw records with an index: what a reader of whole streams gets.
+
+A chunk is a header, entries laid out as in an index file, and the records they tell of, back to back as in a
+segment's plain image (docs/bulk-read.md). Each record is found and checked as every other read finds it, unless who
+asked does that; neighbours are copied at once. What a store in memory holds gets the header that a file would have,
+without checksums.
+
+A reader reads one range once, and stops when it has done as much as fits between two reads of the connections:
+looking at many messages that nobody wants takes time as well, and so does decompressing. Nothing here yields, so
+that what it points at stays while it copies.
+
+Knows nothing of requests and clients. Compiled: it makes no object per message (benchmarks/bulk_read.py).
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from pyjs.base.bad_pages cimport bad_pages
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
+from pyjs.store.file.store cimport FileStore
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport (
+    CHUNK_BITS,
+    ENTRY_EXTENDED,
+    ENTRY_MSG,
+    Entry,
+    Segment,
+    index_at,
+    is_dead,
+    is_filled,
+    segment_count_from,
+    segment_next_live,
+    subject_of,
+)
+from pyjs.store.format.record cimport (
+    CHECKSUM_SIZE, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
+)
+from pyjs.store.store cimport StreamStore
+from pyjs.store.segment.view cimport View
+
+from pyjs.base.errors import NotNow
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    HEADER_SIZE = 64
+    FLAGS_AT = 6
+    FLAG_LAST = 1               # of the request
+    FLAG_END = 2                # nothing more in the range, or in the stream as it is now
+    FLAG_ENTRIES_ONLY = 4
+    DATA_MAX = 0x7fffffff
+    ASKED = 2048                # verdicts that a filter remembers
+# What things cost, about, in nanoseconds: how much one request may do (tests/unit/store/file/test_bulk.py).
+cdef enum:
+    WORK_MAX = 1500000
+    WORK_SKIPPED = 10           # a message that the filter does not let through
+    WORK_ENTRY = 8              # of entries only
+    WORK_PATTERN = 15           # a subject compared with one pattern of the filter
+    WORK_RECORD = 30            # one that is checked and copied
+    WORK_SEGMENT = 2000
+    WORK_FILL = 60000           # 64 KiB that are decompressed or decrypted
+    BYTES_PER_WORK = 2          # checked and copied in a nanosecond
+
+cdef packed struct ChunkHeader:
+    char[4] magic
+    uint16_t version
+    uint16_t flags
+    uint64_t first
+    uint64_t next
+    uint64_t stream_first_seq
+    uint64_t stream_last_seq
+    uint32_t entries
+    uint32_t data_size
+    uint32_t segment
+    uint32_t lost
+    uint64_t incarnation
+
+cdef struct Run:                # neighbours among what is to be copied
+    const char* p
+    size_t size
+
+cdef enum Stop:
+    STOP_END                    # of the range
+    STOP_FULL                   # of the chunk; there is more
+    STOP_WORK                   # enough for one request
+    STOP_NOT_NOW                # the next message cannot be read at present
+    STOP_NO_MEMORY
+
+
+@cython.final
+cdef class BulkReader:
+    """One range of a store, from `next_seq` on, as far as it was not read yet."""
+    cdef StreamStore store
+    cdef FileStore files                # the same; None: a store in memory
+    cdef StoreFilter wanted
+    cdef readonly uint64_t next_seq
+    cdef uint64_t end                   # of the range, exclusive
+    cdef uint64_t incarnation
+    cdef bint entries_only
+    cdef bint unchecked                 # the reader checks the records of files
+    cdef uint32_t[ASKED] asked          # subject id + 1 that the filter was asked about last, by the low bits of it
+    cdef int64_t work                   # left
+    cdef Stop stop                      # why the last chunk ends where it does
+
+    # The chunk that is being composed.
+    cdef Entry* entries
+    cdef size_t n, room
+    cdef Run* runs
+    cdef size_t n_runs, runs_room
+    cdef size_t data_size
+    cdef uint32_t segment, lost
+    cdef bint damaged                   # something in the segment of now is, and was found just now
+    cdef const char* kept               # of the map that is in `keep` last
+    cdef list keep                      # what the runs point into
+
+    def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
+                 bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
+        """Read seq .. end_seq - 1; an `end_seq` of 0 is the end of the stream as it is now.
+
+        With `unchecked` the reader of the chunks has to see whether the check of a record fits it.
+        """
+        self.store = store
+        self.files = store if isinstance(store, FileStore) else None
+        self.wanted = wanted
+        self.next_seq = seq
+        self.end = store.catalogue.last_seq + 1 if end_seq == 0 else min(end_seq, store.catalogue.last_seq + 1)
+        self.entries_only = entries_only
+        self.unchecked = unchecked and self.files is not None
+        self.incarnation = incarnation
+        self.work = WORK_MAX
+        self.keep = []
+
+    def __dealloc__(self):
+        free(self.entries)
+        free(self.runs)
+
+    def read(self, size_t size_max, size_t chunk_size) -> list:
+        """Return the next chunks, at least one: `size_max` bytes of them at most, but for one message.
+
+        With a `size_max` of 0 that is a chunk without messages.
+
+        Raises:
+            NotNow: not even the first message can be read at present.
+        """
+        cdef size_t limit
+        cdef bytes chunk
+        cdef list chunks = []
+        cdef int flags = 0
+        while not flags & FLAG_LAST:
+            limit = min(chunk_size, size_max)
+            chunk = self.next_chunk(limit, chunks == [])
+            size_max -= min(<size_t> len(chunk), size_max)
+            flags = FLAG_LAST if self.stop != STOP_FULL or self.work < 0 or size_max * 4 < limit else 0
+            flags |= FLAG_END if self.stop == STOP_END else 0
+            PyBytes_AS_STRING(chunk)[FLAGS_AT] |= flags
+            chunks.append(chunk)
+        return chunks
+
+    cdef bytes next_chunk(self, size_t limit, bint is_first):
+        """Return the next chunk; `stop` says why it ends where it does."""
+        cdef uint64_t first = self.next_seq, unreadable
+        cdef bytes chunk = None
+        while chunk is None:
+            self.next_seq = first
+            self.n = self.n_runs = self.data_size = 0
+            self.lost = 0
+            self.stop = self.gather(limit)
+            if self.stop == STOP_NO_MEMORY:
+                raise MemoryError
+            if self.stop == STOP_NOT_NOW and self.n == 0 and is_first:
+                raise NotNow(f"message {self.next_seq} cannot be read now")
+            unreadable = bad_pages()
+            chunk = self.compose(first)
+            if bad_pages() != unreadable:       # what was checked is not what was copied
+                chunk = None
+            self.keep.clear()
+            self.kept = NULL
+        return chunk
+
+    # -- what goes into a chunk --------------------------------------------------------------------------------
+    cdef Stop gather(self, size_t limit) noexcept nogil:
+        """Collect messages from next_seq on until a chunk of `limit` bytes is full; it has one at least."""
+        cdef Stop stop
+        cdef size_t at
+        cdef Segment* s
+        if limit == 0 and self.next_seq < self.end:
+            return STOP_WORK
+        while self.next_seq < self.end:
+            at = index_at(&self.store.catalogue.index, self.next_seq)
+            if at == self.store.catalogue.index.n or self.store.catalogue.index.segments[at].base >= self.end:
+                break
+            s = self.store.catalogue.index.segments[at]
+            if self.n == 0:
+                self.segment = s.number
+            elif self.entries_only and s.number != self.segment:
+                return STOP_FULL
+            self.work -= WORK_SEGMENT
+            stop = self.gather_segment(s, limit)
+            if stop != STOP_END:
+                return stop
+            if self.work < 0 and self.next_seq < self.end:
+                return STOP_WORK
+        self.next_seq = max(self.next_seq, self.end)
+        return STOP_END
+
+    cdef Stop gather_segment(self, Segment* s, size_t limit) noexcept nogil:
+        """Collect what is wanted of one segment; STOP_END: all of it was looked at."""
+        cdef uint32_t begin = <uint32_t> (self.next_seq - s.base) if self.next_seq > s.base else 0
+        cdef uint32_t behind = <uint32_t> (self.end - s.base) if self.end - s.base < s.n else s.n
+        cdef uint32_t i = segment_next_live(s, begin)
+        cdef uint64_t live = segment_count_from(s, begin)
+        cdef Stop stop = STOP_END
+        cdef bint viewed = s.filled != NULL
+        self.damaged = False
+        while i < behind and stop == STOP_END:
+            if self.work < 0:
+                stop = STOP_WORK
+            elif not (self.wanted.all or self.is_wanted(subject_of(s, i))):
+                self.work -= WORK_SKIPPED
+            else:
+                stop = self.take_entry(s, i, limit) if self.entries_only else self.take_record(s, i, limit)
+            if stop == STOP_END:
+                i = segment_next_live(s, i + 1)
+        if self.damaged:
+            self.lost += <uint32_t> (live - segment_count_from(s, begin))
+        self.next_seq = s.base + (behind if stop == STOP_END else i)
+        if s.filled != NULL and (not viewed or self.next_seq == s.base + s.n):
+            with gil:
+                self.pass_view(s, viewed)
+        return stop
+
+    cdef void pass_view(self, Segment* s, bint known) noexcept:
+        """Give up a view that was made for bulk reads and was read to its end: it pushes out those of others."""
+        cdef View view = self.files.maps.views.get(s.number)
+        if view is not None:
+            view.passing |= not known
+            if view.passing and self.next_seq == s.base + s.n:
+                self.files.maps.forget(s)
+
+    cdef bint is_wanted(self, uint32_t id) noexcept nogil:
+        """Ask the filter, which remembers its verdict on as many subjects; each new one costs time."""
+        if self.asked[id & (ASKED - 1)] != id + 1:
+            self.asked[id & (ASKED - 1)] = id + 1
+            self.work -= <int64_t> self.wanted.n * WORK_PATTERN
+        return self.wanted.matches(&self.store.catalogue.subjects.table, id)
+
+    cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
+        """Have the entry of a message in the chunk, if there is room for it."""
+        if self.n and HEADER_SIZE + (self.n + 1) * sizeof(Entry) > limit:
+            return STOP_FULL
+        self.work -= WORK_ENTRY
+        return self.add_entry(s, i, s.entries[i].offset, s.entries[i].flags & ENTRY_EXTENDED)
+
+    cdef Stop take_record(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
+        """Have a message in the chunk, if there is room for it; one that is damaged is left out."""
+        cdef Entry* e = &s.entries[i]
+        cdef size_t length = RECORD_SIZE_MIN + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len + e.size
+        cdef size_t size = HEADER_SIZE + (self.n + 1) * sizeof(Entry) + self.data_size + length
+        cdef const char* p = NULL
+        cdef RecordHeader h
+        cdef bint examined = s.examined
+        cdef int found, extended
+        if self.n and (size > limit or self.data_size + length > DATA_MAX):
+            return STOP_FULL
+        self.note_work(s, e, length)
+        found = self.files.find_unchecked(s, i, &p) if self.unchecked else self.store.find_stored(s, i, &p)
+        if found < 0 or s.examined != examined:
+            self.damaged = True
+            self.work = -1                      # a whole segment may have been read
+        if found == -3:
+            return STOP_NOT_NOW
+        if found < 0:
+            self.lost += not is_dead(s, i)
+            return STOP_END
+        h.flags = 0
+        if found == 0:
+            memcpy(&h, p, RECORD_HEADER_SIZE)
+            length = h.length
+            if s.data != self.kept:
+                self.hold(s)
+        extended = ENTRY_EXTENDED if h.flags & FLAG_EXTENDED else 0
+        if self.add_entry(s, i, <uint32_t> self.data_size, extended) != STOP_END:
+            return STOP_NO_MEMORY
+        self.data_size += length
+        return self.add_run(p, length if found == 0 else length - RECORD_SIZE_MIN, found == 0)
+
+    cdef void note_work(self, Segment* s, Entry* e, size_t length) noexcept nogil:
+        """Count what it takes to check and copy a record."""
+        cdef uint64_t begin = e.offset - CHECKSUM_SIZE, end = e.offset + length
+        self.work -= WORK_RECORD + length // BYTES_PER_WORK
+        if s.form and (s.filled == NULL or not is_filled(s.filled, begin, end)):
+            self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
+
+    cdef void hold(self, Segment* s) noexcept nogil:
+        """Keep the map or view of `s` until the chunk is composed: others that are read may push it out."""
+        self.kept = s.data
+        if s.data != NULL:
+            with gil:
+                self.keep.append(self.files.maps.maps.get(s.number))
+                self.keep.append(self.files.maps.views.get(s.number))
+
+    cdef Stop add_entry(self, Segment* s, uint32_t i, uint32_t offset, int flags) noexcept nogil:
+        cdef Entry* e
+        if grow(<void**> &self.entries, &self.room, self.n + 1, sizeof(Entry)) != 0:
+            return STOP_NO_MEMORY
+        e = &self.entries[self.n]
+        self.n += 1
+        e[0] = s.entries[i]
+        e.seq = s.base + i
+        e.offset = offset
+        e.flags = <uint16_t> (ENTRY_MSG | flags)
+        e.subject_id = subject_of(s, i)
+        e.prev = 0
+        return STOP_END
+
+    cdef Stop add_run(self, const char* p, size_t size, bint whole) noexcept nogil:
+        """Have bytes copied, with those before them if they are neighbours; what is no whole record stays alone."""
+        cdef Run* run = &self.runs[self.n_runs - 1] if self.n_runs else NULL
+        if whole and run != NULL and run.p + run.size == p:
+            run.size += size
+            return STOP_END
+        if grow(<void**> &self.runs, &self.runs_room, self.n_runs + 1, sizeof(Run)) != 0:
+            return STOP_NO_MEMORY
+        self.runs[self.n_runs].p = p
+        self.runs[self.n_runs].size = size
+        self.n_runs += 1
+        return STOP_END
+
+    # -- the chunk ---------------------------------------------------------------------------------------------
+    cdef bytes compose(self, uint64_t first):
+        """Return what was collected as one chunk."""
+        cdef size_t size = HEADER_SIZE + self.n * sizeof(Entry) + self.data_size
+        cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
+        cdef char* out = PyBytes_AS_STRING(chunk)
+        cdef ChunkHeader h
+        memcpy(h.magic, b"PYJB", 4)
+        h.version = 1
+        h.flags = FLAG_ENTRIES_ONLY if self.entries_only else 0
+        h.first, h.next = first, self.next_seq
+        h.stream_first_seq, h.stream_last_seq = self.store.catalogue.first_seq, self.store.catalogue.last_seq
+        h.entries, h.data_size = <uint32_t> self.n, <uint32_t> self.data_size
+        h.segment, h.lost = self.segment, self.lost
+        h.incarnation = self.incarnation
+        memcpy(out, &h, HEADER_SIZE)
+        if self.n:
+            memcpy(out + HEADER_SIZE, self.entries, self.n * sizeof(Entry))
+        out += HEADER_SIZE + self.n * sizeof(Entry)
+        out += self.put_runs(out) if self.files is not None else self.put_records(out)
+        assert out == PyBytes_AS_STRING(chunk) + size
+        return chunk
+
+    cdef size_t put_runs(self, char* out) noexcept nogil:
+        """Copy records as they stand in a file; return their size."""
+        cdef size_t k, size = 0
+        for k in range(self.n_runs):
+            memcpy(out + size, self.runs[k].p, self.runs[k].size)
+            size += self.runs[k].size
+        return size
+
+    cdef size_t put_records(self, char* out) noexcept nogil:
+        """Write the records that a file would have, without checksums; return their size."""
+        cdef size_t k, size = 0
+        cdef RecordHeader h
+        memset(&h, 0, sizeof(h))
+        h.kind = KIND_MSG
+        for k in range(self.n_runs):
+            h.length = <uint32_t> (RECORD_SIZE_MIN + self.runs[k].size)
+            h.subject_len = self.entries[k].subject_len
+            h.seq, h.ts, h.header_len = self.entries[k].seq, self.entries[k].ts, self.entries[k].header_len
+            memcpy(out + size, &h, RECORD_HEADER_SIZE)
+            memcpy(out + size + RECORD_HEADER_SIZE, self.runs[k].p, self.runs[k].size)
+            memset(out + size + h.length - CHECKSUM_SIZE, 0, CHECKSUM_SIZE)
+            size += h.length
+        return size
+
+
+def segment_count(StreamStore store not None) -> int:
+    """Return how many segments a store has."""
+    return store.catalogue.index.n
+
+
+def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
+    """Return what the segments of a store hold, oldest first; those that have messages have first_seq and so on."""
+    cdef size_t at
+    cdef Segment* s
+    cdef list rows = []
+    for at in range(min(offset, store.catalogue.index.n), min(offset + limit, store.catalogue.index.n)):
+        s = store.catalogue.index.segments[at]
+        rows.append(describe(s, isinstance(store, FileStore)))
+    return rows
+
+
+cdef dict describe(Segment* s, bint in_file):
+    cdef uint32_t first = segment_next_live(s, 0), last = s.n
+    cdef dict row = {"number": s.number, "base_seq": s.base}
+    if s.live:
+        while last and is_dead(s, last - 1):
+            last -= 1
+        row.update({"first_seq": s.base + first, "last_seq": s.base + last - 1})
+    else:
+        row.update({"first_seq": 0, "last_seq": 0})
+    row.update({"messages": s.live, "bytes": s.live_bytes})
+    row.update({"first_ts": s.entries[first].ts if s.live else 0, "last_ts": s.entries[last - 1].ts if s.live else 0})
+    if in_file:
+        row.update({"sealed": s.sealed != 0, "file_bytes": s.end, "form": s.form})
+    return row

@@ -1,0 +1,228 @@
+"""Compaction: segments are written again without their dead messages, or in the form that the stream wants.
+
+`note_sparse` and `note_form` queue a sealed segment, `begin` hands out a job for any thread, `finish` takes its
+result. A rewritten segment takes the old one's place as soon as the removal of what it leaves out is on the medium; a
+recast one, whose image is the same, at once. A segment that changed meanwhile makes its new file stale.
+
+Knows nothing of records (store/segment/rewrite and store/format/recast write the files) and of when it is asked.
+Compiled because every removed message may queue a segment (benchmarks/, JetStream rows with limits).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.file.condition cimport STORE_CLOSED, StoreCondition
+from pyjs.store.index.sequences cimport Segment, index_place, segment_free
+from pyjs.store.segment.index_file cimport full_segment
+from pyjs.store.format.record cimport RECORD_SIZE_MIN
+from pyjs.store.file.retired_files cimport RetiredFiles
+from pyjs.store.segment.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.file.segment_maps cimport SegmentMaps
+from pyjs.store.file.store_sync cimport StoreSync
+
+from pyjs.store.segment.index_file import index_path, remove_file
+from pyjs.store.format.recast import Recast
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CIPHER_MASK = 0xff          # of a form: it is encrypted
+    CODEC_MASK = 0xff00         # it is compressed
+    REWRITE_MIN = 32768         # bytes of a segment that is worth to be written again
+
+
+cdef void segment_free_if(Segment* s) noexcept nogil:
+    if s != NULL:
+        segment_free(s, 0)
+
+
+cdef class Compactor:
+    def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
+                 StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None) -> None:
+        self.catalogue = catalogue
+        self.files = files
+        self.condition = condition
+        self.syncs = syncs
+        self.maps = maps
+        self.retired = retired
+        self.sparse = []
+        self.formless = []
+
+    cdef void note_sparse(self, Segment* s) noexcept nogil:
+        """Have a segment written anew of which less than half is left."""
+        cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.catalogue.overhead)
+        if s.sealed and s.live and not s.sparse and not s.examined and s.end > REWRITE_MIN and left * 2 < s.end:
+            s.sparse = True
+            with gil:
+                self.sparse.append(s.number)
+
+    cdef void note_form(self, Segment* s) noexcept nogil:
+        """Have a sealed segment written in the form that the stream wants, unless it is."""
+        with gil:
+            wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
+            if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
+                self.formless.append(s.number)
+
+    cdef int outdate(self, uint32_t number) except -1:
+        """Note that a segment changed in a way that its new file, if one is being written, does not know of."""
+        for job in (self.rewriting, self.rewritten, self.recasting):
+            if job is not None and job.number == number:
+                job.stale = True
+        return 0
+
+    cdef bint is_busy(self):
+        """Whether a job was handed out."""
+        return self.rewriting is not None or self.recasting is not None
+
+    cdef bint has_work(self):
+        """Whether `begin` may have a job."""
+        return bool(self.sparse or self.formless) and self.rewritten is None
+
+    def begin(self, uint64_t mark):
+        """Return a job for any thread, whose result goes to `finish`; None: nothing is to be done.
+
+        A new file may take its place when commit number `mark` is on the medium.
+        """
+        cdef size_t at
+        cdef Segment* s
+        while self.has_work():
+            if not self.sparse:
+                self.recasting = self.next_recast()
+                return self.recasting
+            at = index_place(&self.catalogue.index, self.sparse.pop(0))
+            if at == self.catalogue.index.n:
+                continue
+            s = self.catalogue.index.segments[at]
+            s.sparse = False
+            # Behind the last one nothing tells last_seq.
+            if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n:
+                continue
+            self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
+                                        mark, self.files.meta, self.files.key, self.codec or s.form & CODEC_MASK)
+            return self.rewriting
+        return None
+
+    def next_recast(self):
+        """Return the job that gives one more segment the form that the stream wants, None: all have it."""
+        cdef size_t at
+        cdef Segment* s
+        while self.formless:
+            at = index_place(&self.catalogue.index, self.formless.pop(0))
+            wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
+            s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
+            if s != NULL and s.sealed and wanted & ~s.form:
+                return Recast(self.files.disk, self.files.path_of(s.number), s.number, self.codec, self.files.key,
+                              self.files.meta)
+        return None
+
+    def finish(self, error) -> None:
+        """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
+        if self.recasting is not None:
+            job, self.recasting = self.recasting, None
+            self.take_recast(job, error)
+            return
+        self.rewritten, self.rewriting = self.rewriting, None
+        if error is not None:
+            self.files.log.warn(f"{self.rewritten.path} stays larger than its messages: {error}")
+            self.rewritten.stale = True
+        self.take_rewritten()
+
+    def take_recast(self, job, error) -> None:
+        """Put a segment in its new form in its place."""
+        cdef size_t at = index_place(&self.catalogue.index, job.number)
+        cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
+        if error is not None:
+            self.files.log.warn(f"{job.path} keeps the form it has: {error}")
+        try:
+            if error is not None or job.stale or self.is_closed() or s == NULL or job.flags == job.old_flags:
+                if self.files.disk.exists(job.new_path):
+                    self.files.disk.unlink(job.new_path)
+                if s != NULL and error is None and job.stale:
+                    self.note_form(s)
+                return
+            self.files.disk.rename(job.new_path, job.path)
+        except OSError as failure:
+            self.files.log.warn(f"{job.path} keeps the form it has: {failure}")
+            return
+        self.files.handles.close(job.path)      # it is of the file before
+        s.form = job.flags
+        self.files.names_unsynced = True
+        self.maps.forget(s)
+        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
+            remove_file(self.files.disk, self.files.log, index_path(job.path))
+            self.renew_index(s, job.path, False, 0)
+
+    def take_rewritten(self) -> None:
+        """Put a segment that was written anew in its place, if that is possible by now."""
+        cdef SegmentRewrite job = self.rewritten
+        cdef Segment* fresh
+        cdef size_t at
+        if job is None or (job.mark > self.syncs.synced_mark and not job.stale and not self.is_closed()):
+            return
+        self.rewritten = None
+        at = index_place(&self.catalogue.index, job.number)
+        # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
+        fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
+            else rewritten_segment(job, self.catalogue.index.segments[at])
+        try:
+            if fresh == NULL:
+                self.files.disk.unlink(job.new_path)
+                return
+            # It names messages that are gone for good.
+            remove_file(self.files.disk, self.files.log, index_path(job.path))
+            self.files.disk.rename(job.new_path, job.path)
+        except FileNotFoundError:
+            segment_free_if(fresh)
+            return
+        except OSError as error:
+            self.files.log.warn(f"{job.path} stays larger than its messages: {error}")
+            segment_free_if(fresh)
+            return
+        self.files.handles.close(job.path)      # it is of the file before
+        self.maps.forget(self.catalogue.index.segments[at])
+        self.maps.index_maps.pop(job.number, None)
+        self.files.names_unsynced = True
+        self.retired.free_segment(self.catalogue.index.segments[at])
+        self.catalogue.index.segments[at] = fresh
+        self.renew_index(fresh, job.path, True, job.contents.chain)
+        self.note_form(fresh)
+
+    def set_codec(self, uint32_t codec) -> None:
+        """Have segments compressed from now on, those as well that are sealed already; 0: no more are."""
+        cdef size_t at
+        if codec == self.codec:
+            return
+        self.codec = codec
+        self.formless = []
+        for at in range(self.catalogue.index.n):
+            self.note_form(self.catalogue.index.segments[at])
+
+    cdef int renew_index(self, Segment* s, str path, bint footer, uint64_t chain) except -1:
+        """Have the index file of a segment made from its new file."""
+        self.syncs.forget_index(s.number)
+        self.syncs.unindexed.append(full_segment(self.catalogue, self.files.key, path, s, footer,
+                                                 self.files.incarnation, chain, False))
+        return 0
+
+    cdef bint is_closed(self) noexcept nogil:
+        return self.condition.state == STORE_CLOSED
+
+    # -- segments that go --------------------------------------------------------------------------------------
+    cdef void give_up(self, Segment* s) noexcept:
+        """Let the file of `s` go once the next commit is on the medium, and forget everything else about it."""
+        path = self.files.path_of(s.number)
+        self.retired.retire(path)
+        self.outdate(s.number)
+        self.syncs.forget_index(s.number)
+        self.maps.forget(s)
+        if s.locals != NULL:
+            self.maps.index_maps.pop(s.number, None)
+        if path not in self.files.unsynced:
+            self.files.handles.close(path)
+
+    def remove_unfinished(self) -> None:
+        """Remove the new files that did not take their places."""
+        for rewrite in (self.rewriting, self.rewritten, self.recasting):
+            if rewrite is not None:
+                remove_file(self.files.disk, self.files.log, rewrite.new_path)

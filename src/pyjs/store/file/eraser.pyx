@@ -1,0 +1,80 @@
+"""Bytes of removed messages, overwritten in their files: a removal with `erase` leaves nothing to be read.
+
+The record stays where it is, with its checksum, to which the next one is chained; a flag says that its body is gone.
+A compressed segment is kept as its image again first.
+
+Knows nothing of when messages go. Compiled because it holds plain pointers (benchmarks/store_start.py has such
+stores).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
+from pyjs.store.file.segment_writer cimport SegmentWriter
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.form import open_image
+from pyjs.store.format.recast import restore_plain
+from pyjs.store.crypt.vault import Locked
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CODEC_MASK = 0xff00         # of a form: it is compressed
+
+
+cdef class Eraser:
+    def __init__(self, SegmentWriter writer not None) -> None:
+        self.files = writer.files
+        self.maps = writer.maps
+        self.compactor = writer.compactor
+        self.writer = writer
+
+    cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
+        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t at
+        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+        self.compactor.outdate(s.number)
+        try:
+            if s.form & CODEC_MASK:
+                self.unpack(s)
+            path = self.files.path_of(s.number)
+            fd = self.files.handles.open(path)
+            self.files.wrote(path)
+            if s.form:
+                self.overwrite_veiled(fd, s, e, at)
+            else:
+                self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+                self.files.disk.write_at(fd, bytes(e.size), at)
+            self.writer.syncs.written_mark += 1
+        except (OSError, CorruptRecord, Locked) as error:
+            self.files.log.error(f"{self.files.path_of(s.number)}: message {s.base + i} is removed but its bytes "
+                                 f"could not be overwritten: {error}")
+
+    cdef int unpack(self, Segment* s) except -1:
+        """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
+        s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
+        self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
+        self.maps.forget(s)
+        self.files.names_unsynced = True
+        self.compactor.note_form(s)
+        return 0
+
+    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
+        """Overwrite a message of an encrypted segment, whose file is open as `fd`.
+
+        Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
+        """
+        form = self.writer.veil if self.writer.is_growing(s) else None
+        if form is None:                # also of the last one during a start
+            form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
+        flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
+        self.files.disk.write_at(fd, bytes(e.size), form.shift + at)
+        if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
+            memset(<char*> s.data + at, 0, e.size)
+            (<char*> s.data)[e.offset + 5] = FLAG_ERASED
+        return 0

@@ -1,0 +1,33 @@
+"""Segments of which a record did not check out."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.file.compactor cimport Compactor
+from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.store.file.losses cimport Losses
+from pyjs.store.segment.scan cimport SegmentContents, SubjectRow
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.file.segment_maps cimport SegmentMaps
+from pyjs.store.file.segment_reader cimport SegmentReader
+from pyjs.store.file.segment_writer cimport SegmentWriter
+
+cdef class Examiner:
+    """Reads whole segments of an open store, and drops what is damaged in them."""
+    cdef Catalogue catalogue
+    cdef SegmentFiles files
+    cdef SegmentMaps maps
+    cdef Compactor compactor
+    cdef SegmentWriter writer
+    cdef SegmentReader reader
+    cdef readonly Losses losses
+    cdef readonly bint mistaken             # an index file was wrong: reads wait for the store to be opened again
+    cdef public object on_mistake           # called then; None: nobody opens it again
+
+    cdef int examine(self, uint64_t seq) noexcept nogil
+    cdef int examine_segment(self, Segment* s) except -1
+    cdef int distrust(self, Segment* s) except -1
+    cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept
+    cdef bint has_subject(self, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil
+    cdef SegmentContents contents_in(self, Segment* s)
+    cdef int drop_damaged(self, Segment* s, SegmentContents c) except -1
+    cdef int note_lost(self, object seqs) except -1

@@ -1,0 +1,13 @@
+from collections.abc import Callable
+
+from pyjs.store.file.losses import Losses
+from pyjs.store.file.segment_reader import SegmentReader
+
+SOURCE_HASH: bytes
+
+class Examiner:
+    losses: Losses
+    mistaken: bool
+    on_mistake: Callable[[], None] | None
+    def __init__(self, reader: SegmentReader) -> None: ...
+    def confirm(self, number: int) -> int: ...

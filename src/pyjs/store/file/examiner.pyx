@@ -1,0 +1,187 @@
+"""Segments of which a record did not check out: read as a whole, as a start would have read them.
+
+What is damaged is counted, told and dropped from the catalogue; the rest is known to be whole then. Where the segment
+is whole and its index file said something else, that file is removed, and the store is to be opened again.
+
+Knows nothing of who read the record. Compiled because it compares every entry of a segment
+(benchmarks/store_start.py).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.file.condition cimport STORE_CLOSED
+from pyjs.store.index.sequences cimport (
+    ENTRY_ERASED, ENTRY_MSG, Entry, Segment, index_find, index_last, index_place, is_dead,
+)
+from pyjs.store.file.losses cimport Losses
+from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
+from pyjs.store.segment.scan cimport SegmentContents, SubjectRow
+from pyjs.store.file.segment_reader cimport SegmentReader, failure_of
+from pyjs.store.index.subjects cimport Subject, subject_by_id
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.segment.index_file import index_path, remove_file
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.segment.recovery import contents_of, report
+from pyjs.store.crypt.vault import Locked
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
+    """Whether the message of an entry was found, whole, where the entry says."""
+    return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
+            and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
+
+
+cdef class Examiner:
+    def __init__(self, SegmentReader reader not None) -> None:
+        self.catalogue = reader.catalogue
+        self.files = reader.files
+        self.maps = reader.maps
+        self.compactor = reader.writer.compactor
+        self.writer = reader.writer
+        self.reader = reader
+        self.losses = Losses()
+
+    cdef int examine(self, uint64_t seq) noexcept nogil:
+        """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
+        cdef int failed = -2
+        if self.mistaken:
+            return -3
+        with gil:
+            try:
+                self.examine_segment(index_find(&self.catalogue.index, seq))
+                failed = -3 if self.mistaken else 0
+            except (OSError, ValueError, MemoryError, Locked, UnknownFormat) as error:
+                failed = failure_of(error)
+                self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
+                                     f"and its segment cannot be read: {error}")
+        return failed
+
+    cdef int examine_segment(self, Segment* s) except -1:
+        """Drop what of a segment is damaged; where the index is wrong, and not the segment, nothing is lost."""
+        c = self.contents_in(s)
+        if self.contradicts(s, c):
+            self.distrust(s)
+        else:
+            self.drop_damaged(s, c)
+        return 0
+
+    def confirm(self, uint32_t number) -> int:
+        """Read a sealed segment that was seen to be damaged; what is, is dropped. Returns how many places are.
+
+        It may have been changed, or written anew, while somebody else looked at it.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        cdef size_t at = index_place(&self.catalogue.index, number)
+        cdef Segment* s
+        if at == self.catalogue.index.n or self.writer.condition.state == STORE_CLOSED:
+            return 0
+        s = self.catalogue.index.segments[at]
+        if s.examined or not s.sealed or self.mistaken:
+            return 0
+        c = self.contents_in(s)
+        if self.contradicts(s, c):
+            self.distrust(s)
+            return 1
+        if c.problems:
+            self.drop_damaged(s, c)
+        return len(c.problems)
+
+    cdef SegmentContents contents_in(self, Segment* s):
+        """Return what a segment's file holds; nothing but the damage when even its header is."""
+        cdef SegmentContents c
+        path = self.files.path_of(s.number)
+        try:
+            c = contents_of(path, self.reader.read_segment(s.number), s.number, self.files.incarnation, s.base, True)
+        except CorruptRecord as error:              # what tells its form
+            self.files.log.warn(str(error))
+            c = None
+        if c is None:
+            c = SegmentContents()
+            c.problems.append((0, SEGMENT_HEADER_SIZE, "the header and what follows it are damaged"))
+        return c
+
+    cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
+        """Whether a message was found whole, and the index has another place, time, size or subject for it."""
+        cdef bint last = s == index_last(&self.catalogue.index)
+        cdef uint32_t i
+        cdef uint64_t at
+        cdef Entry* found
+        for i in range(s.n):
+            if last and s.entries[i].offset >= self.writer.written:
+                continue
+            at = s.base + i - c.base_seq
+            if is_dead(s, i) or at >= c.n:
+                continue
+            found = &c.entries[at]
+            if found.flags & (ENTRY_MSG | ENTRY_ERASED) != ENTRY_MSG:
+                continue
+            if not same_record(&s.entries[i], found) or s.entries[i].ts != found.ts \
+                    or not self.has_subject(s, &s.entries[i], &c.subjects[found.subject_id], c.names):
+                return True
+        return False
+
+    cdef bint has_subject(self, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil:
+        cdef Subject* subject = subject_by_id(&self.catalogue.subjects.table,
+                                              e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
+        return subject != NULL and subject.len == row.name_size \
+            and memcmp(subject.name, names + row.name_at, row.name_size) == 0
+
+    cdef int distrust(self, Segment* s) except -1:
+        """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
+
+        The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
+        """
+        path = f"{self.files.path_of(s.number).removesuffix('.seg')}.idx"
+        self.files.log.error(f"{path} says something else than its segment, which counts: "
+                             "it is removed and made anew")
+        try:
+            self.files.disk.unlink(path)
+        except FileNotFoundError:
+            pass
+        self.mistaken = True
+        if self.on_mistake is not None:
+            self.on_mistake()
+        return 0
+
+    cdef int drop_damaged(self, Segment* s, SegmentContents c) except -1:
+        """Drop the messages of a segment that are not found, whole, where they should be; and tell of it."""
+        cdef bint last = s == index_last(&self.catalogue.index)
+        cdef uint32_t i
+        cdef uint64_t at
+        cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
+        path = self.files.path_of(s.number)
+        if c.end < end:                     # all of it was written: no write was cut short
+            c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
+            c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
+        s.examined = True
+        self.maps.drop_map(s.number)
+        self.compactor.outdate(s.number)
+        remove_file(self.files.disk, self.files.log, index_path(path))           # the next start shall find it too
+        self.writer.syncs.forget_index(s.number)
+        report(self.files.log, path, c)
+        self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
+        if last and not s.sealed and c.end < self.writer.written:
+            self.writer.mend_tail()
+        lost = []
+        for i in range(s.n):
+            if last and s.entries[i].offset >= self.writer.written:       # not in the file yet
+                continue
+            at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
+            if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
+                lost.append(s.base + i)
+                self.catalogue.unlink(s, i)
+        if lost:
+            self.note_lost(lost)
+        return 0
+
+    cdef int note_lost(self, object seqs) except -1:
+        """Count damaged messages that are gone from the index, and tell the operator."""
+        self.losses.note(seqs)
+        self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
+        return 0

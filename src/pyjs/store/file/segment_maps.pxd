@@ -1,0 +1,19 @@
+"""The memory in which the segments of a directory are read."""
+from libc.stdint cimport uint32_t
+
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport Segment
+from pyjs.store.segment.view cimport View, ViewCache
+
+cdef class SegmentMaps:
+    """Maps of plain segments and of index files, and views of segments that are not plain, by segment number."""
+    cdef Catalogue catalogue
+    cdef readonly ViewCache view_cache      # of the node
+    cdef dict maps                          # segment number -> memoryview of its map
+    cdef dict views                         # segment number -> View of a segment that is not plain
+    cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
+    cdef object __weakref__                 # for its views
+
+    cdef int add_map(self, Segment* s, object view, size_t size) except -1
+    cdef int add_view(self, Segment* s, View view) except -1
+    cdef void forget(self, Segment* s) noexcept

@@ -1,0 +1,71 @@
+"""The memory in which the segments of a directory are read: who points into it, and when it goes.
+
+A Segment points to the bytes of its map or view; they live as long as this knows them. Maps are given back all at
+once when they are many, views when their cache needs the room for others.
+
+Knows nothing of records. Compiled because a Segment holds plain pointers (benchmarks/, pull consumers).
+"""
+from libc.stdint cimport uint32_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport Segment, index_place
+from pyjs.store.segment.view cimport View, ViewCache
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
+
+
+cdef class SegmentMaps:
+    def __init__(self, Catalogue catalogue not None, view_cache) -> None:
+        self.catalogue = catalogue
+        self.view_cache = ViewCache() if view_cache is None else view_cache
+        self.maps = {}
+        self.views = {}
+        self.index_maps = {}
+
+    cdef int add_map(self, Segment* s, object view, size_t size) except -1:
+        """Read `s` in a map of `size` bytes from now on."""
+        cdef const unsigned char[::1] data = view
+        if len(self.maps) >= MAPS_MAX:
+            self.drop_maps()
+        self.maps[s.number] = view
+        s.data = <const char*> &data[0]
+        s.map_size = size
+        return 0
+
+    cdef int add_view(self, Segment* s, View view) except -1:
+        """Read `s` in a view from now on."""
+        self.forget(s)
+        self.views[s.number] = view
+        s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
+        return 0
+
+    cdef void forget(self, Segment* s) noexcept:
+        """Give up the map or the view of `s`."""
+        cdef View view = self.views.pop(s.number, None)
+        if view is not None:
+            view.leave()
+        self.maps.pop(s.number, None)
+        s.data, s.filled, s.map_size = NULL, NULL, 0
+
+    def drop_map(self, uint32_t number) -> None:
+        """Give the map of one segment back: unreadable pages in it became zeros for good."""
+        cdef size_t at = index_place(&self.catalogue.index, number)
+        if at < self.catalogue.index.n:
+            self.forget(self.catalogue.index.segments[at])
+
+    def drop_maps(self) -> None:
+        """Give all maps back; they are made again when they are needed."""
+        cdef size_t i
+        cdef View view
+        for i in range(self.catalogue.index.n):
+            self.catalogue.index.segments[i].data = NULL
+            self.catalogue.index.segments[i].map_size = 0
+            self.catalogue.index.segments[i].filled = NULL
+        self.maps.clear()
+        for view in self.views.values():
+            view.leave()
+        self.views.clear()

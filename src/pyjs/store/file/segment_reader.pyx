@@ -1,0 +1,184 @@
+"""Records of a directory's segments, read by sequence.
+
+They are in the map of a plain file, in a view of another one, or in what is not written yet.
+
+A record that this process did not write itself is checked before it is believed. What does not check out is told:
+the store has the whole segment read then.
+
+Knows nothing of writing. Compiled: benchmarks/, pull consumers.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from pyjs.base.bad_pages cimport is_readable
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport Entry, Segment, index_last, index_place, is_filled
+from pyjs.store.format.record cimport (
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
+    stored_checksum, whole,
+)
+from pyjs.store.file.segment_writer cimport SegmentWriter
+from pyjs.store.index.subjects cimport Subject, subject_by_id
+from pyjs.store.segment.view cimport View, note_use
+
+from pyjs.base.disk import read_around
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.form import open_image, read_image
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.segment.segment_files import UNOPENED
+from pyjs.store.crypt.vault import Locked
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef int failure_of(object error):
+    """Return what a segment is that could not be read: -2: unreadable, -3: not now."""
+    return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
+
+
+cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
+    """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
+    cdef RecordHeader h
+    cdef uint64_t before = 0
+    memcpy(&h, p, RECORD_HEADER_SIZE)
+    if h.length > room or h.seq != e.seq or h.kind != KIND_MSG or h.flags & FLAG_ERASED \
+            or h.subject_len != e.subject_len or h.header_len != e.header_len:
+        return False
+    if h.length != RECORD_SIZE_MIN + (16 if h.flags & FLAG_EXTENDED else 0) + e.subject_len + e.size:
+        return False
+    memcpy(&before, p - CHECKSUM_SIZE, CHECKSUM_SIZE)
+    return whole(p, before)
+
+
+cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
+    """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
+    cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
+    cdef RecordHeader h
+    if failed == 0 and s.filled != NULL:
+        note_use(self.maps.view_cache, s.filled)
+        if not is_filled(s.filled, e.offset - CHECKSUM_SIZE, end):
+            failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
+    if failed:
+        return failed
+    if trust == TRUST_NONE:
+        return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
+    if not is_readable(s.data + e.offset, end - e.offset):
+        return 1
+    memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+    # Behind the end of a file that was cut its last page shows zeros.
+    return h.seq != e.seq or h.length > s.map_size - e.offset \
+        or stored_checksum(s.data + e.offset, h.length) == 0
+
+
+cdef inline bint has_subject(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
+    """Whether the record of `e`, which was found, has the subject that the index says. Costs a look at its name."""
+    cdef RecordHeader h
+    cdef Subject* subject = subject_by_id(&self.catalogue.subjects.table,
+                                          e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
+    cdef const char* name = s.data + e.offset + RECORD_HEADER_SIZE
+    memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
+    name += 16 if h.flags & FLAG_EXTENDED else 0
+    return subject != NULL and subject.len == e.subject_len and memcmp(subject.name, name, e.subject_len) == 0
+
+
+cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
+    """Have the record of the live entry `e` at `out`, checked: 0, 1: damaged, -2: unreadable, -3: not now."""
+    cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
+    cdef bint last = s == index_last(&self.catalogue.index)
+    cdef bint staged = last and e.offset >= self.writer.written
+    cdef uint64_t seq = e.seq
+    cdef const char* p
+    cdef RecordHeader h
+    cdef int damaged
+    if staged:
+        p = self.writer.staging + (e.offset - self.writer.written)
+    else:
+        # This process has just written or read what no index file tells of.
+        trust = TRUST_ALL if s.examined or (last and e.offset >= self.writer.indexed) else trust
+        damaged = find_record(self, s, e, end, trust)
+        if damaged == 0 and trust == TRUST_NONE and not has_subject(self, s, e):
+            damaged = 1
+        if damaged:
+            return damaged
+        p = s.data + e.offset
+    memcpy(&h, p, RECORD_HEADER_SIZE)
+    end += 16 if h.flags & FLAG_EXTENDED else 0
+    if h.seq != seq or h.length != end - e.offset or h.subject_len != e.subject_len:
+        return -2
+    if not staged and end > s.map_size:
+        return -2
+    out[0] = p
+    return 0
+
+
+cdef class SegmentReader:
+    def __init__(self, SegmentWriter writer not None) -> None:
+        self.catalogue = writer.catalogue
+        self.files = writer.files
+        self.maps = writer.maps
+        self.writer = writer
+
+    cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
+        return find_whole(self, s, &s.entries[i], p, trust)
+
+    # -- files -------------------------------------------------------------------------------------------------
+    cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
+        """Map the file of `s` up to `wanted` bytes at least: 0, 1: it is not so long, -2: unreadable, -3: not now."""
+        cdef int failed = -2
+        with gil:
+            try:
+                if s.form:
+                    return self.open_view(s, wanted)
+                fd = self.files.handles.open_to_read(self.files.path_of(s.number))
+                try:
+                    size = self.files.disk.size_of(fd)
+                    if size < wanted:
+                        raise EOFError(f"{size} bytes where {wanted} were written")
+                    view = self.files.disk.map_file(fd, size)
+                finally:
+                    self.files.disk.close_file(fd)
+                self.maps.add_map(s, view, size)
+                failed = 0
+            except CorruptRecord:               # told when it is examined
+                failed = 1
+            except (OSError, ValueError, EOFError, MemoryError, Locked, UnknownFormat) as error:
+                failed = 1 if isinstance(error, EOFError) else failure_of(error)
+                self.files.log.error(f"{self.files.path_of(s.number)} cannot be read: {error}")
+        return failed
+
+    cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
+        """Have memory for the image of `s`, `wanted` bytes of it at least."""
+        cdef View view
+        size = s.end if s.sealed else max(self.writer.segment_size, wanted)
+        fd = self.files.handles.open_to_read(self.files.path_of(s.number))
+        try:
+            image = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
+            view = View(self.maps.view_cache, self.maps, s.number, image, size)
+        finally:
+            self.files.disk.close_file(fd)
+        return self.maps.add_view(s, view)
+
+    cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
+        """Have the bytes begin..end of the image of `s` in its view: 0, 1: damaged, -2: unreadable, -3: not now."""
+        cdef int failed = -2
+        cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
+        with gil:
+            try:
+                fd = self.files.handles.open_to_read(self.files.path_of(s.number))
+                try:
+                    failed = (<View> self.maps.views[s.number]).fill(fd, begin, end, limit)
+                finally:
+                    self.files.disk.close_file(fd)
+            except (OSError, ValueError, MemoryError) as error:
+                failed = failure_of(error)
+                self.files.log.error(f"{self.files.path_of(s.number)} cannot be read: {error}")
+        return failed
+
+    def read_segment(self, uint32_t number) -> bytes:
+        """Return the bytes of a segment's plain image that are in use. Raises OSError."""
+        cdef Segment* last = index_last(&self.catalogue.index)
+        if self.catalogue.index.segments[index_place(&self.catalogue.index, number)].form:
+            data = bytes(read_image(self.files.disk, self.files.path_of(number), self.files.key, True))
+        else:
+            data = read_around(self.files.disk, self.files.path_of(number))
+        return data[:self.writer.written] if last.number == number else data

@@ -1,0 +1,81 @@
+"""The end of a stream's segments, where records are appended."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.file.compactor cimport Compactor
+from pyjs.store.file.condition cimport StoreCondition
+from pyjs.store.index.sequences cimport Segment
+from pyjs.store.segment.index_file cimport FullSegment
+from pyjs.store.segment.recovery cimport RecoveredSegment
+from pyjs.store.file.retired_files cimport RetiredFiles
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.file.segment_maps cimport SegmentMaps
+from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    STAGED_MAX = 262144         # bytes written at once
+
+cdef struct Sequences:          # a growing list
+    uint64_t* seqs
+    size_t n
+    size_t room
+
+cdef class SegmentWriter:
+    """Appends records to the last segment of a directory, and begins and seals segments."""
+    cdef Catalogue catalogue
+    cdef SegmentFiles files
+    cdef StoreCondition condition
+    cdef StoreSync syncs
+    cdef Compactor compactor
+    cdef SegmentMaps maps
+    cdef RetiredFiles retired
+    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
+    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
+    cdef uint32_t next_number               # of the next segment
+    cdef bint meta_due                      # the last segment does not hold the metadata
+    cdef bint state_due                     # first_seq or last_seq moved without a record
+    cdef bint left                          # the last segment has no footer, and gets no more records
+    cdef bint mended                        # after a failed write: entries may have no record
+    cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
+    cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
+    cdef char* staging                      # records not written yet, of the last segment
+    cdef size_t staged, staging_room
+    cdef uint64_t staged_from               # sequence of the first staged message
+    cdef uint64_t chain                     # checksum of the last record
+    cdef uint64_t chain_written             # checksum of the last record in the file
+    cdef uint64_t written                   # bytes of the last segment in its file
+    cdef uint64_t allocated                 # bytes reserved for it
+    cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
+    cdef Sequences removals                 # interior removals to record with the next commit
+    cdef Sequences erasures                 # likewise, of messages whose bytes are overwritten
+
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
+    cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil
+    cdef Segment* tail(self) noexcept nogil
+    cdef int jump_to(self, uint64_t seq) noexcept nogil
+    cdef int commit(self) noexcept nogil
+    cdef char* stage(self, size_t length) noexcept nogil
+    cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
+    cdef int stage_state(self) noexcept nogil
+    cdef int stage_meta(self) noexcept nogil
+    cdef int stage_removals(self) noexcept nogil
+    cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
+    cdef int write_staged(self) noexcept nogil
+    cdef int write_out(self) except -1
+    cdef int write_veiled(self, Segment* s, int fd) except -1
+    cdef bint is_growing(self, Segment* s) noexcept nogil
+    cdef void fail(self, object error) noexcept
+    cdef void forget_staged(self) noexcept nogil
+    cdef int begin_segment(self) noexcept nogil
+    cdef int new_segment(self) except -1
+    cdef int seal(self) noexcept nogil
+    cdef FullSegment without_index(self, Segment* s, bint footer)
+    cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
+    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
+    cdef int record_erasure(self, uint64_t seq) noexcept nogil
+    cdef bint has_news(self) noexcept nogil
+    cdef void forget_removals(self) noexcept nogil
+    cdef bint is_unindexed(self)
+    cdef void go_on_behind(self, RecoveredSegment found) noexcept
+    cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept

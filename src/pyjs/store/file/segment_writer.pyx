@@ -1,0 +1,518 @@
+"""The end of a stream's segments, where records are appended: staging, the chain of checksums, and seals.
+
+An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
+it is full. Removals are recorded the same way: one STATE record per commit notes that first_seq moved, DELETES
+records name those elsewhere. docs/storage-format.md has the layout.
+
+A failed write drops what was staged (its sequences are not used again), and appends are refused from then on. Knows
+nothing of readers, syncs and of why a message goes; store/file/store owns it.
+
+Compiled: benchmarks/, JetStream async publish.
+Long because staging and segments change one state.
+"""
+import errno
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow, grow_to
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.file.compactor cimport Compactor
+from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FAILED, STORE_FULL, StoreCondition
+from pyjs.store.index.sequences cimport Entry, Segment, index_last, index_push, is_dead, segment_new
+from pyjs.store.segment.index_file cimport FullSegment, full_segment
+from pyjs.store.format.record cimport (
+    CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
+    RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
+    stored_checksum, write_segment_header,
+)
+from pyjs.store.segment.recovery cimport RecoveredSegment
+from pyjs.store.segment.scan cimport ERASED_BIT
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.segment.view cimport View
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.errors import StoreFailed
+from pyjs.store.format.form import TailVeil
+from pyjs.store.segment.segment_files import UNOPENED
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    ALLOCATE_MIN = 4096         # first reservation of a segment; doubled from there
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+cdef inline int sequences_add(Sequences* list, uint64_t seq) noexcept nogil:
+    if grow(<void**> &list.seqs, &list.room, list.n + 1, sizeof(uint64_t)) != 0:
+        return -1
+    list.seqs[list.n] = seq
+    list.n += 1
+    return 0
+
+
+cdef class SegmentWriter:
+    def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
+                 StoreSync syncs not None, Compactor compactor not None, uint64_t segment_size, stored_tail) -> None:
+        self.catalogue = catalogue
+        self.files = files
+        self.condition = condition
+        self.syncs = syncs
+        self.compactor = compactor
+        self.maps = compactor.maps
+        self.retired = compactor.retired
+        self.segment_size = segment_size
+        self.stored_tail = stored_tail
+        self.next_number = 1
+
+    def __dealloc__(self):
+        free(self.staging)
+        free(self.removals.seqs)
+        free(self.erasures.seqs)
+
+    # -- message path ------------------------------------------------------------------------------------------
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
+        cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
+        cdef Segment* s = self.tail()
+        cdef RecordHeader* h
+        cdef Entry* e
+        cdef char* p
+        # A start would not believe a longer one, nor a higher sequence.
+        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
+            return 0
+        if s.n and self.outgrown(s, length, ts):
+            if self.begin_segment() != 0:
+                return 0
+            s = index_last(&self.catalogue.index)
+        p = self.stage(length)
+        if p == NULL:
+            return 0
+        e = self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
+        if e == NULL:
+            return 0
+        h = <RecordHeader*> p
+        h.length = <uint32_t> length
+        h.kind = KIND_MSG
+        h.flags = 0
+        h.subject_len = m.subject_len
+        h.seq = self.catalogue.last_seq
+        h.ts = ts
+        h.header_len = m.header_len
+        memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
+        memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
+        self.chain = seal_record(p, length, self.chain)
+        e.offset = <uint32_t> s.end
+        s.end += length
+        self.staged += length
+        if self.staged_from == 0:
+            self.staged_from = self.catalogue.last_seq
+        return self.catalogue.last_seq
+
+    cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
+        """Whether a record of `length` bytes goes to the next segment: this one has no room, is old, or is newer."""
+        return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
+                or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
+
+    cdef Segment* tail(self) noexcept nogil:
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if self.condition.refuses():
+            return NULL
+        if s == NULL or s.sealed or s.base + s.n != self.catalogue.last_seq + 1:
+            if self.begin_segment() != 0:
+                return NULL
+            s = index_last(&self.catalogue.index)
+        return s
+
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        if self.condition.refuses() or self.seal() != 0:
+            return -1
+        self.catalogue.last_seq = seq - 1
+        self.state_due = True
+        return 0
+
+    cdef int commit(self) noexcept nogil:
+        if self.condition.refuses():
+            return -1
+        if (self.removals.n or self.erasures.n) and self.stage_removals() != 0:
+            return -1
+        if self.state_due and self.stage_state() != 0:
+            return -1
+        if self.meta_due and self.catalogue.index.n and self.stage_meta() != 0:
+            return -1
+        if self.staged and self.write_staged() != 0:
+            return -1
+        self.removals.n = self.erasures.n = 0
+        self.state_due = False
+        return 0
+
+    # -- start -------------------------------------------------------------------------------------------------
+    cdef void go_on_behind(self, RecoveredSegment found) noexcept:
+        """Append to a segment that was read back, until another follows."""
+        self.allocated = found.size
+        self.written = found.contents.end
+        self.chain = self.chain_written = found.contents.chain
+        self.indexed = found.indexed
+
+    cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
+        """Go on where a start ended."""
+        self.next_number = next_number
+        self.stored_tail = stored_tail
+        self.state_due |= state_due
+
+    # -- staging -----------------------------------------------------------------------------------------------
+    cdef char* stage(self, size_t length) noexcept nogil:
+        """Return room for a record of `length` bytes behind what is staged."""
+        if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
+            return NULL
+        if self.staged + length > self.staging_room \
+                and grow_to(<void**> &self.staging, &self.staging_room, self.staged + length + STAGED_MAX, 1) != 0:
+            return NULL
+        return self.staging + self.staged
+
+    cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
+        """Stage a record that is no message."""
+        cdef size_t length = RECORD_SIZE_MIN + n
+        cdef Segment* s = self.tail()
+        cdef RecordHeader* h
+        cdef char* p
+        if s == NULL:
+            return -1
+        p = self.stage(length)
+        if p == NULL:
+            return -1
+        h = <RecordHeader*> p
+        memset(h, 0, RECORD_HEADER_SIZE)
+        h.length = <uint32_t> length
+        h.kind = kind
+        h.flags = flags
+        h.seq = seq
+        memcpy(p + RECORD_HEADER_SIZE, body, n)
+        self.chain = seal_record(p, length, self.chain)
+        s.end += length
+        self.staged += length
+        return 0
+
+    cdef int stage_state(self) noexcept nogil:
+        cdef uint64_t[2] body
+        cdef Segment* s
+        body[0] = self.catalogue.first_seq
+        body[1] = <uint64_t> self.catalogue.last_ts
+        if self.stage_plain(KIND_STATE, 0, self.catalogue.last_seq, <char*> body, 16) != 0:
+            return -1
+        s = index_last(&self.catalogue.index)
+        s.floor = max(s.floor, self.catalogue.first_seq)
+        return 0
+
+    cdef int stage_meta(self) noexcept nogil:
+        cdef const char* meta
+        cdef size_t size
+        with gil:
+            meta, size = <const char*> self.files.meta, len(self.files.meta)
+        self.meta_due = False
+        return self.stage_plain(KIND_META, 0, self.catalogue.last_seq, meta, size) if size else 0
+
+    cdef int stage_removals(self) noexcept nogil:
+        if self.stage_sequences(&self.removals, 0) != 0:
+            return -1
+        return self.stage_sequences(&self.erasures, FLAG_ERASED)
+
+    cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil:
+        cdef size_t at = 0, some, i
+        cdef uint64_t* seqs = list.seqs
+        cdef Segment* s
+        while at < list.n:
+            some = min(list.n - at, <size_t> REMOVALS_MAX)
+            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (seqs + at), some * 8) != 0:
+                return -1
+            s = index_last(&self.catalogue.index)
+            for i in range(at, at + some):
+                if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
+                    return -1
+            at += some
+        return 0
+
+    cdef int write_staged(self) noexcept nogil:
+        cdef int failed = -1
+        with gil:
+            try:
+                self.write_out()
+                failed = 0
+            except OSError as error:
+                self.fail(error)
+            except MemoryError:
+                self.fail(OSError(errno.ENOMEM, "out of memory"))
+            except BaseException as error:
+                self.fail(OSError(0, repr(error)))
+        return failed
+
+    cdef int write_out(self) except -1:
+        """Write what is staged behind the last segment's records, reserving the space first."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t end = self.written + self.staged, step
+        path = self.files.path_of(s.number)
+        fd = self.files.handles.open(path)
+        if end > self.allocated:
+            step = self.allocated if self.allocated > ALLOCATE_MIN else ALLOCATE_MIN
+            if self.allocated + step > self.segment_size and self.allocated < self.segment_size:
+                step = self.segment_size - self.allocated
+            if self.allocated + step < end:
+                step = end - self.allocated
+            try:
+                if self.veil is None:
+                    self.files.disk.allocate(fd, self.allocated, step)
+                else:
+                    self.files.disk.allocate(fd, 0, self.veil.file_size(self.allocated + step))
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+            self.allocated += step
+        if self.veil is None:
+            self.files.disk.write_at(fd, memoryview(<char[:self.staged]> self.staging), self.written)
+        else:
+            self.write_veiled(s, fd)
+        self.written = end
+        self.staged = 0
+        self.staged_from = 0
+        self.chain_written = self.chain
+        self.syncs.written_mark += 1
+        self.files.wrote(path)
+        return 0
+
+    cdef int write_veiled(self, Segment* s, int fd) except -1:
+        """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
+        cdef View view = self.maps.views.get(s.number)
+        data, at = self.veil.written(memoryview(<char[:self.staged]> self.staging), self.written)
+        self.files.disk.write_at(fd, data, at)
+        if view is not None:
+            view.put(self.staging, self.written, self.staged)
+        return 0
+
+    cdef bint is_growing(self, Segment* s) noexcept nogil:
+        """Whether records are appended to `s`."""
+        return not s.sealed and s == index_last(&self.catalogue.index)
+
+    def cut(self, mark=False, unsynced=True) -> None:
+        """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write.
+
+        Raises:
+            OSError: it keeps the space behind them.
+        """
+        path = self.files.path_of(index_last(&self.catalogue.index).number)
+        fd = self.files.handles.open(path)
+        if unsynced:
+            self.files.wrote(path)
+        if self.veil is None:
+            self.files.disk.truncate(fd, self.written)
+            return
+        size = self.veil.file_size(self.written)
+        if mark:
+            self.files.disk.truncate(fd, size - 1)
+            self.files.disk.write_at(fd, self.veil.mark, size - 1)
+        else:
+            self.files.disk.truncate(fd, size)
+
+    cdef void fail(self, object error) noexcept:
+        """Refuse appends from now on, and forget what did not get into the file."""
+        resumable = error.errno in NO_SPACE or error.errno in UNOPENED
+        reason = StoreFailed(self.files.directory, error.strerror or str(error))
+        self.condition.worsen(STORE_FULL if resumable else STORE_FAILED, reason)
+        self.mended = True
+        self.forget_staged()
+        self.files.log.error(f"Store of {self.files.directory} refuses messages: {error}; "
+                             + ("it goes on when there is room again" if resumable else "restart to recover it"))
+
+    cdef void forget_staged(self) noexcept nogil:
+        """Take back the messages that were staged; their sequences stay used."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t seq = self.staged_from
+        self.staged = 0
+        self.staged_from = 0
+        self.state_due = self.meta_due = True
+        if s == NULL:
+            return
+        while seq and seq <= self.catalogue.last_seq:
+            if seq >= s.base and seq < s.base + s.n and not is_dead(s, <uint32_t> (seq - s.base)):
+                self.catalogue.unlink(s, <uint32_t> (seq - s.base))
+            seq += 1
+        s.end = self.written
+        self.chain = self.chain_written
+        if self.written == 0:           # not even its header is in the file
+            with gil:
+                self.compactor.give_up(s)
+            self.catalogue.index.n -= 1
+            self.retired.keep(s)        # whoever asked for the write may hold it
+            # The last segment is the sealed one before, all of which is in its file.
+            self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
+
+    # -- segments ----------------------------------------------------------------------------------------------
+    cdef int begin_segment(self) noexcept nogil:
+        cdef int failed = -1
+        if self.condition.refuses() or self.seal() != 0:
+            return -1
+        with gil:
+            try:
+                self.new_segment()
+                failed = 0
+            except OSError as error:
+                self.fail(error)
+            except MemoryError:
+                self.fail(OSError(errno.ENOMEM, "out of memory"))
+            except BaseException as error:
+                self.fail(OSError(0, repr(error)))
+        return failed
+
+    cdef int new_segment(self) except -1:
+        cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)
+        if self.left and self.catalogue.index.n and self.is_unindexed():
+            self.syncs.unindexed.append(self.without_index(index_last(&self.catalogue.index), False))
+        if s == NULL or index_push(&self.catalogue.index, s) != 0:
+            raise MemoryError
+        self.written = self.allocated = self.staged = self.indexed = 0
+        self.stored_tail = None
+        self.next_number += 1
+        self.files.handles.open(self.files.path_of(s.number), create=True)
+        s.last_ts = self.catalogue.last_ts
+        self.files.names_unsynced = True
+        self.left = False
+        self.veil, s.form = None, 0
+        if self.files.key is not None:
+            self.veil = TailVeil(self.files.key, s.base, s.number, self.files.incarnation, self.files.meta)
+            s.form = self.veil.flags
+        write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.files.incarnation)
+        self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
+        self.staged = s.end = SEGMENT_HEADER_SIZE
+        self.stage_meta()
+        return 0
+
+    cdef int seal(self) noexcept nogil:
+        """Close the last segment: a footer, and nothing is ever appended again."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t[6] body
+        cdef bint footer
+        if s == NULL or s.sealed:
+            return 0
+        body[0] = s.base
+        body[1] = s.base + s.n - 1
+        body[2] = s.n
+        body[3] = <uint64_t> (s.entries[0].ts if s.n else 0)
+        body[4] = <uint64_t> s.last_ts
+        body[5] = s.end
+        footer = s.base + s.n == self.catalogue.last_seq + 1
+        if footer:
+            self.stage_plain(KIND_FOOTER, 0, self.catalogue.last_seq, <char*> body, 48)
+            if self.condition.refuses():
+                return -1
+        if self.staged and self.write_staged() != 0:
+            return -1
+        s.sealed = True
+        with gil:
+            try:
+                self.cut()
+            except OSError as error:
+                self.files.log.warn(f"{self.files.path_of(s.number)} keeps its reserved space: {error}")
+            self.syncs.unindexed.append(self.without_index(s, footer))
+        self.compactor.note_form(s)
+        return 0
+
+    cdef FullSegment without_index(self, Segment* s, bint footer):
+        """Take down what the index file of the last segment needs."""
+        cdef bint whole = not self.mended and not s.examined
+        return full_segment(self.catalogue, self.files.key, self.files.path_of(s.number), s, footer,
+                            self.files.incarnation, self.chain, whole)
+
+    def leave_tail(self) -> None:
+        """Let the last segment be as it is in its file, and go on in a new one.
+
+        What is encrypted is never written twice at one place: whoever has seen both would know more than he should.
+        """
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s == NULL or s.sealed:
+            return
+        s.sealed = self.left = True
+        try:
+            self.cut(mark=True)
+        except OSError as error:
+            self.files.log.warn(f"{self.files.path_of(s.number)} keeps what could not be written: {error}")
+        self.compactor.note_form(s)
+
+    def begin_anew(self) -> None:
+        """Go on in a new segment, which holds the metadata of now; it is written at once."""
+        self.leave_tail()
+        self.meta_due = True
+        if self.begin_segment() == 0:
+            self.commit()
+
+    def give_room_back(self) -> None:
+        """Cut the last segment behind its records. It need not be synced: a start does that again."""
+        if not self.growing_path() or self.allocated == self.written:
+            return
+        try:
+            self.cut(unsynced=False)
+        except OSError as error:
+            self.files.log.warn(f"{self.files.directory}: reserved space stays: {error}")
+
+    def set_meta(self, bytes meta) -> None:
+        """Keep the stream's metadata in every segment from now on, and in the last one with the next commit."""
+        self.meta_due = self.files.meta != b"" and meta != self.files.meta
+        self.files.meta = meta
+
+    def mend_tail(self) -> None:
+        """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        try:
+            at, shift = self.written - CHECKSUM_SIZE, 0
+            checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
+            if s.form:                  # what stood there was the same, so the key stream tells nothing
+                checksum, shift = self.veil.stream.apply(checksum, at), self.veil.shift
+            path = self.files.path_of(s.number)
+            self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)
+            self.files.wrote(path)
+        except OSError as error:
+            self.files.log.error(f"{self.files.path_of(s.number)}: what comes next may be taken for damage: {error}")
+        self.state_due = True           # the lost sequences stay used
+
+    # -- removals ----------------------------------------------------------------------------------------------
+    cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
+        """Have the removal of a message recorded by the next commit; `erased`: its bytes are overwritten then."""
+        return sequences_add(&self.erasures if erased else &self.removals, seq)
+
+    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
+        """Remember that the removal of `seq` is recorded in the file of `s`."""
+        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
+            return -1
+        s.removed[s.n_removed] = seq
+        s.n_removed += 1
+        return 0
+
+    cdef int record_erasure(self, uint64_t seq) noexcept nogil:
+        """Have a file say that a message is removed, before it is overwritten: a kill may come between."""
+        if self.note_removal(seq, True) != 0:
+            return -1
+        if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or self.write_staged() != 0:
+            return -1
+        self.erasures.n = 0
+        return 0
+
+    def growing_path(self) -> str:
+        """Return the path of the segment that records are appended to; "": there is none."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        return "" if s == NULL or s.sealed or self.condition.state == STORE_CLOSED else self.files.path_of(s.number)
+
+    cdef bint has_news(self) noexcept nogil:
+        """Whether the next commit has something to write besides metadata."""
+        return self.staged or self.removals.n or self.erasures.n or self.state_due
+
+    cdef void forget_removals(self) noexcept nogil:
+        """Forget everything that was staged or is to be recorded: no segment is left that it is about."""
+        self.staged = self.written = self.allocated = 0
+        self.staged_from = 0
+        self.removals.n = self.erasures.n = 0
+        self.state_due = True
+
+    cdef bint is_unindexed(self):
+        """Whether the last segment has no index file of its own that tells all of it."""
+        return self.indexed != self.written or self.stored_tail is not None

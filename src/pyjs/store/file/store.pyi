@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+
+from pyjs.base.disk import Disk
+from pyjs.base.log import Log
+from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.file.compactor import Compactor
+from pyjs.store.file.condition import StoreCondition
+from pyjs.store.file.examiner import Examiner
+from pyjs.store.file.retired_files import RetiredFiles
+from pyjs.store.file.segment_maps import SegmentMaps
+from pyjs.store.file.segment_reader import SegmentReader
+from pyjs.store.file.segment_writer import SegmentWriter
+from pyjs.store.file.store_sync import StoreSync
+from pyjs.store.open_files import OpenFiles
+from pyjs.store.segment.recovery import Recovery
+from pyjs.store.segment.removal import SegmentRemoval
+from pyjs.store.segment.segment_files import SegmentFiles
+from pyjs.store.segment.view import ViewCache
+from pyjs.store.store import StreamStore
+
+SOURCE_HASH: bytes
+
+class FileStore(StreamStore):
+    files: SegmentFiles
+    condition: StoreCondition
+    syncs: StoreSync
+    maps: SegmentMaps
+    retired: RetiredFiles
+    compactor: Compactor
+    writer: SegmentWriter
+    reader: SegmentReader
+    examiner: Examiner
+    set_aside: list[str]
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        log: Log,
+        segment_size: int = ...,
+        incarnation: int = ...,
+        key: StreamKey | None = ...,
+        recovered: bool = ...,
+        files: OpenFiles | None = ...,
+        stored_tail: tuple[int, bytes] | None = ...,
+        views: ViewCache | None = ...,
+    ) -> None: ...
+    def recover_steps(self) -> Iterator[None]: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def resumable(self) -> bool: ...
+    @property
+    def sync_lost(self) -> bool: ...
+    def hear_witnesses(self, recovery: Recovery, removed: set[int]) -> None: ...
+    def try_resume(self) -> bool: ...
+    @property
+    def mistaken(self) -> bool: ...
+    def segment_paths(self) -> list[str]: ...
+    def sealed_numbers(self) -> list[int]: ...
+    def sync_failed(self, error: Exception) -> None: ...
+    def begin_removal(self) -> SegmentRemoval | None: ...
+    def finish_removal(self, error: Exception | None) -> None: ...
+    def close(self, tails: list[tuple[int, bytes]] | None = ...) -> None: ...
+    def write_indexes(self, tails: list[tuple[int, bytes]] | None = ...) -> None: ...
+    def release(self) -> None: ...

@@ -1,0 +1,658 @@
+"""The store of file streams: its parts, and what happens between them.
+
+    catalogue   which messages there are            files       the directory, what of it is unsynced
+    writer      appends, seals                      reader      finds records
+    maps        the memory that is read             syncs       jobs that sync, and which commits are safe
+    retired     what waits for a sync to go         compactor   segments written again
+    examiner    reads whole segments that are damaged
+    eraser      overwrites removed messages
+    condition   whether messages are taken: the one state, with its transitions
+
+Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result. Upkeep works the
+same way: `begin_upkeep` hands out a removal of files or a segment to be written again. A store that failed refuses
+appends: until `try_resume` finds room when the disk was full or no descriptor left, for good otherwise.
+
+Removing messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are
+noted together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on
+the medium. docs/storage-format.md has the layout, store/segment/recovery how a directory is read back.
+
+At a start store/segment/recovery gives the segments, which the store adopts; then it applies the removals that they
+record.
+
+Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+Long because start, message path, syncs and end are told by the same parts.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.file.adoption cimport adopt_segment
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.file.compactor cimport Compactor
+from pyjs.store.file.condition cimport (
+    STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST, StoreCondition,
+)
+from pyjs.store.file.eraser cimport Eraser
+from pyjs.store.file.examiner cimport Examiner
+from pyjs.store.index.sequences cimport (
+    ENTRY_MSG, Entry, Segment, index_find, index_free, index_last, index_remove, is_dead,
+)
+from pyjs.store.file.losses cimport Losses
+from pyjs.store.format.record cimport CHECKSUM_SIZE
+from pyjs.store.segment.recovery cimport RecoveredSegment, Recovery
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.file.retired_files cimport RetiredFiles
+from pyjs.store.segment.scan cimport ERASED_BIT
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.file.segment_maps cimport SegmentMaps
+from pyjs.store.file.segment_reader cimport (
+    TRUST_ALL, TRUST_NONE, TRUST_READER, SegmentReader, Trust,
+)
+from pyjs.store.file.segment_writer cimport STAGED_MAX, SegmentWriter
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.errors import StoreFailed
+from pyjs.store.format.form import MARK
+from pyjs.store.segment.index_file import index_segments, remove_file, small_index
+from pyjs.store.segment.segment_files import UNOPENED
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CODEC_MASK = 0xff00         # of a form: it is compressed
+    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
+    EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
+
+
+cdef class FileStore(StreamStore):
+    def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
+                 key=None, bint recovered=True, files=None, stored_tail=None, views=None) -> None:
+        self.catalogue = Catalogue(30, 4)
+        self.files = SegmentFiles(disk, directory, log, incarnation, key, files)
+        self.condition = StoreCondition()
+        self.syncs = StoreSync(self.files)
+        self.maps = SegmentMaps(self.catalogue, views)
+        self.retired = RetiredFiles(self.files, self.syncs)
+        self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
+        self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
+                                    segment_size, stored_tail)
+        self.reader = SegmentReader(self.writer)
+        self.examiner = Examiner(self.reader)
+        self.eraser = Eraser(self.writer)
+        self.set_aside = []
+        if recovered:
+            for _ in self.recover_steps():
+                pass
+
+    # -- start -------------------------------------------------------------------------------------------------
+    def recover_steps(self):
+        """Read the directory, a segment at each step; until it has ended, only `release` may be called.
+
+        Damage is logged and counted.
+
+        Raises, at any step:
+            OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
+        """
+        cdef Recovery recovery = Recovery(self.files, self.writer.segment_size, self.writer.stored_tail)
+        erased = []
+        for found in recovery.steps():
+            if found is not None:
+                erased += self.adopt(found)
+            yield
+        self.settle(recovery, erased)
+
+    cdef list adopt(self, RecoveredSegment found):
+        """Take a segment over, and append to it until another follows; return its overwritten messages."""
+        self.writer.go_on_behind(found)
+        return adopt_segment(self.catalogue, self.maps, found)
+
+    cdef int settle(self, Recovery recovery, list erased) except -1:
+        """Apply what was removed, and open the last segment for appending; the bytes of `erased` are overwritten."""
+        self.set_aside = recovery.damaged_paths
+        self.examiner.losses.bytes += recovery.lost_bytes
+        self.catalogue.last_seq = recovery.last_seq
+        self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
+        if recovery.end_damaged:
+            self.lose_end(recovery)
+        removed = self.removed_seqs(recovery) if recovery.lost else set()
+        self.finish_erasure()
+        self.drop_below(recovery.floor)
+        self.drop_removed(recovery)
+        self.hear_witnesses(recovery, removed)
+        self.drop_erased(recovery, erased)
+        if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
+            self.catalogue.first_seq = self.catalogue.last_seq + 1
+        self.condition.recovered()
+        if recovery.sync_error is not None:
+            self.sync_failed(recovery.sync_error)
+        self.retire_empty()
+        for removal in recovery.unrecorded:
+            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
+                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+        self.tell_losses(recovery, removed)
+        self.reopen(recovery)
+        self.sync_later(recovery)
+        self.find_sparse()
+        return 0
+
+    cdef int drop_erased(self, Recovery recovery, list erased) except -1:
+        """Count messages as lost whose bytes are overwritten although their removal is not recorded."""
+        for seq in erased:
+            if self.drop(seq, False) == 0:
+                recovery.lost.append((seq, seq))
+                self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
+        return 0
+
+    cdef int tell_losses(self, Recovery recovery, removed) except -1:
+        """Count the damaged messages, those excepted that were gone anyway, and tell of ends that are missing.
+
+        Segments without a message in them that is still there may be without a footer: a purge leaves them so.
+        """
+        lost = [seq for first, last in recovery.lost for seq in range(max(first, recovery.floor), last + 1)
+                if seq not in removed]
+        if lost:
+            self.examiner.note_lost(lost)
+        for path, end, next_seq in recovery.ends:
+            if next_seq > recovery.floor:
+                self.files.log.warn(f"{path} at {end}: the end of the segment is missing")
+        return 0
+
+    cdef int lose_end(self, Recovery recovery) except -1:
+        """Use up a sequence for the damaged record that nothing follows."""
+        if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
+            raise MemoryError
+        recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
+        self.writer.state_due = True
+        return 0
+
+    cdef set removed_seqs(self, Recovery recovery):
+        """Return what the DELETES records name."""
+        cdef size_t at
+        cdef uint32_t i
+        cdef Segment* s
+        seqs = {removal & ~ERASED_BIT for removal in recovery.unrecorded}
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            for i in range(s.n_removed):
+                seqs.add(s.removed[i] & ~ERASED_BIT)
+        return seqs
+
+    cdef int finish_erasure(self) except -1:
+        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t seq
+        if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+            return 0
+        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
+        s = index_find(&self.catalogue.index, seq)
+        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
+            self.eraser.overwrite(s, <uint32_t> (seq - s.base))
+        return 0
+
+    cdef int drop_removed(self, Recovery recovery) except -1:
+        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
+        cdef Segment* s
+        cdef size_t at, n = 0
+        cdef uint64_t* removed
+        for at in range(self.catalogue.index.n):
+            n += self.catalogue.index.segments[at].n_removed
+        removed = <uint64_t*> malloc((n + 1) * 8)
+        if removed == NULL:
+            raise MemoryError
+        n = 0
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            memcpy(removed + n, s.removed, s.n_removed * 8)
+            n += s.n_removed
+        with nogil:
+            for at in range(n):
+                self.drop(removed[at] & ~ERASED_BIT, False)
+        free(removed)
+        for removal in recovery.unrecorded:
+            self.drop(removal & ~ERASED_BIT, False)
+        return 0
+
+    def hear_witnesses(self, Recovery recovery, removed) -> None:
+        """Tell of segments that are missing, unless all that was in them would be gone by now.
+
+        A power loss may bring back the index file of one that was removed.
+        """
+        for path, last_seq, missed, size, what in recovery.witnesses:
+            if any(seq >= recovery.floor and seq not in removed for seq in missed):
+                self.examiner.losses.bytes += size
+                if what:
+                    self.files.log.error(what)
+            elif last_seq < recovery.floor:
+                remove_file(self.files.disk, self.files.log, path)
+
+    cdef int retire_empty(self) except -1:
+        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
+        cdef size_t at = self.catalogue.index.n
+        while at > 1:
+            at -= 1
+            if self.catalogue.index.segments[at - 1].live == 0:
+                self.retire(at - 1)
+        return 0
+
+    cdef int reopen(self, Recovery recovery) except -1:
+        """Open the last segment, if it may grow."""
+        cdef Segment* s
+        if self.catalogue.index.n == 0:
+            return 0
+        s = index_last(&self.catalogue.index)
+        if s.sealed:
+            return 0
+        if s.form:
+            self.leave_last(recovery, s)
+            return 0
+        # Old bytes behind the end must not look like records later.
+        if self.writer.allocated > self.writer.written:
+            self.writer.cut()
+            self.writer.allocated = self.writer.written
+        if self.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
+            self.writer.seal()
+        return 0
+
+    cdef int leave_last(self, Recovery recovery, Segment* s) except -1:
+        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
+
+        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
+        """
+        s.sealed = self.writer.left = True
+        if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and recovery.marked):
+            return 0
+        fd = self.files.disk.open_file(self.files.path_of(s.number))
+        try:
+            self.files.disk.truncate(fd, recovery.shift + self.writer.written)
+            self.files.disk.write_at(fd, MARK, recovery.shift + self.writer.written)
+        finally:
+            self.files.disk.close_file(fd)
+        self.writer.allocated = self.writer.written
+        return 0
+
+    cdef int sync_later(self, Recovery recovery) except -1:
+        """Have the first sync cover what was read: a process that was killed may not have synced it.
+
+        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away.
+        """
+        cdef size_t at
+        cdef Segment* s
+        newest = set(recovery.scanned[-UNSYNCED_MAX:])
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.number in newest:
+                self.files.found.append(self.files.path_of(s.number))
+        return 0
+
+    cdef int find_sparse(self) except -1:
+        """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
+        cdef size_t at
+        for at in range(self.catalogue.index.n):
+            self.compactor.note_sparse(self.catalogue.index.segments[at])
+            self.compactor.note_form(self.catalogue.index.segments[at])
+        return 0
+
+    # -- state -------------------------------------------------------------------------------------------------
+    @property
+    def failed(self) -> bool:
+        """Whether appends are refused; `error` says why."""
+        return self.condition.refuses()
+
+    @property
+    def error(self):
+        """What a publisher is told of a failed store; None: nothing failed."""
+        return self.condition.error
+
+    @property
+    def closed(self) -> bool:
+        """Whether the files are given back."""
+        return self.condition.state == STORE_CLOSED
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the store failed for want of space or descriptors: it may work later."""
+        return self.condition.state == STORE_FULL
+
+    @property
+    def sync_lost(self) -> bool:
+        """Whether a sync failed: none is believed any more."""
+        return self.condition.state == STORE_SYNC_LOST
+
+    def try_resume(self) -> bool:
+        """Take appends again if the disk has room again; returns whether the store works."""
+        if self.condition.state != STORE_FULL:
+            return not self.condition.refuses()
+        probe, disk = f"{self.files.directory}/.probe", self.files.disk
+        try:
+            fd = disk.open_file(probe, create=True)
+            try:
+                disk.allocate(fd, 0, STAGED_MAX)
+                disk.sync_file(fd)
+            finally:
+                disk.close_file(fd)
+                disk.unlink(probe)
+        except OSError:
+            return False
+        if self.writer.veil is not None:
+            self.writer.leave_tail()
+        self.condition.resume()
+        self.files.log.info(f"Store of {self.files.directory} takes messages again")
+        return True
+
+    # -- message path ------------------------------------------------------------------------------------------
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
+        return self.writer.append(m, ts)
+
+    cdef Segment* tail(self) noexcept nogil:
+        return self.writer.tail()
+
+    cdef uint64_t skip(self) noexcept nogil:
+        cdef uint64_t seq = StreamStore.skip(self)
+        self.writer.state_due = True
+        return seq
+
+    cdef int jump_to(self, uint64_t seq) noexcept nogil:
+        return self.writer.jump_to(seq)
+
+    cdef int commit(self) noexcept nogil:
+        if self.condition.refuses():
+            return -1
+        if self.leave_empty_tail() != 0 or self.writer.commit() != 0:
+            return -1
+        if self.retired.undated:
+            with gil:
+                self.retired.date()
+        return 0
+
+    cdef int leave_empty_tail(self) noexcept nogil:
+        """Go on in a new segment when the last one has become large and no message in it is left."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from:
+            return 0
+        if self.catalogue.msgs == 0:
+            self.clear_segments()
+            return 0
+        if self.writer.begin_segment() != 0:
+            return -1
+        self.retire(self.catalogue.index.n - 2)
+        return 0
+
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        cdef Entry* e
+        cdef const char* p = NULL
+        cdef uint32_t length = 0
+        cdef int failed
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return -1
+        failed = self.find(s, <uint32_t> (seq - s.base), &p, TRUST_NONE)
+        if failed:
+            return failed
+        e = &s.entries[seq - s.base]
+        memcpy(&length, p, sizeof(length))
+        r.subject = p + length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
+        r.body = r.subject + e.subject_len
+        r.seq = seq
+        r.ts = e.ts
+        r.subject_len = e.subject_len
+        r.header_len = e.header_len
+        r.size = e.size
+        return 0
+
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return self.find(s, i, p, TRUST_NONE)
+
+    cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        return self.find(s, i, p, TRUST_READER)
+
+    cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
+        """Find a record; where it is damaged, its segment is examined: 0, -2: damaged, -3: not readable now."""
+        cdef int found = self.reader.find(s, i, p, trust)
+        if found <= 0:
+            return found
+        found = self.examiner.examine(s.base + i)
+        if found == 0:
+            found = -2 if is_dead(s, i) else self.reader.find(s, i, p, TRUST_ALL)
+        return -2 if found > 0 else found
+
+    # -- damage ------------------------------------------------------------------------------------------------
+    @property
+    def lost(self):
+        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        cdef Losses losses = self.examiner.losses
+        return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
+
+    @property
+    def mistaken(self) -> bool:
+        """Whether an index file was wrong: reads wait for the store to be opened again."""
+        return self.examiner.mistaken
+
+    # -- removals ----------------------------------------------------------------------------------------------
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
+        cdef uint64_t seq = s.base + i
+        if self.condition.state == STORE_RECOVERING:
+            return
+        if erase and self.writer.record_erasure(seq) == 0:
+            with gil:
+                self.eraser.overwrite(s, i)
+        if self.catalogue.first_seq > seq:
+            self.writer.state_due = True
+        elif not erase:
+            self.writer.note_removal(seq, False)
+        self.compactor.note_sparse(s)
+
+    cdef void retire(self, size_t at) noexcept nogil:
+        cdef Segment* s = self.catalogue.index.segments[at]
+        cdef uint32_t i
+        cdef Segment* other
+        if at > 0:                      # removals in older segments are recorded here: record them anew
+            for i in range(s.n_removed):
+                other = index_find(&self.catalogue.index, s.removed[i] & ~ERASED_BIT)
+                if other != NULL and other != s:
+                    self.writer.note_removal(s.removed[i] & ~ERASED_BIT, s.removed[i] & ERASED_BIT != 0)
+        with gil:
+            self.give_up(s)
+        index_remove(&self.catalogue.index, at)
+        self.retired.free_segment(s)
+
+    cdef void give_up(self, Segment* s) noexcept:
+        """Let the file of `s` go when the state that makes it superfluous is on the medium."""
+        self.compactor.give_up(s)
+        self.writer.state_due = True
+
+    cdef void clear_segments(self) noexcept nogil:
+        cdef size_t i
+        with gil:
+            for i in range(self.catalogue.index.n):
+                self.give_up(self.catalogue.index.segments[i])
+        for i in range(self.catalogue.index.n):
+            self.retired.free_segment(self.catalogue.index.segments[i])
+        self.catalogue.index.n = 0
+        index_free(&self.catalogue.index, 0)
+        self.writer.forget_removals()
+
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
+        return self.condition.state != STORE_RECOVERING and StreamStore.keeps_few(self, seq)
+
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept:
+        cdef size_t i
+        for i in range(n):
+            self.give_up(self.catalogue.index.segments[i])
+        if self.syncs.in_flight is not None:        # whoever syncs may read them
+            for i in range(n):
+                self.retired.keep(self.catalogue.index.segments[i])
+                self.catalogue.index.segments[i] = NULL
+        self.writer.state_due = True
+        StreamStore.part_from_first(self, n, remains)
+
+    # -- segments ----------------------------------------------------------------------------------------------
+    @property
+    def last_checksum(self) -> int:
+        """The checksum of the last record, to which all before it are chained."""
+        return self.writer.chain
+
+    def segment_paths(self) -> list:
+        """Return the files of the live segments, oldest first."""
+        cdef size_t at
+        paths = []
+        for at in range(self.catalogue.index.n):
+            paths.append(self.files.path_of(self.catalogue.index.segments[at].number))
+        return paths
+
+    def sealed_numbers(self) -> list:
+        """Return the numbers of the segments that grow no more and in which no damage is known, oldest first."""
+        cdef size_t at
+        cdef Segment* s
+        numbers = []
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.sealed and not s.examined:
+                numbers.append(s.number)
+        return numbers
+
+    # -- syncing -----------------------------------------------------------------------------------------------
+    @property
+    def dirty(self) -> bool:
+        """Whether something was written that is not known to be on the medium."""
+        return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
+
+    def begin_sync(self):
+        """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way.
+
+        Hand the job's result to finish_sync, also when the store was closed meanwhile.
+        """
+        return self.syncs.begin()
+
+    def finish_sync(self, job, error) -> None:
+        """Take the result of the job that begin_sync returned."""
+        self.syncs.end(self.writer.growing_path())
+        self.retired.free_segments()
+        if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
+            return                          # the stream was deleted meanwhile, with its files
+        if error is not None:
+            self.files.found, self.files.names_above = job.found, job.above
+            self.sync_failed(error)
+            return
+        self.syncs.done(job)
+        self.compactor.take_rewritten()
+
+    def sync_failed(self, error) -> None:
+        """Refuse everything from now on, unless the directory could only not be opened to be synced."""
+        directory = self.files.directory
+        if getattr(error, "errno", 0) in UNOPENED:
+            self.files.names_unsynced = True
+            self.writer.fail(error)
+            return
+        reason = StoreFailed(directory, f"sync failed: {error}; what it held may be lost")
+        self.condition.worsen(STORE_SYNC_LOST, reason)
+        self.writer.forget_staged()
+        self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
+
+    def sync_now(self) -> None:
+        """Sync in this thread; for a stop and for tests."""
+        if self.syncs.in_flight is not None:
+            job, taken = self.syncs.again()
+            error = job()
+            self.files.handles.give_back(taken)
+            if error is not None:
+                self.sync_failed(error)
+            return
+        error = None
+        while error is None:
+            job = self.begin_sync()
+            if job is None:
+                break
+            error = job()
+            self.finish_sync(job, error)
+        while (removal := self.begin_removal()) is not None:
+            self.finish_removal(removal())
+
+    # -- upkeep ------------------------------------------------------------------------------------------------
+    def begin_removal(self):
+        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
+        return None if self.closed else self.retired.begin_removal()
+
+    def finish_removal(self, error) -> None:
+        """Take the result of the job: others may go only when these are gone for good."""
+        self.retired.finish_removal(error, self.closed)
+
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether begin_upkeep may have a job."""
+        if self.retired.removing is not None or self.compactor.is_busy():
+            return False
+        return (not self.closed and self.retired.is_due()) or self.compactor.has_work()
+
+    def begin_upkeep(self):
+        """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        if not self.wants_upkeep:
+            return None
+        if not self.closed and self.retired.is_due():
+            return self.begin_removal()
+        if self.condition.refuses():
+            return None
+        return self.compactor.begin(self.syncs.written_mark + self.writer.has_news())
+
+    def finish_upkeep(self, error) -> None:
+        """Take the result of the job."""
+        if self.retired.removing is not None:
+            self.finish_removal(error)
+        else:
+            self.compactor.finish(error)
+
+    # -- end ---------------------------------------------------------------------------------------------------
+    def close(self, tails=None) -> None:
+        """Write, sync and close everything; the last segment gives its reserved space back.
+
+        `tails` is a list that takes (number, index file) of the last segment, if that is small, instead of a file.
+        """
+        if self.closed:
+            return
+        self.commit()
+        if not self.failed:
+            self.writer.give_room_back()
+            # What only the start found is no better known than before, and so costs a stop nothing.
+            if self.files.unsynced or self.syncs.in_flight is not None \
+                    or self.syncs.written_mark != self.syncs.synced_mark:
+                self.sync_now()
+        if not self.failed:
+            self.compactor.take_rewritten()
+            self.write_indexes(tails)
+        self.release()
+
+    def write_indexes(self, tails=None) -> None:
+        """Write the index files that are missing: that of the open segment above all; see `close`."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s != NULL and (not s.sealed or self.writer.left) and self.writer.is_unindexed():
+            full = self.writer.without_index(s, False)
+            small = None if tails is None else small_index(full)
+            if small is not None:
+                tails.append((s.number, small))
+            else:
+                self.syncs.unindexed.append(full)
+        for problem in index_segments(self.files.disk, self.syncs.unindexed):
+            self.files.log.debug(problem)
+        self.syncs.unindexed = []
+
+    def release(self) -> None:
+        """Close the files without writing."""
+        self.files.handles.close(self.writer.growing_path())
+        self.condition.worsen(STORE_CLOSED, self.error or StoreFailed(self.files.directory, "closed"))
+        self.compactor.remove_unfinished()
+        self.syncs.forget_all()
+        self.maps.drop_maps()
+
+    def destroy(self) -> None:
+        """Close, and remove the directory of the segments, unless it has been renamed to be removed."""
+        if not self.closed:
+            self.release()
+        self.retired.paths = []
+        if self.syncs.in_flight is None:            # whoever syncs may read them
+            self.catalogue.msgs = self.catalogue.bytes = 0
+            self.catalogue.part_from_subjects()
+            self.catalogue.part_from_segments()
+        if self.files.disk.exists(self.files.directory):
+            self.files.disk.remove_tree(self.files.directory)

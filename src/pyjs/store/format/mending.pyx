@@ -1,0 +1,83 @@
+"""The one damaged byte of a short piece of a segment file, found by trying: what a checksum proves is no guess.
+
+Two pieces are worth it, since nothing else says what is in them. A record that tells of removals: without it removed
+messages come back. The header of a file that is encrypted or compressed: without it nothing of the file can be read.
+
+Knows no files. Compiled: a record takes up to 130,000 hashes, which a start waits for (benchmarks/store_start.py).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.xxh64 cimport xxh64
+from pyjs.store.format.record cimport (
+    CHECKSUM_SIZE, KIND_MSG, SEGMENT_HEADER_SIZE, computed_checksum, intact, intact_alone, plausible, stored_checksum,
+)
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    KIND_AT = 4
+
+
+cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
+    cdef size_t at, end = length - CHECKSUM_SIZE
+    cdef uint64_t checksum
+    cdef char was
+    cdef int change
+    cdef bint sound = False
+    if fits(p, length):                                     # then it is the checksum
+        checksum = computed_checksum(p, length, before, &sound)
+        if sound and one_byte_differs(checksum, stored_checksum(p, length)):
+            memcpy(p + end, &checksum, CHECKSUM_SIZE)
+            return 0
+    for at in range(end):
+        if p[KIND_AT] == KIND_MSG and at != KIND_AT:        # a message, unless just that is the damage
+            continue
+        was = p[at]
+        for change in range(1, 256):
+            p[at] = <char> (was ^ change)
+            if fits(p, length) and intact_alone(p) and intact(p, before):
+                return 0
+        p[at] = was
+    return -1
+
+
+def mended_header(bytes head not None) -> bytes | None:
+    """Return the header of a segment file of which one byte is damaged as it was; None: it is not one byte."""
+    cdef char[SEGMENT_HEADER_SIZE] header
+    cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
+    cdef uint64_t checksum, stored
+    cdef char was
+    cdef int change
+    if len(head) < SEGMENT_HEADER_SIZE:
+        return None
+    memcpy(header, <const char*> head, SEGMENT_HEADER_SIZE)
+    stored = stored_checksum(header, SEGMENT_HEADER_SIZE)
+    checksum = xxh64(header, end, 0)
+    if one_byte_differs(checksum, stored):
+        memcpy(header + end, &checksum, CHECKSUM_SIZE)
+        return header[:SEGMENT_HEADER_SIZE]
+    for at in range(end):
+        was = header[at]
+        for change in range(1, 256):
+            header[at] = <char> (was ^ change)
+            if xxh64(header, end, 0) == stored:
+                return header[:SEGMENT_HEADER_SIZE]
+        header[at] = was
+    return None
+
+
+cdef inline bint fits(const char* p, size_t length) noexcept nogil:
+    """Whether all of these bytes can be one record."""
+    cdef uint32_t size = 0
+    memcpy(&size, p, 4)
+    return size == length and plausible(p, length)
+
+
+cdef inline bint one_byte_differs(uint64_t a, uint64_t b) noexcept nogil:
+    """Whether they are equal but for one byte."""
+    cdef uint64_t wrong = a ^ b
+    while wrong and not wrong & 0xff:
+        wrong >>= 8
+    return wrong != 0 and wrong <= 0xff

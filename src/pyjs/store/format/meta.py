@@ -1,0 +1,239 @@
+"""Metadata files: a msgpack map in a checksummed envelope, kept twice.
+
+    envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
+               | generation u64 | body (msgpack map) | XXH64 u64
+
+little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
+is the first pyjs-server that reads what is in it, so that an older one can name it. A set flag is a feature that the
+reader must know. There is one: with SEALED the body is encrypted,
+
+    body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
+
+(store/crypt/vault), where the frame's 32 bytes are authenticated with it, and only a stream's own metadata has a
+data key.
+
+`<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each is
+written to a temporary file, synced, renamed and its directory synced before the other is touched, so that one of
+them is whole at every moment.
+
+Knows nothing of what the map means. docs/storage-format.md says the same for readers outside.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import msgpack
+import xxhash
+
+from pyjs.base.disk import Disk, is_shortage
+from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.store.crypt.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey
+
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+MAGIC = b"PYJSMETA"
+VERSION = 1
+NEEDS = (0, 1, 0)  # the first pyjs-server that reads VERSION
+HEADER = struct.Struct("<8sHBBBBHIIQ")
+FRAME_SIZE = HEADER.size
+CHECKSUM = struct.Struct("<Q")
+COPIES = ("a", "b")
+SEALED = 1  # flag: the body is encrypted
+FLAGS_AT = 11
+SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
+
+KIND_STREAM: Final = 1
+KIND_CONSUMER: Final = 2  # an entry of the list of a stream's consumers (store/state/consumer_list)
+KIND_STATE: Final = 3  # of a consumer
+KIND_WINDOW: Final = (
+    4  # message ids of a stream's duplicate window, at a clean stop (store/format/window_file)
+)
+KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/format/purge_file)
+KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/format/tail_file)
+
+
+class UnknownFormat(PyjsError):
+    """A pyjs-server with another version of the format wrote this; it is whole and must stay as it is."""
+
+    def __init__(self, path: str, version: int, known: int, needs: str) -> None:
+        """`known` is the version that is read here, `needs` the first pyjs-server that reads `version`."""
+        super().__init__(
+            f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
+            if version >= known
+            else f"{path} was written by an older version: it has format {version}, and only {known} is read;"
+            " start the pyjs-server that wrote it, and let a mirror copy the stream"
+        )
+        self.path = path
+
+
+class Opener:
+    """Opens sealed bodies with a stream's data key, or finds that key with the configured ones."""
+
+    def __init__(self, key: StreamKey | None = None, vault: Vault | None = None) -> None:
+        self._vault = vault
+        self.key = key
+        self.rotated = False  # the key before opened it
+        self.saw_plain = False  # something was not sealed
+
+    def open(self, body: bytes, frame: bytes, path: str) -> bytes:
+        """Return what is in the sealed body of an envelope.
+
+        Raises:
+            Locked: not with the keys at hand.
+        """
+        algorithm, wrapped_size, _ = SEAL.unpack_from(body)
+        wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
+        try:
+            if wrapped and self._vault is not None:
+                self.key, rotated = self._vault.open_key(algorithm, wrapped)
+                self.rotated |= rotated
+            if self.key is None:
+                raise Locked(path, "is encrypted: set `key` of jetstream to the key that it was written with")
+            return self.key.meta.open(sealed, frame)
+        except WrongKey:
+            raise Locked(
+                path, "is encrypted with another key: set `key` of jetstream to that one, or `prev_key`"
+            ) from None
+
+
+def encode(kind: int, generation: int, values: dict[str, Any], key: StreamKey | None = None) -> bytes:
+    """Return the envelope of `values`, sealed if there is a key."""
+    body: bytes = msgpack.packb(values)
+    if key is None:
+        data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
+    else:
+        data = _sealed(kind, generation, body, key)
+    return data + CHECKSUM.pack(xxhash.xxh64_intdigest(data))
+
+
+def _sealed(kind: int, generation: int, body: bytes, key: StreamKey) -> bytes:
+    wrapped = key.wrapped if kind == KIND_STREAM else b""
+    size = SEAL.size + len(wrapped) + NONCE_SIZE + len(body) + TAG_SIZE
+    frame = HEADER.pack(MAGIC, VERSION, kind, SEALED, *NEEDS, size, 0, generation)
+    return frame + SEAL.pack(key.algorithm, len(wrapped), 0) + wrapped + key.meta.seal(body, frame)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Return whether the envelope that `data` begins with is sealed."""
+    return len(data) > FLAGS_AT and data[FLAGS_AT] & SEALED != 0
+
+
+def envelope_size(data: bytes) -> int:
+    """Return how long the envelope claims to be that `data` begins with; 0: none begins there."""
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        return 0
+    size: int = HEADER.unpack_from(data)[7]
+    return HEADER.size + size + CHECKSUM.size
+
+
+def is_torn(data: bytes) -> bool:
+    """Return whether `data` is an envelope of which the end was not written, or nothing."""
+    begun = data.rstrip(b"\0")
+    if len(begun) < HEADER.size:
+        return MAGIC.startswith(begun[: len(MAGIC)])
+    return len(begun) < envelope_size(begun)
+
+
+def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:
+    """Return (generation, values) of an envelope.
+
+    Raises:
+        CorruptRecord: it is not what was written.
+        UnknownFormat: another version wrote it.
+        Locked: it is sealed, and `opener` does not open it.
+    """
+    size = envelope_size(data)
+    if size == 0:
+        raise CorruptRecord(path, 0, f"its {len(data)} bytes do not begin as metadata does")
+    if len(data) != size:
+        raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
+    end, view = size - CHECKSUM.size, memoryview(data)  # a large one is not copied
+    if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
+        raise CorruptRecord(path, end, "its checksum does not fit")
+    _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
+    if version != VERSION or flags & ~SEALED:
+        raise UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
+    if found != kind:
+        raise CorruptRecord(path, 10, f"it is of kind {found} where kind {kind} belongs")
+    body: bytes | memoryview = view[HEADER.size : end]
+    if flags & SEALED:
+        if len(body) < SEAL.size:
+            raise CorruptRecord(path, HEADER.size, f"its body of {len(body)} bytes is not sealed")
+        body = (opener or Opener()).open(bytes(body), data[: HEADER.size], path)
+    elif opener is not None:
+        opener.saw_plain = True
+    try:
+        values = msgpack.unpackb(body, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise CorruptRecord(path, HEADER.size, f"its body is no msgpack: {error}") from None
+    if not isinstance(values, dict):
+        raise CorruptRecord(path, HEADER.size, "its body is no map")
+    return generation, values
+
+
+def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Write both copies of `<directory>/<name>`; the generation in `data` must be higher than that of what is there.
+
+    Raises:
+        OSError: the old map, or a copy of the new one, is still whole.
+    """
+    for copy in COPIES:
+        write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
+        disk.sync_dir(directory)
+
+
+def create_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Write both copies into a new directory, where no map must survive if this fails. Raises OSError."""
+    for copy in COPIES:
+        write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
+    disk.sync_dir(directory)
+
+
+def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
+    """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
+    fd = disk.open_file(temporary, create=True)
+    try:
+        disk.truncate(fd, 0)
+        disk.write_at(fd, data, 0)
+        disk.sync_file(fd)
+    finally:
+        disk.close_file(fd)
+    disk.rename(temporary, path)
+
+
+def load_meta(
+    disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
+) -> tuple[int, dict[str, Any], list[str]]:
+    """Return (generation, values, problems) of the newest whole copy; a problem tells of the other one.
+
+    Raises:
+        CorruptRecord: no copy is whole.
+        UnknownFormat: another version wrote one of them.
+        Locked: one of them is sealed, and `opener` does not open it.
+        FileNotFoundError: there is none at all.
+        OSError: the disk gives none of them, or descriptors or memory are short.
+    """
+    found: list[tuple[int, dict[str, Any]]] = []
+    problems: list[CorruptRecord | OSError] = []
+    for copy in COPIES:
+        path = f"{directory}/{name}.{copy}"
+        try:
+            found.append(decode(disk.read_file(path), kind, path, opener))
+        except (CorruptRecord, OSError) as error:
+            if is_shortage(error):
+                raise
+            problems.append(error)
+    if found:
+        generation, values = max(found, key=lambda each: each[0])
+        return generation, values, [str(problem) for problem in problems]
+    raise min(problems, key=_severity)
+
+
+def _severity(problem: CorruptRecord | OSError) -> int:
+    """Order what says most about two unreadable copies first: a failing disk, damage, absence."""
+    if isinstance(problem, FileNotFoundError):
+        return 2
+    return 1 if isinstance(problem, CorruptRecord) else 0

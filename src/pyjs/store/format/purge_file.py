@@ -1,0 +1,50 @@
+"""The file of a purge in steps: what it removes, written before the first step and removed after the last one.
+
+A start that finds it ends the purge: every message below `before_seq` that matches goes. To do so twice changes
+nothing, since sequences are never used again. A file that is no whole envelope was never durable, so its purge had
+not begun.
+
+    <stream>/purge      one envelope of kind 5, generation 1: {"subject": str, "before_seq": int}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.meta import KIND_PURGE, Opener, decode, encode
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.store.crypt.vault import StreamKey
+
+NAME = "purge"
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """The messages that a purge removes."""
+
+    subject: str  # a filter; "": every subject
+    before_seq: int
+
+
+def encode_purge(purge: Purge, key: StreamKey | None) -> bytes:
+    """Return the content of the file."""
+    return encode(KIND_PURGE, 1, {"subject": purge.subject, "before_seq": purge.before_seq}, key)
+
+
+def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
+    """Return the purge that the file at `path` tells of.
+
+    Raises:
+        CorruptRecord: it is not what was written.
+        UnknownFormat, Locked: this version, or this key, does not read it.
+        OSError: the disk does not give it.
+    """
+    _, values = decode(disk.read_file(path), KIND_PURGE, path, Opener(key))
+    subject, before_seq = values.get("subject"), values.get("before_seq")
+    if not isinstance(subject, str) or not isinstance(before_seq, int) or not 0 < before_seq < 1 << 64:
+        raise CorruptRecord(path, 0, "it does not say which messages are purged")
+    return Purge(subject, before_seq)

@@ -1,0 +1,110 @@
+"""Sealed segments brought into another form: compressed, encrypted, or both.
+
+The plain image stays the same, byte for byte, and so do its index entries, which tell places in it; a damaged segment
+stays damaged as it is. The new file is read back and compared before it takes the place of the old one.
+
+Knows nothing of stores: filestore chooses segments and puts the new files in their place. A job runs in any thread
+and touches nothing but files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.bad_pages import bad_page_count
+from pyjs.base.disk import Disk
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.crypt.vault import Locked, StreamKey
+from pyjs.store.format.form import (
+    HEADER,
+    PackedImage,
+    PlainImage,
+    encode_file,
+    open_image,
+    read_form,
+    read_image,
+    write_file,
+)
+from pyjs.store.format.meta import UnknownFormat
+
+if TYPE_CHECKING:
+    from pyjs.store.format.form import Buffer
+
+NEW = ".new"  # behind the name of a segment: a file that is being written; a start removes it
+
+
+class Recast:
+    """One segment to be written in the form that its stream wants."""
+
+    def __init__(
+        self, disk: Disk, path: str, number: int, codec: int, key: StreamKey | None, meta: bytes
+    ) -> None:
+        self.path = path
+        self.new_path = f"{path}{NEW}"
+        self.number = number
+        self.flags = 0  # the form of the new file
+        self.old_flags = 0
+        self.stale = False  # the segment changed meanwhile: the new file is not to be used
+        self._disk = disk
+        self._codec = codec
+        self._key = key
+        self._meta = meta
+
+    def __call__(self) -> Exception | None:
+        """Write the new file and sync it; return the error that kept it from being written, None: see `flags`."""
+        try:
+            self._write()
+        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
+            return error
+        return None
+
+    def _write(self) -> None:
+        fd = self._disk.open_read_only(self.path)
+        try:
+            image = open_image(self._disk, self.path, fd, self._key)
+            unreadable = bad_page_count()
+            whole = _checked(image, self.path)
+        finally:
+            self._disk.close_file(fd)
+        self.old_flags = image.form.flags if image.form is not None else 0
+        flags, parts = encode_file(whole, self._codec, self._key, self._meta)
+        if flags == self.old_flags:
+            self.flags = flags
+            return  # it does not get smaller
+        write_file(self._disk, self.new_path, parts)
+        if read_image(self._disk, self.new_path, self._key) != whole:
+            raise ValueError("what was written is not what it should be")
+        if (
+            bad_page_count() != unreadable
+        ):  # of a map: it became zeros, which must not replace what may be had yet
+            raise ValueError("a page of it cannot be read any more")
+        self.flags = flags
+
+
+def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
+    """Keep a compressed segment as its image again, encrypted with a key; return its form.
+
+    Raises:
+        CorruptRecord: a part of it is damaged.
+        Locked: it is encrypted with another key.
+        OSError: it is as it was.
+    """
+    fd = disk.open_read_only(path)
+    try:
+        whole = _checked(open_image(disk, path, fd, key), path)
+    finally:
+        disk.close_file(fd)
+    flags, parts = encode_file(whole, 0, key, meta)
+    write_file(disk, f"{path}{NEW}", parts)
+    disk.rename(f"{path}{NEW}", path)
+    return flags
+
+
+def _checked(image: PlainImage, path: str) -> Buffer:
+    """Return the whole image, which must be one."""
+    if isinstance(image, PackedImage) and not image.is_whole():
+        raise CorruptRecord(path, 0, "a compressed chunk is damaged")
+    whole = image.whole()
+    if image.form is None and read_form(bytes(whole[: HEADER.size]), path) is not None:
+        raise CorruptRecord(path, 0, "its header could not be read a moment ago")
+    return whole

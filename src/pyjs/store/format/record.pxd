@@ -1,0 +1,64 @@
+"""Segment files: the layout of their header and records. docs/storage-format.md says it in prose."""
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    FORMAT_VERSION = 3          # no other is read
+    NEEDS_MAJOR = 0             # the first pyjs-server that reads FORMAT_VERSION
+    NEEDS_MINOR = 1
+    SEGMENT_HEADER_SIZE = 64
+    RECORD_HEADER_SIZE = 32
+    CHECKSUM_SIZE = 8
+    CHECK_SIZE = 4              # at the end of a record's header
+    RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
+    RECORD_SIZE_MAX = 134217728
+    FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
+    REMOVALS_MAX = 56           # in a DELETES record, which store/format/mending can put right then
+
+cdef enum Kind:
+    KIND_MSG = 1
+    KIND_STATE = 2              # seq: last_seq; body: first_seq, last_ts
+    KIND_DELETES = 3            # body: sequences that were removed
+    KIND_FOOTER = 4             # the segment is sealed; body: its summary
+    KIND_META = 5               # seq: last_seq; body: the stream's metadata, as in its own files
+
+cdef enum:
+    FLAG_EXTENDED = 1           # 16 bytes of term and index stand between header and subject
+    FLAG_ERASED = 2             # MSG: the body was overwritten; DELETES: its messages were overwritten
+
+cdef packed struct RecordHeader:
+    uint32_t length             # of the whole record, header and checksum included
+    uint8_t kind
+    uint8_t flags
+    uint16_t subject_len
+    uint64_t seq
+    int64_t ts
+    uint32_t header_len
+    uint32_t check              # half of the hash of the record alone, never 0
+
+cdef packed struct SegmentHeader:
+    char[8] magic
+    uint16_t version
+    uint8_t needs_major         # the first pyjs-server that reads this
+    uint8_t needs_minor
+    uint32_t flags              # codec of the records: 0, plain
+    uint64_t base_seq           # no record of the file has a smaller one
+    int64_t spare_ts
+    uint32_t number
+    uint32_t spare
+    uint64_t incarnation        # of the stream: a file of another one is not read
+    uint64_t spare2
+    uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
+
+# Writes check and checksum; returns the checksum.
+cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
+cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
+cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
+# The checksum that these bytes must have behind `before`; `sound` tells whether the check fits them.
+cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil
+cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
+cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits
+cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and nothing in it is damaged
+cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
+                              uint64_t incarnation) noexcept nogil
+cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil
+cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0, -1: no segment, -2: another version

@@ -1,0 +1,95 @@
+"""The file of a duplicate window: its message ids at a clean stop, in parts, so that none is ever whole in memory.
+
+A part is an envelope of store/format/meta; they stand behind each other, and the generation of each is its number. A
+window is worth a fast start and nothing more: with a part missing or damaged the ids are read from messages.
+docs/storage-format.md says the same for readers outside.
+
+Knows nothing of what an id means, nor of the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import Disk
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.format.meta import FRAME_SIZE, KIND_WINDOW, Opener, decode, encode, envelope_size, is_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+PART_IDS = 32_768  # about a megabyte
+ENTRY_SIZE = 24  # bytes of an id in a part, at least
+
+
+def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
+    """Put `parts` in place of the window at `path`, sealed if there is a key.
+
+    Raises:
+        OSError: the window that was there still is.
+    """
+    temporary, at = f"{path}.tmp", 0
+    fd = disk.open_file(temporary, create=True)
+    try:
+        disk.truncate(fd, 0)
+        for number, part in enumerate(parts, 1):
+            data = encode(KIND_WINDOW, number, part, key)
+            disk.write_at(fd, data, at)
+            at += len(data)
+        disk.sync_file(fd)
+    finally:
+        disk.close_file(fd)
+    disk.rename(temporary, path)
+
+
+def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the parts of the window at `path`, one at a time; nothing says that they are of the stream as it is.
+
+    Raises:
+        CorruptRecord: a part is not what was written, or not all are there.
+        UnknownFormat: another version wrote it.
+        Locked: it is sealed, and `key` does not open it.
+        FileNotFoundError: there is none.
+        OSError: the disk does not give it.
+    """
+    at, number, total, seen = 0, 0, 0, 0
+    fd = disk.open_read_only(path)
+    try:
+        end = disk.size_of(fd)
+        while at < end or number == 0:
+            head = disk.read_at(fd, FRAME_SIZE, at)
+            data = disk.read_at(fd, min(envelope_size(head), end - at), at)
+            number += 1
+            part = _part(data or head, path, at, number, key)
+            total, seen = part.get("total", -1), seen + part["count"]
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # who reads makes room for so many
+                raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
+            yield part
+            at += len(data)
+    finally:
+        disk.close_file(fd)
+    if seen != total:
+        raise CorruptRecord(path, end, f"it ends after {seen} of {total} message ids")
+
+
+def _part(data: bytes, path: str, at: int, number: int, key: StreamKey | None) -> dict[str, Any]:
+    try:
+        generation, part = decode(data, KIND_WINDOW, path, Opener(key))
+    except CorruptRecord as error:
+        raise CorruptRecord(path, at + error.offset, error.reason) from None
+    if generation != number:
+        raise CorruptRecord(path, at + 24, f"part {generation} is where part {number} belongs")
+    if not isinstance(part.get("count"), int):
+        raise CorruptRecord(path, at, f"part {number} does not say how many message ids it has")
+    return part
+
+
+def is_plain(disk: Disk, path: str) -> bool:
+    """Return whether the window at `path` is not sealed. Raises OSError."""
+    fd = disk.open_read_only(path)
+    try:
+        return not is_sealed(disk.read_at(fd, FRAME_SIZE, 0))
+    finally:
+        disk.close_file(fd)

@@ -1,0 +1,1 @@
+"""What a store holds, by sequence and by subject, and every search in it."""

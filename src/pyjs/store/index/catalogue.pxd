@@ -1,0 +1,62 @@
+"""What a store holds, by sequence and by subject."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.index.drop_log cimport DropLog
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport Entry, Segment, SeqIndex
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.subject_set cimport SubjectSet
+from pyjs.store.index.subjects cimport Subject
+
+cdef class Catalogue:
+    """Which sequences are there, of which subjects; the store that owns it adds and drops them."""
+    cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
+    cdef readonly uint64_t last_seq
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t bytes        # nats-server's arithmetic, see reference storage-notes section 2
+    cdef readonly int64_t first_ts, last_ts     # 0: none
+    cdef readonly uint32_t overhead             # counted per message in `bytes`
+    cdef readonly uint32_t header_overhead      # counted per message with headers
+
+    cdef SeqIndex index
+    cdef readonly SubjectSet subjects
+    cdef readonly DropLog drops
+    cdef list remains                   # memory of what was dropped, see take_remains; None: nothing was
+
+    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
+                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
+    cdef int add_gap(self, Segment* s) noexcept nogil
+    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
+    cdef void move_first(self, uint64_t from_seq) noexcept nogil
+    cdef void take_back(self, uint64_t seq) noexcept nogil      # use again what is above `seq` and holds nothing
+    cdef uint64_t stored_size(self, Entry* e) noexcept nogil
+    cdef void count_anew(self) noexcept nogil
+    cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # but the segments
+    cdef void part_from_subjects(self) noexcept
+    cdef void part_from_segments(self) noexcept
+    cdef int leave(self, Remains remains) except -1
+
+    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
+    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
+    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil     # first live one >= from_seq; 0
+    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
+    cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil     # of a live message; NULL
+    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil      # live messages of a subject
+
+    cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil
+    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
+    cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil
+    cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil
+    cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil
+    cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
+    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
+    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
+    cdef void settle_first(self, Subject* s) noexcept nogil
+    cdef void settle_last(self, Subject* s) noexcept nogil
+    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil

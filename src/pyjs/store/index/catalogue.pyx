@@ -1,0 +1,680 @@
+"""What a store holds, by sequence and by subject, and every search in it.
+
+Knows nothing of where bodies live and of who asks: a store owns it, tells it of what is added and dropped, and makes
+it again at a start. Sequences are dense in segments (store/index/sequences.pyx); each segment knows by a 4096-bit
+set which subject ids it may hold, each entry the distance to the message before of the same subject, each subject
+its count, first and last. First and last are searched only when the known ones were dropped.
+
+A search looks at a few thousand sequences. Where they hold no match it asks the subjects: when the matches behind
+the gap are not many, the filter remembers all of them, so that what a delivery costs depends neither on gaps nor on
+the stream's length. Subjects that match a filter with wildcards are found in a trie of tokens.
+
+Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
+Long because every count and every search of both stores is here.
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.drop_log cimport DropLog
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport (
+    ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_at, index_count_from, index_find, index_free, index_last,
+    index_live, index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
+    segment_next_live, segment_place, subject_of,
+)
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.subject_trie cimport Matches
+from pyjs.store.index.subject_set cimport SubjectSet
+from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_add, subjects_find, subjects_remove
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    SCAN_MAX = 4096             # sequences that a search looks at before it asks the subjects
+    AHEAD_MAX = 16384           # matches that a filter remembers; more of them are found by looking
+    AHEAD_GAP = 65536           # sequences to go on when looking ahead had no point
+    FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
+
+
+cdef int by_number(const void* a, const void* b) noexcept nogil:
+    return (<const uint64_t*> a)[0] > (<const uint64_t*> b)[0]
+
+
+cdef class Catalogue:
+    def __cinit__(self, uint32_t overhead=0, uint32_t header_overhead=0):
+        self.overhead = overhead
+        self.header_overhead = header_overhead
+        self.subjects = SubjectSet()
+        self.drops = DropLog()
+
+    def __dealloc__(self):
+        index_free(&self.index, 1)
+
+    # -- state -------------------------------------------------------------------------------------------------
+    cdef uint64_t stored_size(self, Entry* e) noexcept nogil:
+        cdef uint64_t size = self.overhead + e.subject_len + e.size
+        return size + self.header_overhead if e.header_len else size
+
+    cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
+                          uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil:
+        """Count a message with sequence last_seq + 1 that goes to `s`; its offset is the caller's to set."""
+        cdef uint64_t seq = self.last_seq + 1
+        cdef Entry* e
+        cdef Subject* sub = subjects_add(&self.subjects.table, subject, subject_len)
+        if sub == NULL:
+            return NULL
+        e = segment_add(s)
+        if e == NULL:
+            if sub.count == 0:
+                subjects_remove(&self.subjects.table, sub)
+            return NULL
+        e.seq = seq
+        e.ts = ts
+        e.size = size
+        e.header_len = header_len
+        e.subject_len = subject_len
+        e.flags = ENTRY_MSG
+        e.subject_id = sub.id
+        # A stale last is the sequence of a dropped message of this subject: the chain may lead through it.
+        e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
+        if sub.count == 0:
+            if self.subjects.by_token != NULL and self.subjects.add_tokens(sub) != 0:
+                self.subjects.forget_tokens()
+            sub.first = seq
+            sub.first_stale = 0
+        sub.count += 1
+        sub.last = seq
+        sub.last_stale = 0
+        s.presence[(sub.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (sub.id & 63)
+        if s.live == 0:
+            s.first_ts = ts
+        s.live += 1
+        s.last_ts = ts
+        s.live_bytes += self.stored_size(e)
+        if self.msgs == 0:
+            self.first_seq = seq
+            self.first_ts = ts
+        self.msgs += 1
+        self.bytes += self.stored_size(e)
+        self.last_seq = seq
+        self.last_ts = ts
+        return e
+
+    cdef int add_gap(self, Segment* s) noexcept nogil:
+        """Use up the next sequence in `s` without a message."""
+        cdef Entry* e = segment_add(s)
+        if e == NULL:
+            return -1
+        memset(e, 0, sizeof(Entry))
+        self.last_seq += 1
+        e.seq = self.last_seq
+        e.ts = self.last_ts
+        e.subject_id = 0xffffffffu
+        s.last_ts = self.last_ts
+        segment_mark(s, s.n - 1)
+        if self.msgs == 0:
+            self.first_seq = self.last_seq + 1
+        return 0
+
+    cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
+        """Take the live entry out of all counts."""
+        cdef Entry* e = &s.entries[i]
+        cdef uint64_t seq = s.base + i, size = self.stored_size(e)
+        cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
+        segment_mark(s, i)
+        s.live -= 1
+        s.live_bytes -= size
+        self.msgs -= 1
+        self.bytes -= size
+        if self.drops.tracked:
+            self.drops.add(seq, sub.name, sub.len)
+        sub.count -= 1
+        if sub.count == 0:
+            self.subjects.remove(sub)
+        else:
+            sub.first_stale |= seq == sub.first
+            sub.last_stale |= seq == sub.last
+            if sub.count == 1 and not sub.last_stale:
+                sub.first = sub.last
+                sub.first_stale = 0
+        if seq == self.first_seq:
+            self.move_first(seq + 1)
+
+    cdef void move_first(self, uint64_t from_seq) noexcept nogil:
+        cdef uint64_t seq = index_next_live(&self.index, from_seq) if self.msgs else 0
+        cdef Segment* s
+        if seq == 0:
+            self.first_seq = self.last_seq + 1
+            self.first_ts = 0
+            return
+        s = index_find(&self.index, seq)
+        self.first_seq = seq
+        self.first_ts = s.entries[seq - s.base].ts
+
+    cdef void take_back(self, uint64_t seq) noexcept nogil:
+        cdef Segment* s = index_last(&self.index)
+        cdef uint64_t last = index_prev_live(&self.index, self.last_seq) if self.msgs else 0
+        seq = max(seq, last)
+        if seq >= self.last_seq or (s != NULL and seq + 1 < s.base):
+            return
+        while s != NULL and s.base + s.n > seq + 1:
+            s.n -= 1
+            s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
+        self.last_seq = seq
+        if self.msgs == 0:
+            self.first_seq = seq + 1
+
+    cdef void count_anew(self) noexcept nogil:
+        """Count the messages of all segments, which are few."""
+        cdef Segment* s
+        cdef size_t at
+        cdef uint32_t i
+        self.msgs = self.bytes = 0
+        for at in range(self.index.n):
+            s = self.index.segments[at]
+            s.live, s.live_bytes = 0, 0
+            i = segment_next_live(s, 0)
+            while i < s.n:
+                s.live += 1
+                s.live_bytes += self.stored_size(&s.entries[i])
+                i = segment_next_live(s, i + 1)
+            self.msgs += s.live
+            self.bytes += s.live_bytes
+
+    cdef void part_from_subjects(self) noexcept:
+        """Go on with an empty table; the memory of this one is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            self.subjects.hand_over(remains)
+            self.leave(remains)
+        except MemoryError:
+            self.subjects.clear()
+
+    cdef void part_from_segments(self) noexcept:
+        """Go on without segments; their memory is for take_remains."""
+        cdef Remains remains
+        try:
+            remains = Remains()
+            self.leave(remains)
+            remains.take_segments(&self.index)
+        except MemoryError:
+            index_free(&self.index, 1)
+
+    cdef int leave(self, Remains remains) except -1:
+        """Keep memory that was given up for take_remains."""
+        self.remains = [*(self.remains or ()), remains]
+        return 0
+
+    cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
+        """Count nothing any more; the next message gets `first_seq`, or last_seq + 1 if that is more."""
+        if self.subjects.table.table.used <= FREED_AT_ONCE:
+            self.subjects.clear()
+        else:
+            with gil:
+                self.part_from_subjects()
+        self.msgs = 0
+        self.bytes = 0
+        self.first_ts = 0
+        if first_seq > self.last_seq + 1:
+            self.last_seq = first_seq - 1
+        self.first_seq = self.last_seq + 1
+
+    # -- questions ---------------------------------------------------------------------------------------------
+    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
+        cdef Subject* s
+        if self.msgs == 0 or from_seq > self.last_seq:
+            return 0
+        if f.all:
+            return index_next_live(&self.index, from_seq)
+        if not f.literal:
+            return self.search(from_seq, f)
+        s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
+        if s == NULL or s.last < from_seq:
+            return 0
+        if not s.first_stale and s.first >= from_seq:
+            return s.first
+        if s.last == from_seq and not s.last_stale:
+            return s.last
+        return self.search(from_seq, f)
+
+    cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
+        cdef Subject* s
+        cdef uint64_t count = 0
+        if self.msgs == 0 or from_seq > self.last_seq:
+            return 0
+        if f.all or (not f.literal and self.subjects.is_every(f)):
+            return self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
+        if f.literal:
+            s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
+            if s == NULL or s.last < from_seq:
+                return 0
+            if from_seq <= s.first:
+                return s.count
+        if from_seq <= self.first_seq:
+            return self.count_all_of(f)
+        if self.last_seq - from_seq > SCAN_MAX and self.count_chains(from_seq, f, &count) == 0:
+            return count
+        if from_seq - self.first_seq < self.last_seq - from_seq:
+            return self.count_all_of(f) - self.count_range(self.first_seq, from_seq, f)
+        return self.count_range(from_seq, self.last_seq + 1, f)
+
+    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil:
+        cdef uint64_t seq = index_next_live(&self.index, from_seq)
+        while seq and index_live(&self.index, seq).header_len == 0:
+            seq = index_next_live(&self.index, seq + 1)
+        return seq
+
+    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
+        if s == NULL:
+            return 0
+        self.settle_last(s)
+        return s.last
+
+    cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil:
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
+        if s == NULL:
+            return 0
+        self.settle_first(s)
+        return s.first
+
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil:
+        cdef Segment* segment = index_find(&self.index, seq)
+        cdef Subject* s
+        if segment == NULL or is_dead(segment, <uint32_t> (seq - segment.base)):
+            return NULL
+        s = subject_by_id(&self.subjects.table, subject_of(segment, <uint32_t> (seq - segment.base)))
+        n[0] = s.len
+        return s.name
+
+    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil:
+        cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
+        return 0 if s == NULL else s.count
+
+    # -- searches ----------------------------------------------------------------------------------------------
+    cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
+        """Return the first live sequence of the subject in seq .. end - 1, 0: none."""
+        cdef size_t at = index_at(&self.index, seq)
+        cdef Segment* s
+        cdef uint32_t i, stop, place
+        while at < self.index.n and self.index.segments[at].base < end:
+            s = self.index.segments[at]
+            if s.live and may_hold(s, id):
+                place = segment_place(s, id)
+                stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
+                i = <uint32_t> (seq - s.base) if seq > s.base else 0
+                while i < stop:
+                    if s.entries[i].subject_id == place and not is_dead(s, i):
+                        return s.base + i
+                    i += 1
+            at += 1
+        return 0
+
+    cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil:
+        cdef size_t at = index_at(&self.index, seq)
+        cdef Segment* s
+        cdef uint32_t i, place
+        if at < self.index.n and self.index.segments[at].base <= seq:
+            at += 1
+        while at > 0:
+            at -= 1
+            s = self.index.segments[at]
+            if s.live and may_hold(s, id):
+                place = segment_place(s, id)
+                i = s.n if seq - s.base >= s.n else <uint32_t> (seq - s.base + 1)
+                while i > 0:
+                    i -= 1
+                    if s.entries[i].subject_id == place and not is_dead(s, i):
+                        return s.base + i
+        return 0
+
+    cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil:
+        """Return the first match >= `seq`, 0: none. A gap costs once what it takes to find all matches behind it."""
+        cdef uint64_t found
+        if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
+            found = self.next_ahead(seq, f)
+            if found:
+                return found
+            seq = f.ahead_to + 1
+            f.forget_ahead()
+        found = self.scan(seq, seq + SCAN_MAX, f)
+        if found or seq + SCAN_MAX > self.last_seq:
+            return found
+        seq += SCAN_MAX
+        if seq >= f.no_ahead_before:
+            if self.look_ahead(seq, f) == 0:
+                return self.next_ahead(seq, f)
+            f.no_ahead_before = seq + AHEAD_GAP
+        return self.scan(seq, self.last_seq + 1, f)
+
+    cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
+        """Return the first match in seq .. end - 1, 0: none."""
+        cdef size_t at = index_at(&self.index, seq)
+        cdef Segment* s
+        cdef Subject* subject
+        cdef uint32_t i, stop
+        if f.literal:
+            subject = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
+            return self.next_of_id(seq, end, subject.id)
+        while at < self.index.n and self.index.segments[at].base < end:
+            s = self.index.segments[at]
+            if s.live:
+                stop = s.n if end - s.base > s.n else <uint32_t> (end - s.base)
+                i = segment_next_live(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
+                while i < stop:
+                    if f.matches(&self.subjects.table, subject_of(s, i)):
+                        return s.base + i
+                    i = segment_next_live(s, i + 1)
+            at += 1
+        return 0
+
+    cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
+        """Return the first remembered match >= `seq` that is not gone, 0: none."""
+        cdef size_t at = f.ahead_at
+        if at and f.ahead[at - 1] >= seq:
+            at = 0
+        while at < f.n_ahead and (f.ahead[at] < seq or index_live(&self.index, f.ahead[at]) == NULL):
+            at += 1
+        f.ahead_at = at
+        return f.ahead[at] if at < f.n_ahead else 0
+
+    cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
+        """Have `f` remember all matches >= `seq`; -1: they are too many, or not all are found by their subjects."""
+        cdef Matches found
+        cdef uint64_t total = 0
+        cdef uint64_t* seqs = NULL
+        cdef size_t i, n = 0
+        f.forget_ahead()
+        memset(&found, 0, sizeof(Matches))
+        found.max = AHEAD_MAX
+        if self.subjects.collect(f, &found) == 0:
+            for i in range(found.n):
+                total += found.items[i].count
+            if total <= AHEAD_MAX and total * 8 < self.last_seq - seq:
+                seqs = <uint64_t*> malloc(total * sizeof(uint64_t) + 8)
+        i = 0
+        while seqs != NULL and i < found.n:
+            if self.chain_down_to(found.items[i], seq, seqs, &n) != 0:
+                free(seqs)
+                seqs = NULL
+            i += 1
+        free(found.items)
+        if seqs == NULL:
+            return -1
+        qsort(seqs, n, sizeof(uint64_t), by_number)
+        f.ahead, f.n_ahead, f.ahead_at = seqs, n, 0
+        f.ahead_from, f.ahead_to = seq, self.last_seq
+        if n == 0:
+            f.forget_ahead()
+        return 0
+
+    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: count only); -1: its chain is broken."""
+        cdef uint64_t seq = s.last, found = 0
+        cdef Segment* segment
+        cdef uint32_t i
+        while seq >= from_seq:
+            segment = index_find(&self.index, seq)
+            if segment == NULL:                     # a dropped one, in a segment that was written anew
+                seq = self.prev_of_id(seq, s.id)
+                if seq == 0:
+                    return -1
+                continue
+            i = <uint32_t> (seq - segment.base)
+            if not is_dead(segment, i):
+                if seqs != NULL:
+                    seqs[n[0]] = seq
+                n[0] += 1
+                found += 1
+            if found == s.count or (not s.first_stale and seq == s.first):
+                return 0
+            if prev_of(segment, i) == 0:
+                return -1
+            seq -= prev_of(segment, i)
+        return 0
+
+    cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
+        """Count the matches >= `from_seq` by their subjects; -1: looking at each message takes less time."""
+        cdef Matches found
+        cdef uint64_t total = 0
+        cdef size_t i, n = 0
+        cdef int result = 0
+        memset(&found, 0, sizeof(Matches))
+        found.max = AHEAD_MAX
+        result = self.subjects.collect(f, &found)
+        for i in range(found.n):
+            total += found.items[i].count
+        if total * 8 > self.last_seq - from_seq:
+            result = -1
+        i = 0
+        while result == 0 and i < found.n:
+            result = self.chain_down_to(found.items[i], from_seq, NULL, &n)
+            i += 1
+        free(found.items)
+        count[0] = n
+        return result
+
+    cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
+        """Return the last match <= `seq`, 0: none."""
+        cdef Matches found
+        cdef uint64_t last, best = 0
+        cdef size_t i
+        cdef int failed
+        last = self.scan_back(&seq, SCAN_MAX, f)
+        if last or seq == 0:
+            return last
+        memset(&found, 0, sizeof(Matches))
+        found.max = AHEAD_MAX
+        failed = self.subjects.collect(f, &found)
+        for i in range(found.n if failed == 0 else 0):
+            last = self.last_up_to(found.items[i], seq)
+            best = last if last > best else best
+        free(found.items)
+        return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
+
+    cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
+        """Return the last match <= `seq` among `limit` messages, 0: none; `seq` is where to go on, 0: nowhere."""
+        cdef Segment* s
+        while limit:
+            seq[0] = index_prev_live(&self.index, seq[0])
+            if seq[0] == 0:
+                return 0
+            s = index_find(&self.index, seq[0])
+            if f.matches(&self.subjects.table, subject_of(s, <uint32_t> (seq[0] - s.base))):
+                return seq[0]
+            seq[0] -= 1
+            limit -= 1
+        return 0
+
+    cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil:
+        """Return the number of live matches in low .. high - 1."""
+        cdef size_t at = index_at(&self.index, low)
+        cdef Segment* s
+        cdef uint32_t i, end, id = 0
+        cdef uint64_t count = 0
+        if f.literal:
+            id = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0]).id
+        while at < self.index.n and self.index.segments[at].base < high:
+            s = self.index.segments[at]
+            if s.live and not (f.literal and not may_hold(s, id)):
+                i = <uint32_t> (low - s.base) if low > s.base else 0
+                end = s.n if high - s.base > s.n else <uint32_t> (high - s.base)
+                while i < end:
+                    if not is_dead(s, i) and f.matches(&self.subjects.table, subject_of(s, i)):
+                        count += 1
+                    i += 1
+            at += 1
+        return count
+
+    cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil:
+        cdef Matches found
+        cdef uint64_t count = 0
+        cdef size_t i
+        if f.literal:
+            return self.count_of(f.patterns[0], f.lengths[0])
+        if self.subjects.collect_every(f, &found) != 0:
+            return self.count_range(self.first_seq, self.last_seq + 1, f)
+        for i in range(found.n):
+            count += found.items[i].count
+        free(found.items)
+        return count
+
+    cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
+        """Follow the subject's chain from s.last over at most `live` live messages; return where it stopped.
+
+        What was not found of `live` is left in it: 0 when all were.
+        """
+        cdef uint64_t seq = s.last, found = 0
+        cdef Segment* segment
+        cdef uint32_t i
+        while True:
+            segment = index_find(&self.index, seq)
+            if segment == NULL:                     # a dropped one, in a segment that was written anew
+                seq = self.prev_of_id(seq, s.id)
+                if seq == 0:
+                    return found
+                continue
+            i = <uint32_t> (seq - segment.base)
+            if not is_dead(segment, i):
+                found = seq
+                live[0] -= 1
+                if live[0] == 0:
+                    return found
+            if prev_of(segment, i) == 0:
+                return found
+            seq -= prev_of(segment, i)
+
+    cdef void settle_first(self, Subject* s) noexcept nogil:
+        cdef uint64_t left, found
+        if not s.first_stale:
+            return
+        # The chain costs a jump per message of the subject, the scan a step per message of the stream.
+        if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
+            left = s.count
+            found = self.walk_back(s, &left)
+            if left == 0:
+                s.first = found
+                s.first_stale = 0
+                return
+        s.first = self.next_of_id(s.first, self.last_seq + 1, s.id)
+        s.first_stale = 0
+
+    cdef void settle_last(self, Subject* s) noexcept nogil:
+        cdef uint64_t left = 1, found
+        if not s.last_stale:
+            return
+        found = self.walk_back(s, &left)
+        s.last = found if left == 0 else self.prev_of_id(s.last, s.id)
+        s.last_stale = 0
+
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil:
+        """Return the subject's last live sequence <= up_to, 0: none."""
+        cdef uint64_t seq
+        cdef uint32_t step
+        cdef Segment* segment
+        self.settle_last(s)
+        seq = s.last
+        while seq > up_to:
+            segment = index_find(&self.index, seq)
+            if segment == NULL:
+                return self.prev_of_id(up_to, s.id)
+            step = prev_of(segment, <uint32_t> (seq - segment.base))
+            if step == 0:
+                return 0
+            seq -= step
+        # The chain may end at a dropped message, or in a segment that is gone.
+        if index_live(&self.index, seq) == NULL:
+            return self.prev_of_id(seq, s.id)
+        return seq
+
+    # -- Python ------------------------------------------------------------------------------------------------
+    def take_remains(self) -> list:
+        """Return the memory of what was dropped, and forget it: to free much of it takes long."""
+        remains, self.remains = self.remains, None
+        return remains or []
+
+    def next_match(self, uint64_t from_seq, StoreFilter f not None) -> int:
+        """Return the sequence of the first live match >= `from_seq`, 0: none."""
+        return self.next_seq(from_seq, f)
+
+    def count_matching(self, uint64_t from_seq, StoreFilter f not None) -> int:
+        """Return the number of live matches with a sequence >= `from_seq`."""
+        return self.count_from(from_seq, f)
+
+    def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
+        """Do a part of what a search with `f` would else do at once, for `limit` subjects; True: all is done."""
+        return self.subjects.learn(f, limit)
+
+    def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
+        """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
+
+        None: they are more than `most`.
+        """
+        cdef uint64_t seq, up_to = up_to_seq or self.last_seq
+        cdef uint64_t* lasts
+        cdef Matches found
+        cdef size_t i, n = 0
+        cdef bint ascending = True
+        if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
+            memset(&found, 0, sizeof(Matches))
+            found.max = most
+            if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
+                free(found.items)
+                return None
+        else:
+            self.subjects.collect_for_python(f, &found)
+        lasts = <uint64_t*> found.items         # as long, and read before it is written
+        for i in range(found.n):
+            seq = self.last_up_to(found.items[i], up_to)
+            if seq:
+                ascending = ascending and (n == 0 or lasts[n - 1] < seq)
+                lasts[n] = seq
+                n += 1
+                if n > most:
+                    free(found.items)
+                    return None
+        if not ascending:
+            qsort(lasts, n, sizeof(uint64_t), by_number)
+        try:
+            return [lasts[i] for i in range(n)]
+        finally:
+            free(found.items)
+
+    def seq_at(self, int64_t ts) -> int:
+        """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
+        return index_seq_at(&self.index, ts) or self.last_seq + 1
+
+    def subject_counts(self, StoreFilter f not None) -> dict:
+        """Return the live messages per matching subject."""
+        cdef Matches found
+        cdef dict counts = {}
+        cdef size_t i
+        self.subjects.collect_for_python(f, &found)
+        for i in range(found.n):
+            counts[PyBytes_FromStringAndSize(found.items[i].name, found.items[i].len)] = found.items[i].count
+        free(found.items)
+        return counts
+
+    def num_subjects(self) -> int:
+        """Return the number of subjects with live messages."""
+        return self.subjects.table.table.used
+
+    def num_deleted(self) -> int:
+        """Return the number of sequences between first and last that hold no message."""
+        return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
+
+    def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
+        """Return the sequences between first and last without a message, behind `after`, at most `limit` or all."""
+        cdef uint64_t seq = max(self.first_seq, after + 1), found
+        gaps = []
+        if self.msgs == 0:
+            return gaps
+        while seq <= self.last_seq and not (limit and len(gaps) >= limit):
+            found = index_next_live(&self.index, seq) or self.last_seq + 1
+            gaps.extend(range(seq, min(found, seq + limit - len(gaps)) if limit else found))
+            seq = found + 1
+        return gaps

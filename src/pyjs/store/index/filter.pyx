@@ -1,0 +1,76 @@
+"""Which subjects of a store are wanted: a set of filters, and what it remembers of its searches.
+
+The memory of one filter is bounded, however many subjects there are: ten thousand consumers may have one each.
+Knows nothing of where messages are; store.pyx searches.
+
+Compiled because searches ask it per message (benchmarks/: pull 500).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free, malloc
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    VERDICTS = 2048             # a power of two
+
+
+def is_wildcard(bytes subject) -> bool:
+    """Tell whether `subject` has a `*` or `>` token."""
+    return b"*" in subject.split(b".") or subject == b">" or subject.endswith(b".>")
+
+
+cdef class StoreFilter:
+    def __cinit__(self, subjects):
+        cdef size_t i
+        self.subjects = tuple(subjects)
+        self.n = len(self.subjects)
+        self.all = self.n == 0 or b">" in self.subjects
+        self.patterns = <const char**> malloc(self.n * sizeof(char*) + 1)
+        self.lengths = <size_t*> malloc(self.n * sizeof(size_t) + 1)
+        self.wild = <char*> malloc(self.n + 1)
+        if self.patterns == NULL or self.lengths == NULL or self.wild == NULL:
+            raise MemoryError
+        for i in range(self.n):
+            self.patterns[i] = PyBytes_AS_STRING(self.subjects[i])
+            self.lengths[i] = len(self.subjects[i])
+            self.wild[i] = is_wildcard(self.subjects[i])
+        self.literal = self.n == 1 and not self.wild[0]
+
+    def __dealloc__(self):
+        free(self.patterns)
+        free(self.lengths)
+        free(self.wild)
+        free(self.verdicts)
+        free(self.ahead)
+
+    cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil:
+        cdef Subject* s
+        cdef uint32_t* verdict
+        if self.all:
+            return 1
+        s = subject_by_id(t, id)
+        if self.verdicts == NULL:
+            self.verdicts = <uint32_t*> calloc(VERDICTS, sizeof(uint32_t))
+            if self.verdicts == NULL:
+                return self.matches_name(s, self.n)
+        verdict = &self.verdicts[id & (VERDICTS - 1)]
+        if verdict[0] >> 1 != s.gen:
+            verdict[0] = s.gen * 2 + self.matches_name(s, self.n)
+        return verdict[0] & 1
+
+    cdef bint matches_name(self, Subject* s, size_t n_patterns) noexcept nogil:
+        cdef size_t i
+        for i in range(n_patterns):
+            if subject_matches(self.patterns[i], self.lengths[i], s.name, s.len):
+                return 1
+        return 0
+
+    cdef void forget_ahead(self) noexcept nogil:
+        free(self.ahead)
+        self.ahead = NULL
+        self.n_ahead = self.ahead_at = 0
+        self.ahead_from = self.ahead_to = 0

@@ -1,0 +1,204 @@
+"""The last sequence of each subject that matches, and how many messages they have, found in steps.
+
+Both are of one moment: of the messages that were there when the search began, whatever is stored meanwhile. What is
+removed meanwhile may be in or not; `Count` knows whether anything was. Memory is eight bytes a subject, sixteen while
+they are sorted, so whoever searches a large store should not do it many times at once.
+
+Compiled because a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, qsort, realloc
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.subject_walk cimport SubjectWalk
+from pyjs.store.index.subjects cimport Subject
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CHUNK = 4096                # sequences that are sorted at once
+    GAP_SIZE_MAX = 10           # bytes of a packed number
+
+
+cdef int ascending(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
+
+cdef class LastSeqs:
+    """The last sequences, in ascending order when `step` has returned True."""
+
+    cdef SubjectWalk walk
+    cdef readonly uint64_t up_to        # the newest message when the search began
+    cdef readonly size_t n
+    cdef size_t room
+    cdef uint64_t* seqs
+    cdef uint64_t* merged               # the runs of `seqs` in pairs, as long as they are being merged
+    cdef size_t run                     # how many of them are in order, from any multiple on; 0: not known yet
+    cdef size_t low, left, right        # the pair that is merged: where it begins, and how far both runs are taken
+
+    def __init__(self, Catalogue store not None, StoreFilter f not None):
+        self.walk = SubjectWalk(store, f)
+        self.up_to = store.last_seq
+
+    def __dealloc__(self):
+        free(self.seqs)
+        free(self.merged)
+
+    @property
+    def first(self) -> int:
+        """The lowest; only if there is one."""
+        return self.seqs[0]
+
+    def step(self, uint32_t limit) -> bool:
+        """Do the work of about `limit` subjects; returns whether it was the last. Raises MemoryError."""
+        if not self.walk.look(limit):
+            return False
+        if not self.walk.done:
+            self.gather(limit)
+        elif self.run < CHUNK:
+            self.begin_merging()
+        elif self.run < self.n:
+            self.merge(limit)
+        return self.walk.done and self.run >= max(self.n, CHUNK)
+
+    cdef int gather(self, uint32_t limit) except -1:
+        cdef Catalogue store = self.walk.store
+        cdef Subject* s
+        cdef uint64_t seq
+        cdef size_t begin
+        if self.seqs == NULL:
+            self.seqs = <uint64_t*> malloc(self.walk.total * sizeof(uint64_t) + 8)
+            self.room = self.walk.total
+            if self.seqs == NULL:
+                raise MemoryError
+        while limit and self.n < self.room:
+            s = self.walk.next()
+            if s == NULL:
+                break
+            seq = store.last_up_to(s, self.up_to)
+            if seq:
+                self.seqs[self.n] = seq
+                self.n += 1
+                if self.n % CHUNK == 0:
+                    begin = self.n - CHUNK
+                    qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), ascending)
+            limit -= 1
+        if self.n == self.room:
+            self.walk.at = self.walk.end        # what came later has no message of before
+        return 0
+
+    cdef int begin_merging(self) except -1:
+        cdef size_t begin = self.n - self.n % CHUNK, i
+        qsort(&self.seqs[begin], self.n - begin, sizeof(uint64_t), ascending)
+        self.run = CHUNK
+        for i in range(CHUNK, self.n, CHUNK):
+            if self.seqs[i - 1] > self.seqs[i]:
+                self.merged = <uint64_t*> malloc(self.n * sizeof(uint64_t))
+                if self.merged == NULL:
+                    raise MemoryError
+                return 0
+        self.run = max(self.n, <size_t> CHUNK)  # one subject after the other, which is the usual thing
+        return 0
+
+    cdef void merge(self, size_t limit) noexcept nogil:
+        """Merge pairs of runs into `merged`, and when there are no more, begin again with runs twice as long."""
+        cdef size_t middle, end
+        while limit:
+            middle = min(self.low + self.run, self.n)
+            end = min(middle + self.run, self.n)
+            if self.left == middle - self.low and self.right == end - middle:
+                self.low, self.left, self.right = end, 0, 0
+                if end == self.n:
+                    self.seqs, self.merged = self.merged, self.seqs
+                    self.run *= 2
+                    self.low = 0
+                    if self.run >= self.n:
+                        free(self.merged)
+                        self.merged = NULL
+                        return
+                continue
+            if self.right == end - middle or (
+                self.left < middle - self.low
+                and self.seqs[self.low + self.left] < self.seqs[middle + self.right]
+            ):
+                self.merged[self.low + self.left + self.right] = self.seqs[self.low + self.left]
+                self.left += 1
+            else:
+                self.merged[self.low + self.left + self.right] = self.seqs[middle + self.right]
+                self.right += 1
+            limit -= 1
+
+    def packed(self) -> bytes:
+        """Return the first sequence, then the distance to each next one, as LEB128.
+
+        Read by jetstream/consumer/delivery/skips.pyx.
+        """
+        cdef char* out = NULL
+        cdef size_t i, size = 0, room = 0
+        cdef uint64_t before = 0, gap
+        try:
+            for i in range(self.n):
+                if size + GAP_SIZE_MAX > room:
+                    room = 2 * room + self.n + GAP_SIZE_MAX
+                    out = grown(out, room)
+                gap = self.seqs[i] - before
+                before = self.seqs[i]
+                while gap > 0x7f:
+                    out[size] = <char> (gap & 0x7f | 0x80)
+                    gap >>= 7
+                    size += 1
+                out[size] = <char> gap
+                size += 1
+            return PyBytes_FromStringAndSize(out, size)
+        finally:
+            free(out)
+
+
+cdef char* grown(char* old, size_t size) except NULL:
+    cdef char* new = <char*> realloc(old, size)
+    if new == NULL:
+        raise MemoryError
+    return new
+
+
+cdef class Count:
+    """How many messages match of those that were there when the counting began."""
+
+    cdef SubjectWalk walk
+    cdef readonly uint64_t up_to        # the newest of them
+    cdef readonly uint64_t msgs         # that match; when `step` has returned True
+    cdef uint64_t all_msgs              # of the store, then
+    cdef bint lost                      # the messages of a subject cannot be told apart
+
+    def __init__(self, Catalogue store not None, StoreFilter f not None):
+        self.walk = SubjectWalk(store, f)
+        self.up_to = store.last_seq
+        self.all_msgs = store.msgs
+
+    def step(self, uint32_t limit) -> bool:
+        """Do the work of about `limit` subjects; returns whether it was the last. Raises MemoryError."""
+        cdef Catalogue store = self.walk.store
+        cdef Subject* s
+        cdef size_t newer
+        if not self.walk.look(limit):
+            return False
+        while limit:
+            s = self.walk.next()
+            if s == NULL:
+                return True
+            newer = 0
+            if s.last > self.up_to and store.chain_down_to(s, self.up_to + 1, NULL, &newer) != 0:
+                self.lost = True
+            self.msgs += s.count - newer
+            limit -= 1
+        return False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing was removed meanwhile: else a message may have been counted that is gone."""
+        cdef Catalogue store = self.walk.store
+        return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

@@ -1,0 +1,127 @@
+"""Sequences of one store: dense segments of fixed-width entries, with a bit for each that is gone."""
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    PRESENCE_WORDS = 64
+    PRESENCE_MASK = 4095
+
+cdef struct Entry:              # 40 bytes, as in an .idx file
+    uint64_t seq
+    int64_t ts
+    uint32_t offset             # of the record in its segment file
+    uint32_t size               # headers + payload
+    uint32_t header_len
+    uint16_t subject_len
+    uint16_t flags              # ENTRY_...
+    uint32_t subject_id
+    uint32_t prev               # seq - sequence of the subject's message before; 0: none, or too far
+
+cdef enum:
+    ENTRY_MSG = 1               # 0: a sequence without a message
+    ENTRY_EXTENDED = 2          # the record carries term and index before the subject
+    ENTRY_ERASED = 4            # its headers and payload were overwritten when the file was read
+
+cdef struct Local:              # a subject of a segment whose entries are mapped; its place is what they name it by
+    uint32_t id                 # in the store
+    uint32_t prev               # of the subject's first entry here: as Entry.prev, over segments
+
+cdef enum:
+    CHUNK_BITS = 16             # a view of a segment that is not plain is filled by so much
+
+cdef struct Filled:             # of a view's memory
+    uint64_t begin, end         # these bytes are there, whatever `chunks` says
+    uint64_t* chunks            # a bit for each chunk that is
+    uint64_t used               # number of the read that was the last one there (store/segment/view)
+
+cdef struct Segment:
+    uint64_t base               # sequence of entries[0]
+    uint32_t n                  # entries
+    uint32_t cap
+    uint32_t live
+    uint32_t number             # of the file
+    uint64_t live_bytes         # nats-server's arithmetic
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t end                # file: where the next record goes
+    uint64_t floor              # file: highest first_seq that a STATE record in it names
+    Entry* entries
+    uint64_t* dead              # one bit per entry; NULL only while n is 0
+    char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
+    const char* data            # file: the map or the view, NULL until something is read
+    Filled* filled              # file: which bytes of `data` are there; NULL: all
+    uint32_t form               # file: flags of its outer header; 0: plain
+    Local* locals               # file: `entries` is in the map of an .idx file, not to be written; NULL: it is ours
+    uint32_t n_locals
+    bint sealed
+    bint examined               # file: read whole because of damage; what is live in it was whole
+    bint in_memory              # `bodies` grows along
+    bint roomy                  # file: wide gaps are in it
+    bint sparse                 # file: it is to be written anew, for most of it is dead
+    uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
+    uint32_t n_removed
+    size_t removed_room
+    uint64_t map_size           # file: bytes behind `data`
+    uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
+
+cdef struct SeqIndex:
+    Segment** segments          # ascending bases, no overlap
+    size_t n
+    size_t cap
+    size_t hot                  # where the last search ended
+
+# A wide gap inside a segment that was read back is one entry that says how long it is, in front of zeros of which no
+# page is real: `size` is the number of entries, `seq` and `flags` are 0. Nothing but `live` is said of its entries.
+
+cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
+    """Return how many entries of a wide gap begin here; 0: none does."""
+    return e.size if e.flags == 0 and e.seq == 0 else 0
+
+cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
+    return (s.dead[i >> 6] >> (i & 63)) & 1
+
+cdef inline bint is_filled(Filled* f, uint64_t begin, uint64_t end) noexcept nogil:
+    cdef uint64_t chunk
+    if begin >= f.begin and end <= f.end:
+        return True
+    for chunk in range(begin >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
+        if not (f.chunks[chunk >> 6] >> (chunk & 63)) & 1:
+            return False
+    return True
+
+cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
+    """Return the id of the subject of entry i, which has a message."""
+    return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
+
+cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
+    """Return how far the message before of the same subject is from entry i; 0: there is none, or it is too far."""
+    cdef Entry* e = &s.entries[i]
+    return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
+
+cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
+    return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
+
+cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
+    """Return the segment with the highest sequences; NULL: there is none."""
+    return x.segments[x.n - 1] if x.n else NULL
+
+cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
+cdef void segment_free(Segment* s, bint bodies) noexcept nogil
+cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
+cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
+cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
+cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil      # those of i .. end
+cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil      # to zeros: pages of zeros are left out
+cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
+cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i
+
+cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
+cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # the segment itself stays the caller's
+cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil
+cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # where that segment is; n: it is gone
+cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil      # first segment that ends after seq; n: none
+cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none
+cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil    # NULL: absent or dead
+cdef uint64_t index_next_live(SeqIndex* x, uint64_t seq) noexcept nogil     # >= seq; 0: none
+cdef uint64_t index_prev_live(SeqIndex* x, uint64_t seq) noexcept nogil     # <= seq; 0: none
+cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil
+cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil  # first live with a time >= ts; 0: none

@@ -1,0 +1,29 @@
+"""The subjects of one store by name, by id and by their tokens."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport SeqIndex
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.subject_trie cimport Matches, SubjectIndex
+from pyjs.store.index.subjects cimport Subject, SubjectTable
+
+cdef class SubjectSet:
+    """Every subject with live messages, and the search for those that match a filter."""
+    cdef SubjectTable table
+    cdef SubjectIndex* by_token         # the subjects by their tokens; NULL: nobody has asked
+    cdef uint32_t known_tokens          # ids below this are in by_token
+
+    cdef int add_tokens(self, Subject* s) noexcept nogil
+    cdef void remove(self, Subject* s) noexcept nogil       # one without messages; its id may be used again
+    cdef void clear(self) noexcept nogil
+    cdef int know_tokens(self, uint32_t more) noexcept nogil
+    cdef void forget_tokens(self) noexcept nogil
+    cdef bint is_every(self, StoreFilter f) noexcept nogil
+    cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
+    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
+    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
+    cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil
+    cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil
+    cdef int hand_over(self, Remains remains) except -1

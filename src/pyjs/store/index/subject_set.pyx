@@ -1,0 +1,227 @@
+"""The subjects of one store: a table by name and id, and a trie of their tokens once somebody searches by wildcards.
+
+Knows nothing of sequences but what the table says of them. The trie is made when it is asked for, in steps, and kept
+from then on; a filter that few subjects are compared with needs none.
+
+Compiled because every append looks up its subject here (benchmarks/: jspub-150k).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, SeqIndex, index_find, index_next_live, subject_of
+from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.subject_trie cimport (
+    Matches,
+    matches_push,
+    subject_index_add,
+    subject_index_collect,
+    subject_index_free,
+    subject_index_is_every,
+    subject_index_new,
+    subject_index_remove,
+)
+from pyjs.store.index.subjects cimport (
+    Subject,
+    SubjectTable,
+    subject_by_id,
+    subject_matches,
+    subjects_add,
+    subjects_clear,
+    subjects_find,
+    subjects_free,
+    subjects_init,
+    subjects_remove,
+)
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    FEW_SUBJECTS = 1000         # are asked one by one
+
+
+cdef class SubjectSet:
+    def __cinit__(self):
+        subjects_init(&self.table)
+
+    def __dealloc__(self):
+        subject_index_free(self.by_token)
+        subjects_free(&self.table)
+
+    cdef void remove(self, Subject* s) noexcept nogil:
+        if self.by_token != NULL:
+            subject_index_remove(self.by_token, s)
+        subjects_remove(&self.table, s)
+
+    cdef void clear(self) noexcept nogil:
+        self.forget_tokens()
+        subjects_clear(&self.table)
+
+    # -- tokens ------------------------------------------------------------------------------------------------
+    cdef int add_tokens(self, Subject* s) noexcept nogil:
+        """Put a new subject into the trie, if there is one that has come so far."""
+        if s.id < self.known_tokens:
+            return subject_index_add(self.by_token, s)
+        if s.id == self.known_tokens and self.by_token != NULL:
+            self.known_tokens += 1
+            return subject_index_add(self.by_token, s)
+        return 0
+
+    cdef int know_tokens(self, uint32_t more) noexcept nogil:
+        """Have `more` ids of subjects in the trie; 0: all are, 1: not yet, -1: no memory."""
+        cdef uint32_t id = self.known_tokens
+        cdef Subject* s
+        if self.by_token == NULL:
+            self.by_token = subject_index_new(&self.table)
+            if self.by_token == NULL:
+                return -1
+        while id < self.table.n_ids and more:
+            s = subject_by_id(&self.table, id)
+            if s != NULL and subject_index_add(self.by_token, s) != 0:
+                self.forget_tokens()
+                return -1
+            id += 1
+            more -= 1
+        self.known_tokens = id
+        return id < self.table.n_ids
+
+    cdef void forget_tokens(self) noexcept nogil:
+        subject_index_free(self.by_token)
+        self.by_token = NULL
+        self.known_tokens = 0
+
+    cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
+        """Do a part of what a search with `f` would else do at once, for `limit` subjects; True: all is done."""
+        cdef size_t i
+        cdef bint wild = False
+        for i in range(f.n):
+            wild |= f.wild[i] != 0
+        if not wild or f.all or self.table.table.used <= FEW_SUBJECTS:
+            return True
+        return self.know_tokens(limit) != 1
+
+    # -- matches -----------------------------------------------------------------------------------------------
+    cdef bint is_every(self, StoreFilter f) noexcept nogil:
+        """Tell whether it is known without a search that every subject matches."""
+        cdef size_t k
+        if f.all:
+            return True
+        if self.by_token == NULL or self.known_tokens < self.table.n_ids:
+            return False
+        for k in range(f.n):
+            if f.wild[k] and subject_index_is_every(self.by_token, f.patterns[k], f.lengths[k]):
+                return True
+        return False
+
+    cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
+        """Add every subject that matches, once; -1: they are more than `out.max`, or there is no memory."""
+        cdef size_t k
+        for k in range(f.n):
+            if self.collect_pattern(f, k, out) != 0:
+                return -1
+        return 0
+
+    cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
+        """Make `out` the list of all subjects that match; -1: they are a large part of all, or there is no memory."""
+        memset(out, 0, sizeof(Matches))
+        out.max = self.table.table.used // 8 + FEW_SUBJECTS
+        if not self.is_every(f) and self.collect(f, out) == 0:
+            return 0
+        free(out.items)
+        memset(out, 0, sizeof(Matches))
+        return -1
+
+    cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
+        """Make `out` the list of all subjects that match; -1: no memory."""
+        cdef uint32_t id
+        cdef Subject* s
+        cdef bint every
+        if self.collect_few(f, out) == 0:
+            return 0
+        every = self.is_every(f)
+        out.max = <size_t> -1
+        for id in range(self.table.n_ids):  # a large part of all: then their order of age is the better one
+            s = subject_by_id(&self.table, id)
+            if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
+                free(out.items)
+                return -1
+        return 0
+
+    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
+        cdef size_t at = out.n, kept
+        cdef uint32_t id
+        cdef Subject* s
+        if not f.wild[k]:
+            s = subjects_find(&self.table, f.patterns[k], f.lengths[k])
+            if s != NULL and not f.matches_name(s, k):
+                return matches_push(out, s)
+            return 0
+        if self.table.table.used > FEW_SUBJECTS and self.know_tokens(<uint32_t> -1) == 0:
+            if subject_index_collect(self.by_token, f.patterns[k], f.lengths[k], out) != 0:
+                return -1
+        else:
+            for id in range(self.table.n_ids):
+                s = subject_by_id(&self.table, id)
+                if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) \
+                        and matches_push(out, s) != 0:
+                    return -1
+        kept = at
+        while k and at < out.n:                     # those that an earlier pattern brought
+            if not f.matches_name(out.items[at], k):
+                out.items[kept] = out.items[at]
+                kept += 1
+            at += 1
+        if k:
+            out.n = kept
+        return 0
+
+    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1:
+        if self.collect_every(f, out) != 0:
+            raise MemoryError
+        return 0
+
+    # -- renewal -----------------------------------------------------------------------------------------------
+    cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
+        """Begin a table of the subjects of the messages from `seq` on; `remains` takes the old one. -1: no memory."""
+        cdef SubjectTable fresh
+        cdef Subject* old
+        cdef Subject* s
+        cdef Segment* segment
+        cdef uint64_t each
+        cdef uint32_t i
+        subjects_init(&fresh)
+        fresh.last_gen = self.table.last_gen        # filters remember generations
+        each = index_next_live(index, seq)
+        while each:
+            segment = index_find(index, each)
+            old = subject_by_id(&self.table, subject_of(segment, <uint32_t> (each - segment.base)))
+            s = subjects_add(&fresh, old.name, old.len)
+            if s == NULL:
+                subjects_free(&fresh)
+                return -1
+            if s.count == 0:
+                s.first = each
+            s.count += 1
+            s.last = each
+            each = index_next_live(index, each + 1)
+        each = index_next_live(index, seq)
+        while each:                                         # only now, for nothing can fail any more
+            segment = index_find(index, each)
+            i = <uint32_t> (each - segment.base)
+            old = subject_by_id(&self.table, segment.entries[i].subject_id)
+            s = subjects_find(&fresh, old.name, old.len)
+            segment.entries[i].subject_id = s.id
+            segment.presence[(s.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (s.id & 63)
+            each = index_next_live(index, each + 1)
+        remains.subjects, self.table = self.table, fresh
+        remains.by_token, self.by_token = self.by_token, NULL
+        self.known_tokens = 0
+        return 0
+
+    cdef int hand_over(self, Remains remains) except -1:
+        """Go on with an empty table; `remains` takes the memory of this one."""
+        remains.take_subjects(&self.table, &self.by_token)
+        self.known_tokens = 0
+        return 0

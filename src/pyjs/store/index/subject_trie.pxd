@@ -1,0 +1,39 @@
+"""The subjects of one store as a trie of their tokens: which of them match a filter."""
+from libc.stdint cimport uint32_t
+
+from pyjs.base.ref_table cimport RefTable
+from pyjs.store.index.subjects cimport Subject, SubjectTable
+
+cdef struct Branch:             # where subjects go on that begin alike
+    RefTable children           # token -> LEAF | id of the only subject that goes on with it, or number of a branch
+    uint32_t number
+    uint32_t parent             # number of the branch above; of the root: 0
+    uint32_t here               # 1 + id of the subject that ends where others go on; 0: none does
+    uint32_t begin              # where in a subject the tokens begin that tell the children apart
+    uint32_t at                 # of the search that is under way: the next child
+    uint32_t pattern_at         # and the place in its pattern
+    uint32_t token_size
+    char[4] token               # and on, behind the struct: what leads here from the parent
+
+cdef struct SubjectIndex:
+    SubjectTable* subjects
+    Branch** branches           # [0] is the root; those that are free: 2 * number of the next free one + 1
+    uint32_t n
+    size_t room
+    uint32_t free               # number of a free one, 0: there is none
+
+cdef struct Matches:            # a growing list; whoever collects frees `items`
+    Subject** items             # valid until a subject is added
+    size_t n
+    size_t cap
+    size_t max                  # collect no more than these
+
+cdef SubjectIndex* subject_index_new(SubjectTable* subjects) noexcept nogil     # NULL: no memory
+cdef void subject_index_free(SubjectIndex* x) noexcept nogil        # subjects are the store's
+cdef int subject_index_add(SubjectIndex* x, Subject* s) noexcept nogil          # -1: no memory
+cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil      # before the table does
+# Add the subjects that match; 0, -1: no memory, or more than `max`.
+cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
+cdef int matches_push(Matches* m, Subject* s) noexcept nogil
+# Tell whether a pattern with wildcards matches every subject, which is seen where they all begin alike.
+cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil

@@ -1,7 +1,0 @@
-from pyjs.store.form import PlainImage
-from pyjs.store.segment import SegmentContents
-
-SOURCE_HASH: bytes
-
-def confirmed(c: SegmentContents, image: PlainImage) -> bool: ...
-def begins_alike(known: SegmentContents, c: SegmentContents) -> bool: ...

@@ -1,0 +1,7 @@
+"""The store of memory streams."""
+from pyjs.store.index.sequences cimport Segment
+from pyjs.store.store cimport StreamStore
+
+cdef class MemStore(StreamStore):
+    """Messages in memory, gone with the process."""
+    cdef Segment* begin_segment(self) noexcept nogil

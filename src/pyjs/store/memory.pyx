@@ -1,0 +1,97 @@
+"""The store of memory streams.
+
+Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Memory
+is given back message by message, entries with their segment when none of its messages is left.
+
+Compiled because every publish into a memory stream comes through here (benchmarks/: JetStream rows).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport Entry, Segment, index_find, index_last, index_push, is_dead, segment_new
+from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.ops cimport Msg
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    SEGMENT_MSGS = 4096
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
+
+
+cdef class MemStore(StreamStore):
+    def __cinit__(self):
+        self.catalogue = Catalogue(16)
+
+    cdef Segment* tail(self) noexcept nogil:
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s != NULL and s.n < SEGMENT_MSGS and s.base + s.n == self.catalogue.last_seq + 1:
+            return s
+        return self.begin_segment()
+
+    cdef Segment* begin_segment(self) noexcept nogil:
+        """Begin a segment for the next sequence."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s != NULL and s.live == 0:
+            self.retire(self.catalogue.index.n - 1)
+        s = segment_new(self.catalogue.last_seq + 1, 0)
+        if s == NULL or index_push(&self.catalogue.index, s) != 0:
+            free(s)
+            return NULL
+        s.in_memory = 1
+        s.last_ts = self.catalogue.last_ts
+        return s
+
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
+        cdef Segment* s = self.tail() if self.catalogue.last_seq < SEQ_MAX else NULL
+        cdef char* body
+        if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
+            s = self.begin_segment()            # times inside a segment are in order
+        if s == NULL:
+            return 0
+        body = <char*> malloc(m.subject_len + m.size + 1)
+        if body == NULL:
+            return 0
+        memcpy(body, m.subject, m.subject_len)
+        memcpy(body + m.subject_len, m.body, m.size)
+        if self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts) == NULL:
+            free(body)
+            return 0
+        s.bodies[s.n - 1] = body
+        return self.catalogue.last_seq
+
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        cdef Entry* e
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return -1
+        e = &s.entries[seq - s.base]
+        r.subject = s.bodies[seq - s.base]
+        r.body = r.subject + e.subject_len
+        r.seq = seq
+        r.ts = e.ts
+        r.subject_len = e.subject_len
+        r.header_len = e.header_len
+        r.size = e.size
+        return 0
+
+    cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
+        p[0] = s.bodies[i]
+        return 1
+
+    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
+        cdef uint32_t i
+        StreamStore.clear_front(self, s, end)
+        for i in range(end):
+            free(s.bodies[i])
+            s.bodies[i] = NULL
+
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
+        cdef Entry* e = &s.entries[i]
+        if erase:
+            memset(s.bodies[i], 0, e.subject_len + e.size)
+        free(s.bodies[i])
+        s.bodies[i] = NULL

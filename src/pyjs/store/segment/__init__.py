@@ -1,0 +1,1 @@
+"""One segment file: read, checked, indexed, written anew, removed."""

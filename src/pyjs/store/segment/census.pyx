@@ -1,0 +1,134 @@
+"""Which messages of one segment are still there, when the removals of the whole stream are known.
+
+For whoever looks at one segment after the other and keeps none of them: a check of stored files. What a store that
+is open knows of its messages is in its index instead (store/index/sequences).
+
+Knows no files. Compiled: a check goes over every entry of a store (benchmarks/store_start.py has such stores).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport qsort
+from libc.string cimport memcmp
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry
+from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents, SubjectRow
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef int by_value(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
+
+def removals_of(SegmentContents c not None) -> bytes:
+    """Return the sequences that the DELETES records of a segment name, u64 each."""
+    cdef bytes out = bytes(<size_t> c.n_removals * 8)
+    cdef uint64_t* p = <uint64_t*> <char*> out
+    cdef uint32_t i
+    for i in range(c.n_removals):
+        p[i] = c.removals[i] & ~ERASED_BIT
+    return out
+
+
+def message_ranges(SegmentContents c not None) -> list:
+    """Return (first, last) of the sequences that had a message, removed or not."""
+    cdef uint32_t i, begin = 0
+    ranges = []
+    for i in range(c.n):
+        if not c.entries[i].flags & ENTRY_MSG:
+            if begin < i:
+                ranges.append((c.base_seq + begin, c.base_seq + i - 1))
+            begin = i + 1
+    if begin < c.n:
+        ranges.append((c.base_seq + begin, c.base_seq + c.n - 1))
+    return ranges
+
+
+def sorted_seqs(bytes seqs) -> bytes:
+    """Return u64 sequences in ascending order."""
+    cdef bytes out = bytes(bytearray(seqs))
+    qsort(<char*> out, len(out) // 8, 8, by_value)
+    return out
+
+
+def next_named(bytes seqs, uint64_t seq) -> int:
+    """Return the first of sorted sequences that is not smaller than `seq`; 0: there is none."""
+    cdef size_t n = len(seqs) // 8
+    cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
+    return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
+
+
+cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
+    """The first place whose sequence is not smaller than `seq`."""
+    cdef size_t low = 0, high = n, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if seqs[middle] < seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def agrees(SegmentContents found not None, SegmentContents c not None) -> bool:
+    """Tell whether what an index file says is what its segment says.
+
+    A message that was overwritten when the index file was there already is none that differs.
+    """
+    if found.n != c.n or found.n_subjects != c.n_subjects or found.n_removals != c.n_removals \
+            or found.names_size != c.names_size:
+        return False
+    if (found.floor, found.first_ts, found.last_ts) != (c.floor, c.first_ts, c.last_ts):
+        return False
+    if (found.messages, found.with_headers, found.message_bytes) != (c.messages, c.with_headers, c.message_bytes):
+        return False
+    if memcmp(found.subjects, c.subjects, c.n_subjects * sizeof(SubjectRow)) != 0 \
+            or memcmp(found.names, c.names, c.names_size) != 0 \
+            or memcmp(found.removals, c.removals, c.n_removals * 8) != 0:
+        return False
+    return same_entries(found.entries, c.entries, c.n)
+
+
+cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
+    cdef Entry e
+    cdef uint32_t i
+    for i in range(n):
+        if not entries[i].flags & ENTRY_MSG:
+            if found[i].flags & ENTRY_MSG:
+                return False
+            continue
+        e = found[i]
+        e.flags |= entries[i].flags & ENTRY_ERASED
+        if memcmp(&e, &entries[i], sizeof(Entry)) != 0:
+            return False
+    return True
+
+
+def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
+    """Return (messages, bytes of their subjects and bodies, with headers, first sequence, overwritten ones).
+
+    Messages below `floor` and those that the sorted `removed` name are gone. The last of the five is the list of
+    messages that were overwritten although no record says that they were removed.
+    """
+    cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
+    cdef size_t n = len(removed) // 8
+    cdef size_t at = place_of(seqs, n, c.base_seq)
+    cdef uint64_t messages = 0, size = 0, with_headers = 0, first = 0
+    cdef Entry* e
+    cdef uint32_t i
+    overwritten = []
+    for i in range(c.n):
+        e = &c.entries[i]
+        while at < n and seqs[at] < e.seq:
+            at += 1
+        if not e.flags & ENTRY_MSG or e.seq < floor or (at < n and seqs[at] == e.seq):
+            continue
+        if e.flags & ENTRY_ERASED:
+            overwritten.append(e.seq)
+            continue
+        first = first or e.seq
+        messages += 1
+        size += e.subject_len + e.size
+        with_headers += e.header_len != 0
+    return messages, size, with_headers, first, overwritten

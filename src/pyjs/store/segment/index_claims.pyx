@@ -1,0 +1,147 @@
+"""What an index file says, held against the records of its segment that are no messages.
+
+An index file has a checksum of its own, so one that was made by another program, or by a mistake, may be whole and
+say something else than its segment. What could make messages go is never believed unseen: that there is no message
+at a sequence, which ones were removed, and what the first one is. The entries name the place of each message; what
+lies between these places are the other records, few bytes of a segment, and only those are read here. Places, sizes
+and subjects of messages are checked when a message is loaded, and by the check in the background.
+
+Knows no stores. Compiled: a clean start does this for each entry (benchmarks/store_start.py).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport ENTRY_EXTENDED, ENTRY_MSG, Entry
+from pyjs.store.format.record cimport (
+    FLAG_ERASED, KIND_DELETES, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
+    SEGMENT_HEADER_SIZE, RecordHeader, plausible,
+)
+from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    READ_SIZE = 4096            # read at once; more when that was not enough several times
+    READS_MAX = 32
+    READ_MORE = 262144
+
+
+def confirmed(SegmentContents c not None, image) -> bool:
+    """Tell whether the records between the messages of an index file say the same as it does.
+
+    Raises:
+        OSError: the segment cannot be read.
+    """
+    cdef Between between = Between(c, image)
+    cdef uint64_t at = SEGMENT_HEADER_SIZE
+    cdef int64_t first_ts = 0
+    cdef uint32_t i
+    cdef bint begun = False
+    cdef Entry* e
+    for i in range(c.n):
+        e = &c.entries[i]
+        if not e.flags & ENTRY_MSG:
+            continue
+        if e.offset != at and (e.offset < at or not between.take(at, e.offset)):
+            return False
+        at = <uint64_t> e.offset + RECORD_SIZE_MIN + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len + e.size
+        if not begun:
+            begun, first_ts = True, e.ts
+        between.next_seq, between.last_ts = e.seq + 1, e.ts
+    if at > c.end or not between.take(at, c.end):
+        return False
+    return (between.next_seq == c.base_seq + c.n and between.n_removals == c.n_removals
+            and between.floor == c.floor and between.last_ts == c.last_ts and first_ts == c.first_ts)
+
+
+cdef class Between:
+    """The records that are no messages of one segment, one after the other."""
+    cdef SegmentContents c
+    cdef object image
+    cdef bytes data             # a piece of it
+    cdef uint64_t data_at       # the place of its first byte
+    cdef int reads
+    cdef uint64_t next_seq      # behind the last sequence that a record named
+    cdef uint64_t floor
+    cdef int64_t last_ts
+    cdef uint32_t n_removals
+
+    def __cinit__(self, SegmentContents c, image):
+        self.c, self.image = c, image
+        self.data = b""
+        self.next_seq = c.base_seq
+
+    cdef bint take(self, uint64_t at, uint64_t end) except *:
+        """Take the records at at..end; whether there are such, and all say what the index file does."""
+        cdef RecordHeader h
+        cdef const char* p
+        while at < end:
+            if end - at < RECORD_SIZE_MIN:
+                return False
+            p = self.bytes_at(at, RECORD_SIZE_MIN)
+            if p == NULL:
+                return False
+            memcpy(&h, p, RECORD_HEADER_SIZE)
+            if h.length > end - at or h.kind <= KIND_MSG or h.kind > KIND_META or h.length < RECORD_SIZE_MIN:
+                return False
+            if h.kind == KIND_STATE or h.kind == KIND_DELETES:
+                p = self.bytes_at(at, h.length)
+                if p == NULL or not plausible(p, h.length):
+                    return False
+                if not (self.take_state(p, &h) if h.kind == KIND_STATE else self.take_removals(p, &h)):
+                    return False
+            self.next_seq = max(self.next_seq, h.seq + 1)
+            at += h.length
+        return True
+
+    cdef bint take_state(self, const char* p, RecordHeader* h) noexcept:
+        cdef uint64_t[2] state
+        if h.length < RECORD_SIZE_MIN + 16:
+            return True
+        memcpy(state, p + RECORD_HEADER_SIZE, 16)
+        self.floor = max(self.floor, state[0])
+        self.last_ts = max(self.last_ts, <int64_t> state[1])
+        return state[0] <= h.seq + 1
+
+    cdef bint take_removals(self, const char* p, RecordHeader* h) noexcept:
+        cdef uint32_t i, n = <uint32_t> (h.length - RECORD_SIZE_MIN) // 8
+        cdef uint64_t seq = 0
+        if n > self.c.n_removals - self.n_removals:
+            return False
+        for i in range(n):
+            memcpy(&seq, p + RECORD_HEADER_SIZE + i * 8, 8)
+            if self.c.removals[self.n_removals + i] != (seq | ERASED_BIT if h.flags & FLAG_ERASED else seq):
+                return False
+        self.n_removals += n
+        return True
+
+    cdef const char* bytes_at(self, uint64_t at, size_t size) except? NULL:
+        """The bytes of the image from `at` on; NULL: there are not so many."""
+        cdef size_t wanted
+        if at < self.data_at or at + size > self.data_at + <uint64_t> len(self.data):
+            self.reads += 1
+            wanted = max(size, <size_t> (READ_SIZE if self.reads < READS_MAX else READ_MORE))
+            self.data, self.data_at = bytes(self.image.read(at, min(wanted, self.image.size - at))), at
+            if <size_t> len(self.data) < size:
+                return NULL
+        return <const char*> self.data + (at - self.data_at)
+
+
+def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
+    """Tell whether the messages of a segment are those that an index file knows of its beginning.
+
+    Only then it can tell what stood in an end that is missing. What is damaged of the segment is not compared.
+    """
+    cdef uint32_t i
+    cdef Entry* e
+    cdef Entry* found
+    for i in range(c.n):
+        found = &c.entries[i]
+        if not found.flags & ENTRY_MSG:
+            continue
+        e = &known.entries[i]
+        if i >= known.n or not e.flags & ENTRY_MSG or e.ts != found.ts or e.offset != found.offset \
+                or e.size != found.size or e.header_len != found.header_len or e.subject_len != found.subject_len:
+            return False
+    return True

@@ -1,0 +1,58 @@
+"""Index files: the contents of one segment in a form that a start can copy. Prose: docs/storage-format.md."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.store.segment.scan cimport SegmentContents
+
+cdef enum:
+    INDEX_VERSION = 1
+    INDEX_HEADER_SIZE = 128
+
+cdef packed struct IndexHeader:
+    char[8] magic
+    uint32_t version
+    uint32_t flags              # 0; in the outer header of an encrypted file: what it is encrypted with
+    uint64_t base_seq
+    uint32_t number             # of the segment, as in the name
+    uint32_t sealed             # 1: the segment ends with a footer
+    uint64_t incarnation
+    uint64_t segment_size       # bytes of header and records that were read
+    uint64_t segment_checksum   # the last eight of them
+    uint64_t floor
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t message_bytes
+    uint32_t entry_size         # 40
+    uint32_t entries
+    uint32_t messages
+    uint32_t with_headers
+    uint32_t subject_size       # 24
+    uint32_t subjects
+    uint32_t names_size
+    uint32_t removals
+    uint64_t spare
+
+cdef class FullSegment:
+    """A segment that gets no more records, from which its index file is made, in another thread.
+
+    Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
+    """
+    cdef Catalogue catalogue            # so that the entries stay
+    cdef readonly str path
+    cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
+    cdef uint64_t base_seq, incarnation, end, chain, floor
+    cdef readonly uint32_t number
+    cdef bint sealed
+    cdef Entry* entries                 # NULL: some are dead, read the file
+    cdef uint32_t n
+    cdef uint64_t* removals
+    cdef uint32_t n_removals
+
+    cdef SegmentContents contents(self, const char* file, size_t size, char* room)
+    cdef int fill(self, SegmentContents c, const char* file) noexcept nogil
+
+cdef FullSegment full_segment(Catalogue catalogue, object key, str path, Segment* s, bint footer,
+                              uint64_t incarnation, uint64_t chain, bint whole)
+cpdef bytes encode_index(SegmentContents c)
+cpdef SegmentContents decode_index(data)

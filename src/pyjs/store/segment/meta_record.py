@@ -1,0 +1,44 @@
+"""The stream's metadata in one of its segments, for a stream whose metadata files are gone.
+
+Knows nothing of where the segments of a stream are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.crypt.vault import Locked
+from pyjs.store.format.form import HEADER, clear_meta, is_encrypted, read_image
+from pyjs.store.format.meta import KIND_STREAM, Opener, decode
+from pyjs.store.segment.scan import last_meta
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+
+HEAD_SIZE = 1 << 20  # bytes of a segment in which the metadata in clear ends
+
+
+def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
+    """Return the envelope in the last META record of a segment, b"": there is none.
+
+    That in clear of an encrypted one has the data key by which the rest is read. With `around`, pages that cannot be
+    read count as zeros.
+
+    Raises:
+        Locked: the key is not known.
+        CorruptRecord, UnknownFormat, OSError: it cannot be read.
+    """
+    fd = disk.open_read_only(path)
+    try:
+        head = disk.read_at(fd, HEAD_SIZE, 0)
+    finally:
+        disk.close_file(fd)
+    if is_encrypted(head[: HEADER.size], path):
+        clear = clear_meta(head, path)
+        try:
+            decode(clear, KIND_STREAM, path, opener)
+        except CorruptRecord:
+            if opener.key is None:
+                raise Locked(path, "is encrypted, and the metadata with its key is damaged") from None
+    return last_meta(bytes(read_image(disk, path, opener.key, around)))

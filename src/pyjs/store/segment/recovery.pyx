@@ -1,0 +1,359 @@
+"""Reading the segments of a directory back.
+
+Each segment comes from its index file, if there is one that fits, or else from its records: after a clean stop no
+record is read, after a kill those of the open segment. What both give is the same (store/segment/scan), so what
+follows does not ask where it came from. A segment whose index file is missing or unusable is read, and gets a new
+one; one with damage in it never has one, so that every start finds and tells it.
+
+An index file also bears witness: it names the messages of a segment that is missing, or of an end that was cut off.
+
+`steps` gives the segments as values, which the store adopts; what is known after the last of them (losses, removals,
+where to go on) is in the Recovery. Knows nothing of stores.
+Compiled: a start takes over millions of entries (benchmarks/store_start.py).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport ENTRY_MSG
+from pyjs.store.format.record cimport (
+    FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
+    make_segment_header,
+)
+from pyjs.store.segment.scan cimport SegmentContents, told_header
+from pyjs.store.segment.segment_files cimport SegmentFiles
+
+from pyjs.base.disk import is_shortage, read_around
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.form import open_image, unknown_format
+from pyjs.store.segment.index_claims import begins_alike
+from pyjs.store.segment.index_file import (
+    IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
+    store_index,
+)
+from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.recast import NEW
+from pyjs.store.store import sync_path
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
+
+
+def is_segment(str name) -> bool:
+    """Whether a file has the name of a segment; others are not ours."""
+    digits = name[:-4]
+    return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
+            and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
+
+
+def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False,
+                image=None):
+    """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
+
+    `data` are the bytes of `image`, which says how they stand in the file; None: as they are. With `sure` the header
+    is known to have been of `number`, `incarnation` and `next_seq`: where the records in front are damaged as well,
+    those behind are taken.
+
+    Raises:
+        UnknownFormat: another version wrote it.
+    """
+    cdef const unsigned char[::1] view = data or b"\0"
+    cdef const char* p = <const char*> &view[0]
+    cdef size_t size = len(data)
+    cdef SegmentContents c = SegmentContents()
+    cdef SegmentHeader header
+    cdef int found = check_segment_header(p, size)
+    if found == -2:
+        raise unknown_format(bytes(view[:SEGMENT_HEADER_SIZE]), path)
+    if image is not None:
+        c.shift, c.unread = image.shift, image.unread
+    if found == 0:
+        c.scan(p, size)
+        return c
+    c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
+    if sure and size > SEGMENT_HEADER_SIZE:
+        make_segment_header(&header, next_seq, number, incarnation)
+    elif told_header(&header, p, size, number, incarnation, next_seq) != 0:
+        return None
+    c.scan_without(&header, p, size)
+    return c if c.messages or not sure else None
+
+
+def report(log, str path, SegmentContents c) -> None:
+    """Tell the operator what is damaged in a segment."""
+    for at, size, what in c.problems:
+        log.warn(f"{path} at {at}: {size} bytes: {what}")
+
+
+cdef class RecoveredSegment:
+    pass
+
+
+cdef class Recovery:
+    def __init__(self, SegmentFiles files not None, uint64_t segment_size, stored_tail) -> None:
+        self.files = files
+        self.segment_size = segment_size
+        self.stored_tail = stored_tail
+        self.next_number = 1
+        self.lost = []
+        self.scanned = []
+        self.unrecorded = []
+        self.witnesses = []
+        self.ends = []
+        self.damaged_paths = []
+
+    def steps(self):
+        """Yield each segment of the directory, oldest first, as a RecoveredSegment; None: a step without one.
+
+        Raises, at any step:
+            OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
+        """
+        directory = self.files.directory
+        names = self.files.disk.list_dir(directory)
+        self.expect_tail(names)
+        names.sort(key=len)                 # of the same length they are in order
+        self.damaged_paths += [f"{directory}/{name}" for name in names if name.startswith(DAMAGED)]
+        segments = [name for name in names if is_segment(name)]
+        present = set(segments)
+        for name in names:
+            path = f"{directory}/{name}"
+            found = None
+            if name in present:
+                found = self.read_segment(path, int(name[:-4]), name == segments[-1])
+            elif name.endswith(".idx") and f"{name[:-4]}.seg" not in present:
+                self.miss_segment(path)
+            elif name.endswith(NEW):
+                remove_file(self.files.disk, self.files.log, path)
+            yield found
+
+    # -- files -------------------------------------------------------------------------------------------------
+    def expect_tail(self, names) -> None:
+        """Have a file of the index that bears witness for a segment which is not among the `names` of its place."""
+        if self.stored_tail is not None:
+            stem = f"{self.stored_tail[0]:08d}"
+            if f"{stem}.seg" not in names:
+                self.keep_tail(f"{self.files.directory}/{stem}.seg")
+                if f"{stem}.idx" not in names:
+                    names.append(f"{stem}.idx")
+
+    def has_stored(self, path) -> bool:
+        """Whether the index file of a segment was kept elsewhere."""
+        stored = self.stored_tail
+        return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
+
+    def keep_tail(self, path) -> None:
+        """Write the index file that was kept elsewhere: its segment is not as it was, and it tells what was in it."""
+        (_, data), self.stored_tail = self.stored_tail, None
+        store_index(self.files.disk, index_path(path), data)
+
+    def read_segment(self, path, number, last):
+        """Return what one file holds, a RecoveredSegment; None: it is set aside."""
+        cdef SegmentContents c, known = None
+        cdef bint restored = False
+        self.next_number = max(self.next_number, number + 1)
+        c, indexed, image, size, reason = None, False, None, 0, "its header is damaged"
+        fd = self.files.disk.open_read_only(path)
+        try:
+            size = self.files.disk.size_of(fd)
+            image = open_image(self.files.disk, path, fd, self.files.key)
+            size = image.size
+            c, known, indexed = self.contents_in(path, number, image)
+        except CorruptRecord as error:
+            reason = error
+            if self.has_stored(path):
+                self.keep_tail(path)
+            known = self.witness(index_path(path))
+        finally:
+            self.files.disk.close_file(fd)
+        if c is None and known is not None:
+            self.set_aside(path, size, reason, True)
+            self.mourn(index_path(path), known)
+            return None
+        if c is None:
+            self.set_aside(path, size, reason)
+            return None
+        if c.incarnation != self.files.incarnation or c.base_seq <= self.last_seq:
+            self.set_aside(path, size, "it belongs to another stream or repeats sequences")
+            return None
+        if c.base_seq > SEQ_MAX and c.n:
+            self.set_aside(path, size, "its sequences are behind the last that there can be")
+            return None
+        if c.number != number:
+            self.files.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
+            c.number = number
+        ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
+        if not indexed:
+            self.scanned.append(number)
+            restored = known is not None and self.restore_end(c, known)
+            report(self.files.log, path, c)
+            self.keep_index(path, c, ended)
+        self.bridge(c.base_seq)
+        self.cut = 0 if indexed or restored or ended or c.sealed \
+            else max(<uint64_t> size, self.segment_size) // (RECORD_SIZE_MIN + 1)
+        if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
+            self.cut = 0                # its footer is all that it lost
+        if not (last or c.sealed or c.problems or ended):
+            self.ends.append((path, c.end, c.base_seq + c.n))
+        return self.take(c, image, size, ended, c.end if indexed else 0)
+
+    cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed):
+        """Count what a segment tells of losses and removals, and go on behind it."""
+        cdef RecoveredSegment found = RecoveredSegment()
+        found.contents, found.ended, found.size, found.indexed = c, ended, size, indexed
+        found.form = image.form.flags if image.form is not None else 0
+        self.shift, self.marked = image.shift, image.marked
+        self.end_damaged = c.end_damaged
+        self.floor = max(self.floor, c.floor)
+        self.lost.extend(c.lost)
+        self.lost_bytes += c.lost_bytes
+        self.last_seq += c.n
+        return found
+
+    def contents_in(self, path, number, image):
+        """Return what a segment holds, what its index file knew of it, and whether it is the index file that tells.
+
+        None for the first: the header is damaged, and nothing tells what it was. None for the second: nothing.
+        """
+        cdef SegmentContents c, known
+        if image.problem:
+            self.files.log.warn(f"{path}: {image.problem}")
+        c = self.from_index(path, image)
+        if c is not None:
+            return c, None, True
+        c, known = self.from_records(path, number, image), self.witness(index_path(path))
+        if c is None and known is not None and known.base_seq > self.last_seq:
+            c = self.from_records(path, number, image, known)
+        return c, known, False
+
+    def from_index(self, path, image):
+        """Return the contents by the index file; None: read the segment."""
+        if self.has_stored(path):
+            try:
+                stored = self.stored_tail[1]
+                return load_index(self.files.disk, path, image, self.files.key, stored)
+            except IndexUnusable as unusable:
+                self.files.log.debug(f"{path} is read, for its index is not used: {unusable}")
+                self.keep_tail(path)
+        try:
+            return load_index(self.files.disk, path, image, self.files.key)
+        except IndexUnusable as unusable:
+            tell = self.files.log.debug if unusable.ordinary else self.files.log.warn
+            tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
+            if not unusable.ordinary:
+                remove_file(self.files.disk, self.files.log, index_path(path))
+        return None
+
+    def from_records(self, path, number, image, SegmentContents known=None):
+        """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it.
+
+        With `known` its index file tells what the header was.
+        """
+        next_seq = self.last_seq + 1 if known is None else known.base_seq
+        return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
+                           image)
+
+    def keep_index(self, path, SegmentContents c not None, left) -> None:
+        """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.
+
+        The next start does not read a segment that has one, and so would not sync what a killed process left.
+        """
+        if c.problems or c.sparse or not (c.sealed or left):
+            return
+        if not self.sync(path):
+            return
+        self.scanned.remove(c.number)
+        try:
+            data = encode_index(c)
+            store_index(self.files.disk, index_path(path),
+                        data if self.files.key is None else encrypted(data, self.files.key))
+        except OSError as error:
+            self.files.log.warn(f"{index_path(path)} cannot be written: {error}")
+
+    def witness(self, path):
+        """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
+        cdef SegmentContents known
+        try:
+            known = decode_index(decrypted(map_whole(self.files.disk, path), self.files.key))
+        except (OSError, ValueError, IndexUnusable) as error:
+            if is_shortage(error):
+                raise
+            return None
+        return known if known.incarnation == self.files.incarnation else None
+
+    def miss_segment(self, path) -> None:
+        """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
+        cdef SegmentContents known = self.witness(path)
+        if known is None or known.base_seq <= self.last_seq:
+            remove_file(self.files.disk, self.files.log, path)
+            return
+        self.next_number = max(self.next_number, known.number + 1)
+        what = f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept"
+        self.mourn(path, known, what)
+
+    def mourn(self, path, SegmentContents known, what="") -> None:
+        """Count the messages of a segment that is gone as lost, and go on behind its sequences."""
+        self.bridge(known.base_seq)
+        before = len(self.lost)
+        self.miss(known, 0)
+        self.last_seq = max(self.last_seq, known.base_seq + known.n - 1)
+        missed = [first for first, _ in self.lost[before:]]
+        self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
+
+    def restore_end(self, SegmentContents c, SegmentContents known) -> bool:
+        """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
+        if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
+                or not begins_alike(known, c):
+            return False
+        if not c.problems or c.problems[-1][0] != c.end:
+            c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))
+        c.lost_bytes = max(c.lost_bytes, known.end - c.end)
+        self.miss(known, c.n)
+        c.after_damage = 0              # what was there is known
+        if c.fill_gap(known.base_seq + known.n) != 0:
+            raise MemoryError
+        c.end_damaged = False
+        self.state_due = True         # nothing in the file says how far the sequences went
+        return True
+
+    cdef int miss(self, SegmentContents known, uint32_t start) except -1:
+        """Count the messages from entry `start` on as lost, and keep what else only their segment said."""
+        cdef uint32_t i
+        for i in range(start, known.n):
+            if known.entries[i].flags & ENTRY_MSG:
+                self.lost.append((known.base_seq + i, known.base_seq + i))
+        self.floor = max(self.floor, known.floor)
+        for i in range(known.n_removals):
+            self.unrecorded.append(known.removals[i])
+        return 0
+
+    def set_aside(self, path, size, reason, witnessed=False) -> None:
+        """Give an unreadable file another name; an empty one was never used."""
+        directory, _, name = path.rpartition("/")
+        if not witnessed:
+            remove_file(self.files.disk, self.files.log, index_path(path))
+        if size and any(read_around(self.files.disk, path)):
+            self.files.log.error(f"{path} is set aside as .damaged-{name}: {reason}")
+            self.lost_bytes += size
+            self.files.disk.rename(path, f"{directory}/.damaged-{name}")
+            self.damaged_paths.append(f"{directory}/.damaged-{name}")
+        else:
+            self.files.disk.unlink(path)
+        self.files.names_unsynced = True
+
+    def bridge(self, base_seq) -> None:
+        """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
+        if self.cut and self.last_seq + 1 < base_seq:
+            last_seq = self.last_seq
+            self.lost.append((last_seq + 1, min(base_seq - 1, last_seq + self.cut)))
+        self.cut = 0
+        self.end_damaged = False
+        self.last_seq = max(self.last_seq, base_seq - 1)
+
+    def sync(self, path) -> bool:
+        """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
+        try:
+            sync_path(self.files.disk, path)
+        except OSError as error:
+            self.sync_error = error
+            return False
+        return True

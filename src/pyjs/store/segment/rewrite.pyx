@@ -1,0 +1,230 @@
+"""Sealed segments written anew, without what is gone from them: the disk usage of a stream follows its messages.
+
+A segment of which more than half is dead is read, checked, and written to a new file beside it: its metadata, the
+live messages, the removals in it that other segments still need, first_seq and time. The new file is synced before
+it is renamed over the old one, and that is done only when everything that made the messages superfluous is on the
+medium, so a crash at any moment leaves one whole file. A damaged segment is left as it is.
+
+Knows nothing of stores: filestore chooses segments and puts the new ones in their place. Runs in any thread, without
+the GIL. Compiled: it copies every live record and seals it anew (benchmarks/store_start.py reads what it wrote).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.base.grow cimport grow
+from pyjs.store.index.sequences cimport (
+    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
+    segment_next_live, subject_of,
+)
+from pyjs.store.format.record cimport (
+    CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
+    REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum,
+    write_segment_header,
+)
+from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
+
+from pyjs.base.bad_pages import bad_page_count
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.form import encode_file, write_file
+from pyjs.store.segment.index_file import whole_image
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.recast import NEW
+from pyjs.store.crypt.vault import Locked
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+
+cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
+                               object key, uint32_t codec):
+    """Return the job that writes `s` anew; `s` has live messages."""
+    cdef SegmentRewrite job = SegmentRewrite()
+    job.key, job.codec = key, codec
+    cdef size_t words = (s.n + 63) >> 6
+    cdef uint32_t i, last = 0
+    job.disk, job.path, job.number, job.mark = disk, path, s.number, mark
+    job.incarnation, job.base, job.floor, job.last_ts, job.meta = incarnation, s.base, s.floor, s.last_ts, meta
+    job.dead = <uint64_t*> malloc(words * 8 + 8)
+    job.removed = <uint64_t*> malloc(<size_t> s.n_removed * 8 + 8)
+    if job.dead == NULL or job.removed == NULL:
+        raise MemoryError
+    memcpy(job.dead, s.dead, words * 8)
+    for i in range(s.n_removed):
+        if not s.base <= s.removed[i] & ~ERASED_BIT < s.base + s.n:
+            job.removed[job.n_removed] = s.removed[i]
+            job.n_removed += 1
+    i = segment_next_live(s, 0)
+    job.first = s.base + i
+    while i < s.n:
+        last = i
+        i = segment_next_live(s, i + 1)
+    job.last = s.base + last
+    return job
+
+
+cdef class SegmentRewrite:
+    def __dealloc__(self):
+        free(self.dead)
+        free(self.removed)
+        free(self.out)
+
+    @property
+    def new_path(self) -> str:
+        """Where the new file is until it takes the old one's place."""
+        return f"{self.path}{NEW}"
+
+    def __call__(self):
+        """Write the new file and sync it; return the error that kept it from being written, None: it is there."""
+        cdef const unsigned char[::1] view
+        cdef SegmentContents old = SegmentContents()
+        cdef const char* file
+        cdef int failed
+        try:
+            view = whole_image(self.disk, self.path, self.key)
+            file = <const char*> &view[0]
+            if check_segment_header(file, view.shape[0]) != 0:
+                raise ValueError("its header is damaged")
+            old.scan(file, view.shape[0])
+            if old.problems or old.base_seq != self.base or old.incarnation != self.incarnation:
+                raise ValueError(f"it is damaged: {old.problems}")
+            unreadable = bad_page_count()
+            with nogil:
+                failed = self.write_anew(old, file)
+            if bad_page_count() != unreadable:
+                raise ValueError("a page of it cannot be read any more")
+            if failed:
+                raise MemoryError
+            self.contents = SegmentContents()
+            self.contents.scan(self.out, self.size)
+            if self.contents.problems:
+                raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
+            self.save()
+        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
+            return error
+        return None
+
+    def save(self) -> None:
+        """Bring the new file to the medium."""
+        image = memoryview(<char[:self.size]> self.out).cast("B")
+        self.form, parts = encode_file(image, self.codec, self.key, self.meta)
+        write_file(self.disk, self.new_path, parts)
+        self.written = True
+
+    cdef int write_anew(self, SegmentContents old, const char* file) noexcept nogil:
+        cdef uint64_t[2] state
+        cdef uint64_t[6] summary
+        cdef Entry* e
+        cdef RecordHeader h
+        cdef uint32_t i
+        self.out = <char*> malloc(old.end + SEGMENT_HEADER_SIZE)
+        if self.out == NULL:
+            return -1
+        self.room = old.end + SEGMENT_HEADER_SIZE
+        write_segment_header(self.out, self.first, self.number, self.incarnation)
+        self.chain = stored_checksum(self.out, SEGMENT_HEADER_SIZE)
+        self.size = SEGMENT_HEADER_SIZE
+        if self.put_meta() != 0:
+            return -1
+        for i in range(<uint32_t> (self.first - self.base), <uint32_t> (self.last - self.base) + 1):
+            e = &old.entries[i]
+            if i >= old.n or self.dead[i >> 6] >> (i & 63) & 1 or not e.flags & ENTRY_MSG:
+                continue
+            memcpy(&h, file + e.offset, RECORD_HEADER_SIZE)
+            if self.put_copy(file + e.offset, h.length) != 0:
+                return -1
+        if self.put_removals(0) != 0 or self.put_removals(FLAG_ERASED) != 0:
+            return -1
+        state[0], state[1] = self.floor, <uint64_t> self.last_ts
+        if self.put_plain(KIND_STATE, 0, self.last, <char*> state, 16) != 0:
+            return -1
+        summary[0], summary[1], summary[2] = self.first, self.last, self.last - self.first + 1
+        summary[3], summary[4] = <uint64_t> old.entries[self.first - self.base].ts, <uint64_t> self.last_ts
+        summary[5] = self.size
+        return self.put_plain(KIND_FOOTER, 0, self.last, <char*> summary, 48)
+
+    cdef int put_meta(self) noexcept nogil:
+        cdef const char* meta
+        cdef size_t size
+        with gil:
+            meta, size = <const char*> self.meta, len(self.meta)
+        return self.put_plain(KIND_META, 0, self.first - 1, meta, size) if size else 0
+
+    cdef int put_removals(self, int flags) noexcept nogil:
+        """Record the removals of other segments' messages, with or without erasure."""
+        cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
+        cdef uint32_t i
+        cdef size_t n = 0, at = 0, some
+        cdef int failed = 0
+        if seqs == NULL:
+            return -1
+        for i in range(self.n_removed):
+            if (self.removed[i] & ERASED_BIT != 0) == (flags != 0):
+                seqs[n] = self.removed[i] & ~ERASED_BIT
+                n += 1
+        while at < n and failed == 0:
+            some = min(n - at, <size_t> REMOVALS_MAX)
+            failed = self.put_plain(KIND_DELETES, flags, self.last, <char*> (seqs + at), some * 8)
+            at += some
+        free(seqs)
+        return failed
+
+    cdef int put_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
+        """Add a record that is no message."""
+        cdef RecordHeader h
+        memset(&h, 0, sizeof(h))
+        h.length = <uint32_t> (RECORD_SIZE_MIN + n)
+        h.kind, h.flags, h.seq = kind, flags, seq
+        if self.make_room(h.length) != 0:
+            return -1
+        memcpy(self.out + self.size, &h, RECORD_HEADER_SIZE)
+        memcpy(self.out + self.size + RECORD_HEADER_SIZE, body, n)
+        self.seal(h.length)
+        return 0
+
+    cdef int put_copy(self, const char* record, size_t length) noexcept nogil:
+        """Add a record of the old file; only its checksum becomes another one."""
+        if self.make_room(length) != 0:
+            return -1
+        memcpy(self.out + self.size, record, length - CHECKSUM_SIZE)
+        self.seal(length)
+        return 0
+
+    cdef void seal(self, size_t length) noexcept nogil:
+        self.chain = seal_record(self.out + self.size, length, self.chain)
+        self.size += length
+
+    cdef int make_room(self, size_t length) noexcept nogil:
+        return grow(<void**> &self.out, &self.room, self.size + length, 1)
+
+
+cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil:
+    cdef Segment* s = segment_new(job.first, job.number)
+    cdef uint32_t i, at = <uint32_t> (job.first - old.base)
+    if s == NULL:
+        return NULL
+    s.n = <uint32_t> (job.last - job.first) + 1
+    s.cap = (s.n + 63) & ~<uint32_t> 63
+    s.roomy = old.roomy
+    s.entries = <Entry*> calloc(s.cap, sizeof(Entry))
+    s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
+    if s.entries == NULL or s.dead == NULL or job.contents.n < s.n:
+        segment_free(s, 0)
+        return NULL
+    copy_sparse(s.entries, old.entries + at, s.n)
+    for i in range(s.n):
+        if is_dead(old, at + i):
+            segment_mark(s, i)
+        elif job.contents.entries[i].flags & ENTRY_MSG:
+            s.entries[i].offset = job.contents.entries[i].offset
+            s.entries[i].prev = prev_of(old, at + i)
+            s.entries[i].subject_id = subject_of(old, at + i)
+        else:
+            segment_free(s, 0)
+            return NULL
+    s.live, s.live_bytes, s.first_ts, s.last_ts = old.live, old.live_bytes, old.first_ts, old.last_ts
+    memcpy(s.presence, old.presence, PRESENCE_WORDS * 8)
+    s.end, s.floor, s.sealed, s.form = job.contents.end, job.floor, True, job.form
+    s.removed, s.n_removed, s.removed_room = job.removed, job.n_removed, job.n_removed
+    job.removed = NULL
+    return s

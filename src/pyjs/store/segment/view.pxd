@@ -1,0 +1,42 @@
+"""Memory with the plain image of one segment file, filled where it is read."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.store.index.sequences cimport Filled
+
+cdef class ViewCache:
+    """The views of all streams of a node, under one limit of bytes."""
+    cdef public uint64_t held_max   # bytes filled in, at most
+    cdef readonly uint64_t held     # bytes filled in
+    # Address of each View -> None; in front those that were not used for long. A view that goes leaves.
+    cdef dict views
+    cdef uint64_t reads             # records that were read in views
+
+    cdef int make_room(self) except -1
+    cdef bint is_over(self)
+
+cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
+    """Note that a record of that view is read: it stays for a while."""
+    cache.reads += 1
+    filled.used = cache.reads
+
+cdef class View:
+    """The image of a segment in memory of our own. Who points into it keeps it."""
+    cdef ViewCache cache
+    cdef object owner               # a weak reference to the SegmentMaps
+    cdef uint32_t number            # of the segment
+    cdef uint64_t held              # bytes that were filled in
+    cdef uint64_t looked_at         # `reads` when it was passed over
+    cdef unsigned char[::1] room
+    cdef char* memory               # of `room`
+    cdef readonly uint64_t size
+    cdef Filled filled
+    cdef object image               # store/format/form.PlainImage
+    cdef bint passing               # made for a bulk read: it goes when that is through with the segment
+    cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
+
+    cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
+    cdef int put(self, const char* data, uint64_t at, size_t n) except -1
+    cdef int count(self, uint64_t n) except -1
+    cdef int give_up(self) except -1
+    cdef void leave(self) noexcept
+    cdef int fill_chunk(self, uint64_t chunk, uint64_t limit) except -1

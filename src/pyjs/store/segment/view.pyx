@@ -1,0 +1,160 @@
+"""Memory with the plain image of one segment file, filled where it is read.
+
+A segment that is compressed or encrypted cannot be mapped. Its records are read from memory of the image's size, of
+which a chunk of 64 KiB becomes real when a record in it is asked for: the image (store/format/form) decrypts or
+decompresses it then, and a bit says that it is there. What is written to the open segment is put here as well, if
+its end is.
+
+Of a chunk with places that the disk cannot read, or that do not check out, no bit says so: who reads in it asks here,
+and what does not touch those places is served.
+
+All views of a node share one limit of bytes, that of their ViewCache. Those that were not used for long go first, and
+only their owner forgets them; to be used costs no more than a number that is written down (`used`).
+
+Knows nothing of records. Compiled: the message path reads records here as it does in a map
+(benchmarks/, JetStream rows with `key`).
+"""
+cimport cython
+from cpython.weakref cimport PyWeakref_NewRef
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport CHUNK_BITS
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; that of compressed files
+    VIEWS_MAX = 1024            # each is a map of a segment's size, and a process may have 65,530
+    READS_KEPT = 4              # who reads a record is done with it before that many others were read after it
+# Bytes filled in, of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
+# read from end to end. What is pushed out costs 0.2 ms when it is read again: a map and a chunk.
+HELD_MAX = 64 << 20
+
+
+@cython.no_gc                        # numbers only; a View that the collector frees still needs them
+cdef class ViewCache:
+    def __init__(self, uint64_t held_max=HELD_MAX) -> None:
+        self.held_max = held_max
+        self.views = {}
+        self.reads = READS_KEPT
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    cdef int make_room(self) except -1:
+        """Give views up until the rest is within the limit; first those not used since they were looked at."""
+        cdef View view
+        cdef size_t address, left = 2 * len(self.views)
+        while self.is_over() and left:
+            left -= 1
+            address = next(iter(self.views))
+            view = <View> <void*> address
+            if view.filled.used <= view.looked_at and view.filled.used + READS_KEPT <= self.reads:
+                view.give_up()
+            else:
+                del self.views[address]
+                self.views[address] = None
+                view.looked_at = self.reads
+        return 0
+
+    cdef bint is_over(self):
+        return self.held > self.held_max or len(self.views) > VIEWS_MAX
+
+
+@cython.no_gc_clear                 # so that `leave` finds the cache at the end
+cdef class View:
+    def __cinit__(self, ViewCache cache not None, owner, uint32_t number, image, uint64_t size):
+        from pyjs.base.file_map import blank_memory     # here: a start need not have it
+
+        self.cache = cache
+        self.owner = PyWeakref_NewRef(owner, None)
+        self.number = number
+        self.image = image
+        self.size = size
+        self.torn = {}
+        self.room = blank_memory(size)
+        self.memory = <char*> &self.room[0]
+        self.filled.chunks = <uint64_t*> calloc((size >> (CHUNK_BITS + 6)) + 1, 8)
+        self.filled.used = cache.reads
+        if self.filled.chunks == NULL:
+            raise MemoryError
+        cache.views[<size_t> <void*> self] = None
+
+    def __dealloc__(self):
+        self.leave()
+        free(self.filled.chunks)
+
+    cdef int count(self, uint64_t n) except -1:
+        """Count bytes that were filled in."""
+        self.held += n
+        self.cache.held += n
+        return self.cache.make_room() if self.cache.is_over() else 0
+
+    cdef int give_up(self) except -1:
+        """Have the owner forget this view."""
+        owner = self.owner()
+        if owner is not None:
+            owner.drop_map(self.number)
+        self.leave()                    # whatever the owner knows of it
+        return 0
+
+    cdef void leave(self) noexcept:
+        """Count no more: the owner has forgotten this view."""
+        self.cache.views.pop(<size_t> <void*> self, None)
+        self.cache.held -= self.held
+        self.held = 0
+
+    cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
+        """Have the bytes begin..end here: 0, 1: some of them cannot be read.
+
+        The file, which is open as `fd`, has `limit` bytes of the image by now.
+        """
+        cdef uint64_t chunk
+        limit = min(limit, self.size)
+        if end > limit:
+            raise ValueError(f"byte {end} of an image of {limit} bytes")
+        self.image.fd = fd
+        self.image.grow(limit)
+        for chunk in range(begin >> CHUNK_BITS, ((end - 1) >> CHUNK_BITS) + 1):
+            if not self.filled.chunks[chunk >> 6] >> (chunk & 63) & 1:
+                self.fill_chunk(chunk, limit)
+                if chunk in self.torn and any(at < end and begin < behind for at, behind in self.torn[chunk][1]):
+                    return 1
+        return 0
+
+    cdef int fill_chunk(self, uint64_t chunk, uint64_t limit) except -1:
+        cdef uint64_t begin = chunk << CHUNK_BITS, end = min(begin + CHUNK_SIZE, limit)
+        cdef Filled* f = &self.filled
+        cdef bytes data
+        read_to, holes = self.torn.get(chunk, (begin, []))
+        if holes:
+            begin = read_to
+        elif f.begin <= begin < f.end:
+            begin = f.end               # of the last chunk, which grows, a part is there
+        if begin < end:
+            data, more = self.image.read_around(begin, end - begin)
+            memcpy(self.memory + begin, <const char*> data, min(<uint64_t> len(data), end - begin))
+            if <uint64_t> len(data) < end - begin:      # the file was cut
+                more = [*more, (begin + len(data), end)]
+            holes = holes + more
+            self.count(end - begin)
+        if holes:
+            self.torn[chunk] = end, holes
+        elif end == (chunk + 1) << CHUNK_BITS:
+            f.chunks[chunk >> 6] |= <uint64_t> 1 << (chunk & 63)
+        elif begin == f.end:
+            f.end = max(end, f.end)
+        else:
+            f.begin, f.end = begin, end
+        return 0
+
+    cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
+        """Take bytes that were just written, if those before them are here."""
+        if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
+            memcpy(self.memory + at, data, n)
+            self.filled.end = at + n
+            self.count(n)
+        return 0

@@ -1,0 +1,309 @@
+"""The consumers of one stream: an append-only list of what was made, changed and removed, kept twice.
+
+    consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
+
+The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file is its
+head, which says how many entries were written with it. An entry that is damaged in one copy is taken from the other,
+and the next one is found by its mark. What does not fit at the end of both was being appended when the server was
+killed, and nobody was told of it. A number that neither copy has is damage: it may have been a consumer.
+
+A list is rewritten as a whole, one copy after the other, each put in place of the old one when it is on the medium;
+of two copies with different heads the one with the higher number counts.
+
+Knows nothing of configurations and states.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.layout import file_name
+from pyjs.store.format.meta import COPIES, KIND_CONSUMER, Opener, decode, encode, envelope_size, is_torn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pyjs.base.disk import Disk
+    from pyjs.store.crypt.vault import StreamKey
+
+MARK = b"\xffLISTED\xfe"  # never in UTF-8
+HEAD, PUT, DROP = "head", "put", "drop"
+NUMBER_MAX = 1 << 62
+NAME = "consumers"
+IDENT_DIGITS_MAX = 20
+LIVE, REMOVED, UNKNOWN = range(3)  # whose a directory of a state is
+
+
+@dataclass(eq=False, slots=True)
+class Listed:
+    """A consumer as the list has it."""
+
+    name: str
+    ident: int  # number of the entry that made it
+    created_ns: int
+    config: dict[str, Any]
+    state: bytes | None  # its first snapshot; None: that entry is lost
+
+    def values(self) -> dict[str, Any]:
+        """Return the entry that makes it."""
+        return put_values(self.name, self.ident, self.created_ns, self.config, self.state)
+
+
+@dataclass(eq=False, slots=True)
+class Problem:
+    """What is wrong with one copy."""
+
+    path: str
+    at: int
+    what: str
+    torn: bool  # a kill leaves that
+
+    def __str__(self) -> str:
+        return f"{self.path} at {self.at}: {self.what}"
+
+
+@dataclass(eq=False, slots=True)
+class Copy:
+    """What one copy holds."""
+
+    path: str
+    entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
+    problems: list[Problem] = field(default_factory=list)
+    size: int = 0
+    is_absent: bool = False
+    ends_damaged: bool = False  # something stood behind the last whole entry, and was not torn
+
+    @property
+    def last(self) -> int:
+        """Return the number of the last whole entry, 0: there is none."""
+        return max(self.entries, default=0)
+
+
+@dataclass(eq=False, slots=True)
+class ConsumerList:
+    """What both copies hold together."""
+
+    live: dict[str, Listed] = field(default_factory=dict)
+    dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident
+    last: int = 0  # number of the last entry
+    count: int = 0  # entries
+    size: int = 0  # bytes of a copy that has all of them
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that no copy has
+    problems: list[Problem] = field(default_factory=list)
+    clean: bool = True  # both copies are the same, and whole
+    sealed: bool = True  # as much as the key asks
+
+
+def list_paths(directory: str) -> list[str]:
+    """Return where the copies of a stream's list are."""
+    return [f"{directory}/{NAME}.{copy}" for copy in COPIES]
+
+
+def put_values(
+    name: str, ident: int, created_ns: int, config: dict[str, Any], state: bytes | None
+) -> dict[str, Any]:
+    """Return an entry that makes a consumer, without `state` one that changes it."""
+    values = {"op": PUT, "name": name, "id": ident, "created_ns": created_ns, "config": config}
+    return values if state is None else values | {"state": state}
+
+
+def drop_values(name: str, ident: int) -> dict[str, Any]:
+    """Return an entry that removes a consumer."""
+    return {"op": DROP, "name": name, "id": ident}
+
+
+def state_name(name: str, ident: int) -> str:
+    """Return the name of the directory of a consumer's state."""
+    return f"{file_name(name)}.{ident}"
+
+
+class Owners:
+    """Tells whose the directories of states are."""
+
+    def __init__(self, found: ConsumerList) -> None:
+        self._live = {file_name(name): each.ident for name, each in found.live.items()}
+        self._dropped = {state_name(*each) for each in found.dropped}
+
+    def owner_of(self, name: str) -> int:
+        """Return LIVE, REMOVED, or UNKNOWN: no entry tells of the directory `name`."""
+        escaped, _, digits = name.rpartition(".")
+        ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
+        live = self._live.get(escaped, 0)
+        if ident and ident == live:
+            return LIVE
+        return REMOVED if name in self._dropped or 0 < ident < live else UNKNOWN
+
+
+def encode_entry(number: int, values: dict[str, Any], key: StreamKey | None) -> bytes:
+    """Return an entry as it stands in the file."""
+    return MARK + encode(KIND_CONSUMER, number, values, key)
+
+
+def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None) -> bytes:
+    """Return a whole file whose head has the number `first`."""
+    parts = [encode_entry(first, {"op": HEAD, "count": len(entries)}, key)]
+    parts += [encode_entry(number, values, key) for number, values in enumerate(entries, first + 1)]
+    return b"".join(parts)
+
+
+def load_list(
+    disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
+) -> ConsumerList:
+    """Return the list of a stream; of each copy only what is before its end in `ends`.
+
+    Raises:
+        UnknownFormat: another version wrote some of it.
+        Locked: it is sealed, and `opener` does not open it.
+        OSError: descriptors or memory are short, or the disk gives neither copy.
+    """
+    found: list[tuple[str, bytes | OSError]] = []
+    for number, path in enumerate(list_paths(directory)):
+        try:
+            data = disk.read_file(path)
+            found.append((path, data if ends is None else data[: ends[number]]))
+        except FileNotFoundError as error:
+            found.append((path, error))
+        except OSError as error:
+            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends
+                raise
+            found.append((path, error))
+    errors = [data for _, data in found if isinstance(data, OSError)]
+    if all(data == b"" or isinstance(data, FileNotFoundError) for _, data in found):
+        return ConsumerList()  # they may have been about to be begun
+    if len(errors) == len(found):
+        raise next(error for error in errors if not isinstance(error, FileNotFoundError))
+    return read_list(found, opener)
+
+
+def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
+    """Return what copies hold, given by their paths. Raises UnknownFormat; Locked."""
+    opener.saw_plain = False
+    copies: list[Copy] = []
+    same: bytes | None = None
+    for path, data in found:
+        if isinstance(data, OSError):
+            what = "it is missing" if isinstance(data, FileNotFoundError) else f"it cannot be read: {data}"
+            copies.append(Copy(path, problems=[Problem(path, 0, what, False)], is_absent=True))
+        elif copies and same == data and not copies[0].problems:
+            copies.append(copies[0])
+        else:
+            same = data
+            copies.append(_parsed(path, data, opener))
+    merged = _merged(copies)
+    merged.sealed = opener.key is None or not opener.saw_plain
+    return merged
+
+
+def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
+    """Return the whole entries of a file, and where it is damaged."""
+    copy = Copy(path, size=len(data))
+    before, *pieces = data.split(MARK)
+    at = len(before)
+    if before:
+        torn = not pieces and MARK.startswith(before.rstrip(b"\0"))
+        copy.problems.append(Problem(path, 0, f"{at} bytes do not fit", torn))
+        copy.ends_damaged = not torn
+    for index, piece in enumerate(pieces):
+        problem = _read_piece(copy, piece, at, index == len(pieces) - 1, opener)
+        if problem is not None:
+            copy.problems.append(problem)
+        copy.ends_damaged = problem is not None and not problem.torn
+        at += len(MARK) + len(piece)
+    return copy
+
+
+def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener) -> Problem | None:
+    """Add the entry whose mark is at `at`; return what does not fit, None: it is whole."""
+    size = min(envelope_size(piece) or len(piece), len(piece))
+    try:
+        number, values = decode(piece[:size], KIND_CONSUMER, copy.path, opener)
+        copy.entries[number] = _checked(copy.path, number, values)
+    except CorruptRecord as error:
+        return Problem(copy.path, at, error.reason, is_last and is_torn(piece))
+    rest = piece[size:]
+    if not rest:
+        return None
+    torn = is_last and MARK.startswith(rest.rstrip(b"\0"))
+    return Problem(copy.path, at + len(MARK) + size, f"{len(rest)} bytes do not fit", torn)
+
+
+def _checked(path: str, number: int, values: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry. Raises CorruptRecord: it is none."""
+    op = values.get("op")
+    fits = 0 < number < NUMBER_MAX
+    if op == HEAD:
+        fits = fits and _is_number(values.get("count"), number + NUMBER_MAX)
+    elif op in (PUT, DROP):
+        fits = fits and isinstance(values.get("name"), str) and _is_number(values.get("id"), number)
+    if op == PUT:
+        fits = fits and isinstance(values.get("config"), dict) and isinstance(values.get("created_ns"), int)
+        fits = fits and isinstance(values.get("state", b""), bytes)
+    if not fits or op not in (HEAD, PUT, DROP):
+        raise CorruptRecord(path, 0, f"entry {number} makes no sense")
+    return values
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and 0 <= value <= most
+
+
+def _merged(copies: list[Copy]) -> ConsumerList:
+    """Return the list that copies hold together."""
+    found = ConsumerList(size=max((copy.size for copy in copies), default=0))
+    heads = [number for copy in copies for number, each in copy.entries.items() if each["op"] == HEAD]
+    base = max(heads, default=0)
+    entries: dict[int, dict[str, Any]] = {}
+    for copy in copies:
+        entries |= {number: values for number, values in copy.entries.items() if number >= base}
+    _take_entries(found, base, entries)
+    there = [copy for copy in copies if not copy.is_absent]
+    if there and all(copy.ends_damaged and copy.last == found.last for copy in there):
+        found.last += 1
+        found.gaps.append((found.last, found.last))
+    for copy in dict.fromkeys(copies):
+        found.problems += copy.problems
+        missing = len(entries.keys() - copy.entries.keys())
+        if missing and not copy.problems:
+            found.problems.append(Problem(copy.path, copy.size, f"it lacks {missing} entries", True))
+        found.clean = found.clean and not copy.problems and not missing
+    if all(each.torn for each in found.problems) and {copy.last for copy in copies} == {found.last}:
+        found.problems = []  # nobody was told of what was begun
+    return found
+
+
+def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
+    """Follow entries in the order of their numbers."""
+    due = base if base else min(entries, default=0)
+    if entries and not base:  # the head is lost, and perhaps what followed it
+        found.gaps.append((0, due - 1))
+    for number in sorted(entries):
+        values = entries[number]
+        if number > due:
+            found.gaps.append((due, number - 1))
+        due = number + 1
+        if values["op"] == PUT:
+            _put(found.live, values)
+        elif values["op"] == DROP:
+            name, ident = values["name"], values["id"]
+            found.dropped.add((name, ident))
+            if name in found.live and found.live[name].ident == ident:
+                del found.live[name]
+    whole = base + entries[base]["count"] if base else 0
+    if base and due <= whole:
+        found.gaps.append((due, whole))
+        due = whole + 1
+    found.last, found.count = max(due - 1, 0), len(entries)
+
+
+def _put(live: dict[str, Listed], values: dict[str, Any]) -> None:
+    name, ident = values["name"], values["id"]
+    known = live.get(name)
+    state = values.get("state")
+    if known is not None and known.ident == ident:
+        known.config, known.created_ns = values["config"], values["created_ns"]
+    else:
+        live[name] = Listed(name, ident, values["created_ns"], values["config"], state)

@@ -1,0 +1,58 @@
+"""Lists of many entries decide as lists of few do."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from pyjs.core.auth.permissions import CACHE_MAX, Permissions
+
+FILLERS = tuple(f"filler.{number}" for number in range(100))
+ENTRIES = ("a.*", "b.>", "c.*.d", "e", "*.f", "g.> q", "h q.*", "i.*")
+SUBJECTS = (
+    b"a.b",
+    b"a.*",
+    b"a.>",
+    b"b",
+    b"b.c.d",
+    b"b.>",
+    b"c.*.d",
+    b"c.x.d",
+    b"e",
+    b"x.f",
+    b"*.f",
+    b"g.x",
+    b"h",
+    b">",
+    b"i.j",
+)
+QUEUES = (b"", b"q", b"q.x", b"other")
+
+
+@pytest.mark.parametrize("role", ["allow", "deny"])
+def test_a_trie_decides_as_a_walk_along_the_list(role: str) -> None:
+    few, many = (
+        Permissions(**{f"publish_{role}": plain, f"subscribe_{role}": entries})  # type: ignore[arg-type]
+        for entries, plain in ((ENTRIES, ENTRIES[:5]), (ENTRIES + FILLERS, ENTRIES[:5] + FILLERS))
+    )
+    for subject, queue in product(SUBJECTS, QUEUES):
+        assert few.may_subscribe(subject, queue) == many.may_subscribe(subject, queue), (subject, queue)
+        assert few.filters_messages(subject, queue) == many.filters_messages(subject, queue), subject
+    for subject in (b"a.b", b"b.c.d", b"c.x.d", b"e", b"x.f", b"g.x", b"h", b"i.j", b"none"):
+        assert few.may_publish(subject) == many.may_publish(subject), subject
+        assert few.may_receive(subject) == many.may_receive(subject), subject
+
+
+def test_remembered_decisions_are_bounded() -> None:
+    permissions = Permissions(publish_allow=("a.>",))
+    for number in range(3 * CACHE_MAX):
+        assert permissions.may_publish(b"a.%d" % number)
+        assert not permissions.may_publish(b"b." + b"x" * 4_000 + b"%d" % number)
+    assert len(permissions._publish_cache) <= CACHE_MAX
+
+
+def test_equal_lists_are_the_same() -> None:
+    assert Permissions(publish_allow=("a",)).same_as(Permissions(publish_allow=("a",)))
+    assert not Permissions(publish_allow=("a",)).same_as(Permissions(publish_deny=("a",)))
+    assert not Permissions().same_as(None)

@@ -1,0 +1,51 @@
+"""The sequences that a consumer delivers first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.packed import pack
+
+from pyjs.jetstream.consumer.delivery.skips import Skips
+
+SEQS = st.lists(st.integers(1, 2**64 - 2), unique=True, max_size=50).map(sorted)
+
+
+@given(seqs=SEQS)
+def test_what_is_packed_is_what_was_given(seqs: list[int]) -> None:
+    skips = Skips(pack(seqs))
+    assert skips.left == len(seqs)
+    assert skips.packed() == pack(seqs)
+    assert Skips.from_state(skips.state()).packed() == pack(seqs)
+
+
+def test_a_state_of_none_is_an_empty_list() -> None:
+    assert Skips(b"").state() == []
+    assert Skips.from_state([]).left == 0
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"\x00",  # sequence 0
+        b"\x05\x00",  # the same again
+        b"\x80",  # a number that does not end
+        b"\x80" * 20 + b"\x01",  # nor is so long
+        b"\xff" * 9 + b"\x02",  # 2^64
+        b"\xff" * 9 + b"\x01",  # 2^64 - 1
+        pack([2**64 - 2]) + b"\x01",  # and one more
+    ],
+    ids=bytes.hex,
+)
+def test_bytes_that_are_no_ascending_sequences_are_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="ascending"):
+        Skips(packed)
+
+
+@pytest.mark.parametrize(
+    "kept", ["x", "AA=", "ÿÿ", None, True, 5, [7], [-1], [2**64], [3, 2], [1.5], ["1"], {"a": 1}]
+)
+def test_a_state_that_is_nothing_of_the_kind_is_refused(kept: object) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        Skips.from_state(kept)  # type: ignore[arg-type]

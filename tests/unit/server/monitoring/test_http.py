@@ -1,0 +1,353 @@
+import asyncio
+import contextlib
+import gc
+import socket
+import weakref
+from collections.abc import AsyncIterator, Generator
+
+import pytest
+
+from pyjs.base.log import ListLog
+from pyjs.monitor.response import Response, text_response
+from pyjs.server.addresses import listen
+from pyjs.server.listener import Listener
+from pyjs.server.monitoring import http
+from pyjs.server.monitoring import port as monitor_port
+from pyjs.server.monitoring.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.monitoring.port import MonitorPort
+
+
+class Site:
+    """A monitoring port that answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.log = ListLog()
+        self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
+        self.loop = asyncio.get_running_loop()
+        self.monitor = MonitorPort(self.loop, self.answer, self.log)
+        self.connections = self.monitor.connections
+        self.listener = Listener(self.loop, listen("127.0.0.1", -1), "Monitor", self.log)
+        self.port = self.listener.port
+
+    async def start(self) -> None:
+        await self.listener.start(lambda: HttpConnection(self.monitor, self.listener))
+
+    async def connect(self, **options: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, **options)
+
+    def answer(self, target: str) -> Generator[None, None, Response]:
+        for step in range({"/long": 3, "/endless": 10**9}.get(target, 0)):
+            self.steps.append((step, len(self.connections)))
+            yield
+        if target == "/broken":
+            raise ZeroDivisionError("broken view")
+        if target == "/big":
+            return text_response(200, "x" * BUFFER_HIGH)
+        if target == "/pieces":
+            return Response(200, b"one ", rest=(b"two ", b"three"))
+        return text_response(404 if target == "/missing" else 200, target)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send `request` and return all that comes until the server closes."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        return answer
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    await made.start()
+    yield made
+    made.monitor.stop()
+    made.listener.close()
+
+
+def body(answer: bytes) -> bytes:
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_an_answer_in_pieces_is_one_to_its_reader(site: Site) -> None:
+    answer = await site.ask(b"GET /pieces HTTP/1.1\r\nConnection: close\r\n\r\n")
+
+    assert body(answer) == b"one two three"
+    assert b"Content-Length: 13\r\n" in answer
+    assert body(await site.ask(b"HEAD /pieces HTTP/1.1\r\nConnection: close\r\n\r\n")) == b""
+
+
+async def test_a_get_is_answered_with_its_length_and_date(site: Site) -> None:
+    answer = await site.ask(b"GET /varz?x=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    lines = answer.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 200 OK"
+    assert b"Content-Length: 9" in lines
+    assert any(line.startswith(b"Date: ") and line.endswith(b" GMT") for line in lines)
+    assert body(answer) == b"/varz?x=1"
+
+
+async def test_a_head_has_no_body(site: Site) -> None:
+    answer = await site.ask(b"HEAD /varz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert b"Content-Length: 5" in answer
+    assert body(answer) == b""
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"OPTIONS"])
+async def test_other_methods_are_answered_as_get(site: Site, method: bytes) -> None:
+    head = b" / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
+
+    assert body(await site.ask(method + head)) == b"/"
+
+
+async def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
+    first = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    answer = await site.ask(first + b"GET /c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert [part[-2:] for part in answer.split(b"HTTP/1.1 200 OK")[1:]] == [b"/a", b"/b", b"/c"]
+    assert answer.count(b"Connection: close") == 1
+
+
+async def test_http_1_0_closes_unless_asked_to_stay(site: Site) -> None:
+    assert (await site.ask(b"GET /a HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.0 200 OK\r\n")
+
+    stay = b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    answer = await site.ask(stay + b"GET /b HTTP/1.0\r\n\r\n")
+    assert answer.count(b"Connection: keep-alive") == 1
+    assert answer.endswith(b"/b")
+
+
+async def test_an_error_status_keeps_the_connection(site: Site) -> None:
+    answer = await site.ask(
+        b"GET /missing HTTP/1.1\r\nHost: x\r\n\r\nGET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+
+    assert answer.startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert answer.endswith(b"/a")
+
+
+@pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"NATS / HTTP/1.1\r\n\r\n"])
+async def test_what_is_not_http_is_refused(site: Site, garbage: bytes) -> None:
+    assert (await site.ask(garbage)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_endless_headers_are_refused(site: Site) -> None:
+    answer = await site.ask(b"GET / HTTP/1.1\r\nX: " + b"x" * (REQUEST_SIZE_MAX + 1))
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_broken_view_is_said_and_answered(site: Site) -> None:
+    answer = await site.ask(b"GET /broken HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert site.log.lines == [("ERR", "Error answering /broken: ZeroDivisionError('broken view')")]
+
+
+async def test_a_request_in_single_bytes_is_answered_once(site: Site) -> None:
+    reader, writer = await site.connect()
+    for byte in b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n":
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(0)
+
+    assert body(await asyncio.wait_for(reader.read(), 5)) == b"/slow"
+    writer.close()
+
+
+async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
+    reader, writer = await site.connect()
+    writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"/a")
+    (connection,) = site.connections
+
+    connection.close()
+
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    assert not site.connections
+
+
+async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_answer(site: Site) -> None:
+    reader, writer = await site.connect(limit=1000)
+    asked = 60
+    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * (asked - 1))
+    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    while not site.connections or not next(iter(site.connections)).pending_size():
+        await asyncio.sleep(0.001)
+    (connection,) = site.connections
+
+    assert connection.pending_size() < 3 * BUFFER_HIGH
+    answer = await asyncio.wait_for(reader.read(), 30)
+
+    assert answer.count(b"HTTP/1.1 200 OK") == asked
+    writer.close()
+
+
+async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(site: Site) -> None:
+    asked = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.setblocking(False)
+        peer.send(asked)
+        while not site.connections or not next(iter(site.connections)).pending_size():
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        answered = len(connection._requests)
+        while len(connection._requests) > answered - 5:  # there was room again, and was filled again
+            await site.loop.sock_recv(peer, 1 << 20)
+
+        for _ in range(100):
+            with contextlib.suppress(BlockingIOError):
+                peer.send(asked)
+            await asyncio.sleep(0.001)
+
+        assert len(connection._requests) < 60
+        connection.abort()
+
+
+async def test_an_answer_that_takes_long_leaves_time_for_others_and_keeps_its_place(site: Site) -> None:
+    requests = (
+        b"GET /long HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    both = asyncio.create_task(site.ask(requests))
+    other = await site.ask(b"GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    answer = await both
+
+    assert body(other) == b"/other"
+    assert [step for step, _ in site.steps] == [0, 1, 2]
+    assert answer.index(b"\r\n/long") < answer.index(b"\r\n/next")
+
+
+async def test_an_answer_that_nobody_waits_for_ends(site: Site) -> None:
+    reader, writer = await site.connect()
+    writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n" + b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+    await reader.readline()
+    writer.transport.abort()
+    while site.connections:
+        await asyncio.sleep(0)
+    assert body(await site.ask(b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == b"/ok"
+
+
+async def test_a_peer_is_not_listened_to_while_an_answer_takes_long(site: Site) -> None:
+    # given
+    asked = b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n" * 50
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.setblocking(False)
+        peer.send(asked)
+        while not site.steps:
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        waiting = len(connection._requests)
+
+        # when
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                peer.send(asked)
+            await asyncio.sleep(0.001)
+
+        # then
+        assert len(connection._requests) == waiting
+        connection.abort()
+
+
+async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> None:
+    reader, writer = await site.connect()
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write_eof()
+
+    answer = await asyncio.wait_for(reader.read(), 5)
+
+    assert body(answer) == b"/long"
+    writer.close()
+
+
+async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles(site: Site) -> None:
+    # given
+    reader, writer = await site.connect()
+    writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readline()
+    gone = weakref.ref(next(iter(site.connections)))
+    gc.disable()
+    try:
+        # when
+        writer.close()
+        while site.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        # then
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no peer take long."""
+    monkeypatch.setattr(http, "REQUEST_S", 0.02)
+    monkeypatch.setattr(http, "STALLED_S", 0.02)
+    monkeypatch.setattr(monitor_port, "SWEEP_S", 0.01)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("half", [b"G", b"GET /varz HT", b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b"])
+async def test_a_request_that_is_never_whole_is_refused(site: Site, half: bytes) -> None:
+    answer = await site.ask(half)
+
+    assert answer.endswith(b"400 Bad Request")  # after 5 s, as nats-server 2.15.1 does
+    assert not site.connections
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_bytes_of_a_request_that_trickle_in_do_not_keep_it_open(site: Site) -> None:
+    reader, writer = await site.connect()
+    refused = asyncio.create_task(reader.readuntil(b"400 Bad Request\r\n"))
+
+    while not refused.done():
+        writer.write(b"G")
+        await asyncio.sleep(0.001)
+
+    assert (await refused).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_peer_that_reads_no_answer_is_dropped(site: Site) -> None:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.setblocking(False)
+        peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60)
+        while not site.connections:
+            await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(site.connections.wait_empty(), 10)
+
+
+async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(
+    site: Site,
+) -> None:
+    # given
+    reader, writer = await site.connect()
+    writer.write(b"GET /a HTTP/1.1\r\n\r\n" * 3000)
+    await reader.readuntil(b"/a")
+    # when
+    await site.ask(b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n")
+    # then
+    assert len(next(iter(site.connections))._input) > 10_000  # most of the first peer's requests still wait
+    writer.close()
+
+
+async def test_more_connections_than_there_may_be_are_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor_port, "CONNECTIONS_MAX", 1)
+    reader, writer = await site.connect()
+    writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+    await reader.readuntil(b"/a")
+
+    answer = await site.ask(b"")
+
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable")
+    writer.close()

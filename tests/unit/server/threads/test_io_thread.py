@@ -1,0 +1,88 @@
+import asyncio
+import threading
+import weakref
+
+from pyjs.server.threads.io_thread import IoThread
+
+
+async def test_results_come_back_on_the_loop_in_order() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop, "test")
+    results: list[tuple[Exception | None, int]] = []
+    done = loop.create_future()
+    failure = OSError("disk")
+
+    thread.submit(lambda: failure, lambda result: results.append((result, threading.get_ident())))
+    thread.submit(
+        lambda: None, lambda result: done.set_result(results.append((result, threading.get_ident())))
+    )
+    await asyncio.wait_for(done, 5)
+
+    here = threading.get_ident()
+    assert results == [(failure, here), (None, here)]
+    assert thread.pending == 0
+    thread.stop()
+
+
+async def test_jobs_run_beside_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop, "test")
+    release = threading.Event()
+    done = loop.create_future()
+
+    thread.submit(lambda: release.wait(5) and None, done.set_result)
+    assert thread.pending == 1
+    release.set()
+
+    await asyncio.wait_for(done, 5)
+    thread.stop()
+
+
+async def test_stopping_finishes_what_was_given() -> None:
+    ran: list[int] = []
+    thread = IoThread(asyncio.get_running_loop(), "test")
+
+    for at in range(10):
+        thread.submit(lambda at=at: ran.append(at), lambda result: None)  # type: ignore[misc]
+    thread.stop()
+    thread.stop()
+
+    assert ran == list(range(10))
+
+
+async def test_a_job_that_raises_costs_no_other_job() -> None:
+    thread = IoThread(asyncio.get_running_loop(), "test")
+    results: list[Exception | None] = []
+    done = asyncio.get_running_loop().create_future()
+    error = ValueError("a defect")
+
+    def fails() -> None:
+        raise error
+
+    thread.submit(fails, results.append)
+    thread.submit(lambda: None, done.set_result)
+    assert await asyncio.wait_for(done, 5) is None
+    assert results == [error]
+    thread.stop()
+
+
+async def test_a_thread_that_waits_holds_nothing_of_its_last_job() -> None:
+    class Stream:
+        def sync(self) -> None:
+            pass
+
+        def finish_sync(self, result: Exception | None) -> None:
+            done.set_result(None)
+
+    thread = IoThread(asyncio.get_running_loop(), "test")
+    done = asyncio.get_running_loop().create_future()
+    stream = Stream()
+    gone = threading.Event()
+    weakref.finalize(stream, gone.set)
+
+    thread.submit(stream.sync, stream.finish_sync)
+    del stream
+    await asyncio.wait_for(done, 5)
+
+    assert await asyncio.to_thread(gone.wait, 5)
+    thread.stop()

@@ -1,0 +1,153 @@
+"""A message whose bytes are overwritten: at every moment at which the process may end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from pathlib import Path
+
+import pytest
+from tests.support.disk import FaultyDisk
+from tests.unit.store.file_state import INCARNATION
+from tests.unit.store.forms import FORMS, image_of, upkeep
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.errors import StoreFailed
+from pyjs.base.log import ListLog
+from pyjs.store.file.store import FileStore
+
+COUNT = 24
+SECRET = b"the secret"
+ALONE, SEALED, OPEN = 1, 12, COUNT  # sequences: alone in its segment, in a sealed one, in the open one
+
+
+class DyingDisk(FaultyDisk):
+    """Does half of the write that is the call number `at`, and nothing any more after that."""
+
+    def __init__(self, at: int = -1) -> None:
+        super().__init__(at, errno.EIO, forever=True)
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self.calls <= self.at or self.at < 0:
+            super().write_at(fd, data, offset)
+        else:
+            self.calls += 1
+            self._fail()
+
+
+def open_store(
+    directory: Path, form: str, disk: OsDisk | None = None, log: ListLog | None = None
+) -> FileStore:
+    key, codec = FORMS[form]
+    store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), 500, INCARNATION, key)
+    store.writer.set_meta(b"the metadata")
+    store.compactor.set_codec(codec)
+    return store
+
+
+def fill(store: FileStore) -> None:
+    """Store messages of which the first is all that is left of its segment."""
+    secrets = (ALONE, SEALED, OPEN)
+    for seq in range(1, COUNT + 1):
+        store.store(b"s", b"", SECRET if seq in secrets else b"payload", 1000 + seq)
+        if 1 < seq < SEALED and len(store.segment_paths()) == 1:
+            store.drop_seq(seq)
+    store.flush()
+    store.sync_now()
+    upkeep(store)
+
+
+def erase(directory: Path, form: str, seq: int, at: int) -> tuple[int, bool]:
+    """Erase one of so many messages with a process that ends at call number `at`; returns whether it came so far."""
+    disk = DyingDisk()
+    store = open_store(directory, form, disk)
+    fill(store)
+    disk.at = disk.calls + at
+    before = store.msgs
+    store.drop_seq(seq, erase=True)
+    with contextlib.suppress(StoreFailed):
+        store.flush()
+    came = disk.calls > disk.at
+    disk.at = -1
+    store.release()
+    return before, came
+
+
+@pytest.mark.parametrize("seq", [ALONE, SEALED, OPEN])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
+    tmp_path: Path, form: str, seq: int
+) -> None:
+    at, came = -1, True
+    while came:
+        at += 1
+        directory = tmp_path / str(at)
+        # given
+        before, came = erase(directory, form, seq, at)
+        # when
+        log = ListLog()
+        store = open_store(directory, form, log=log)
+        # then
+        message = store.get(seq)
+        assert [text for _, text in log.lines if "cut short" not in text] == [], at
+        assert (store.examiner.losses.msgs, store.examiner.losses.bytes) == (0, 0), at
+        assert message is None or message.payload == SECRET, at
+        assert store.msgs == before - (message is None), at
+        assert came or message is None
+        store.sync_now()
+        store.release()
+        kept = sum(SECRET in image_of(OsDisk(), path, FORMS[form][0]) for path in directory.glob("*.seg"))
+        assert kept == sum(store_seq != seq or message is not None for store_seq in (ALONE, SEALED, OPEN)), at
+    assert at > 2
+
+
+class CountingDisk(OsDisk):
+    """Counts the descriptors that are open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        self.open += 1
+        return super().open_file(path, create=create)
+
+    def open_read_only(self, path: str) -> int:
+        self.open += 1
+        return super().open_read_only(path)
+
+    def close_file(self, fd: int) -> None:
+        self.open -= 1
+        super().close_file(fd)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_messages_that_are_erased_hold_one_descriptor_for_each_segment(tmp_path: Path, form: str) -> None:
+    disk = CountingDisk()
+    store = open_store(tmp_path, form, disk)
+    fill(store)
+    most = disk.open + len(store.segment_paths())
+    for seq in range(8, COUNT):
+        store.drop_seq(seq, erase=True)
+    assert disk.open <= most
+    store.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, form: str) -> None:
+    store = open_store(tmp_path, form)
+    fill(store)
+    for seq in range(9, COUNT, 2):
+        store.drop_seq(seq, erase=True)
+        job = store.begin_upkeep()
+        if job is not None:
+            store.finish_upkeep(job())
+        if seq % 3 == 0:
+            store.sync_now()
+    store.flush()
+    kept = [seq for seq in range(2, COUNT + 1) if store.get(seq) is not None]
+    store.sync_now()
+    store.close()
+    paths = sorted(tmp_path.glob("*.seg"))[1:]  # in the first one are removed messages as well
+    images = [image_of(OsDisk(), path, FORMS[form][0]) for path in paths]
+    found = sum(image.count(b"payload") + image.count(SECRET) for image in images)
+    assert found == len(kept)
