@@ -22,7 +22,7 @@ from pyjs.store.format.recast import Recast
 SEGMENT_SIZE = 40_000
 COUNT = 600
 PAGE = 4096
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def open_store(directory: Path, disk: OsDisk | None = None, log: ListLog | None = None) -> FileStore:

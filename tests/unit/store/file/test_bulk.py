@@ -493,7 +493,7 @@ def test_rewritten_segments_are_read_where_they_are_now(tmp_path: Path) -> None:
 
 def test_the_documented_chunk_is_the_one_that_the_documented_segment_gives(tmp_path: Path) -> None:
     # given
-    documents = Path(__file__).parents[3] / "docs"
+    documents = Path(__file__).parents[4] / "docs"
     text = (documents / "bulk-read.md").read_text().partition("### Example\n")[2].split("```")[1]
     shown = bytes.fromhex("".join(line.partition("  ")[0] for line in text.splitlines()))
     segment = (

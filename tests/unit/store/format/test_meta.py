@@ -24,7 +24,7 @@ from pyjs.store.format.meta import (
     save_meta,
 )
 
-DOCUMENT = Path(__file__).parents[3] / "docs/storage-format.md"
+DOCUMENT = Path(__file__).parents[4] / "docs/storage-format.md"
 OLD: dict[str, object] = {"name": "old"}
 NEW: dict[str, object] = {"name": "new", "more": [1, 2]}
 

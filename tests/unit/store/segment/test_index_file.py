@@ -26,7 +26,7 @@ from pyjs.store.segment.index_file import (
 )
 from pyjs.store.segment.scan import scan_segment
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "storage-format.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "storage-format.md"
 SEGMENT_SIZE = 1000
 
 

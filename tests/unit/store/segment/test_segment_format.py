@@ -15,7 +15,7 @@ from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.record import checksum_of
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "storage-format.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "storage-format.md"
 
 
 def example() -> bytes:
