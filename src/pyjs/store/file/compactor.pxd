@@ -31,5 +31,5 @@ cdef class Compactor:
     cdef bint is_busy(self)
     cdef bint has_work(self)
     cdef bint is_closed(self) noexcept nogil
-    cdef int renew_index(self, Segment* s, str path, bint footer, uint64_t chain) except -1
+    cdef int renew_index(self, Segment* s, bint footer, uint64_t chain) except -1
     cdef void give_up(self, Segment* s) noexcept

@@ -151,7 +151,7 @@ cdef class Compactor:
         self.maps.forget(s)
         if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
             remove_file(self.files.disk, self.files.log, index_path(job.path))
-            self.renew_index(s, job.path, False, 0)
+            self.renew_index(s, False, 0)
 
     def take_rewritten(self) -> None:
         """Put a segment that was written anew in its place, if that is possible by now."""
@@ -185,7 +185,7 @@ cdef class Compactor:
         self.files.names_unsynced = True
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
-        self.renew_index(fresh, job.path, True, job.contents.chain)
+        self.renew_index(fresh, True, job.contents.chain)
         self.note_form(fresh)
 
     def set_codec(self, uint32_t codec) -> None:
@@ -198,11 +198,10 @@ cdef class Compactor:
         for at in range(self.catalogue.index.n):
             self.note_form(self.catalogue.index.segments[at])
 
-    cdef int renew_index(self, Segment* s, str path, bint footer, uint64_t chain) except -1:
+    cdef int renew_index(self, Segment* s, bint footer, uint64_t chain) except -1:
         """Have the index file of a segment made from its new file."""
         self.syncs.forget_index(s.number)
-        self.syncs.unindexed.append(full_segment(self.catalogue, self.files.key, path, s, footer,
-                                                 self.files.incarnation, chain, False))
+        self.syncs.unindexed.append(full_segment(self.catalogue, self.files, self.retired, s, footer, chain, False))
         return 0
 
     cdef bint is_closed(self) noexcept nogil:

@@ -14,10 +14,8 @@ from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
-from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import open_image
+from pyjs.store.format.form import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
-from pyjs.store.crypt.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -50,7 +48,7 @@ cdef class Eraser:
                 self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
                 self.files.disk.write_at(fd, bytes(e.size), at)
             self.writer.syncs.written_mark += 1
-        except (OSError, CorruptRecord, Locked) as error:
+        except UNREADABLE as error:
             self.files.log.error(f"{self.files.path_of(s.number)}: message {s.base + i} is removed but its bytes "
                                  f"could not be overwritten: {error}")
 

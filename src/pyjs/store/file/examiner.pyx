@@ -21,10 +21,9 @@ from pyjs.store.file.segment_reader cimport SegmentReader, failure_of
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 
 from pyjs.base.errors import CorruptRecord
+from pyjs.store.format.form import UNREADABLE
 from pyjs.store.segment.index_file import index_path, remove_file
-from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.segment.recovery import contents_of, report
-from pyjs.store.crypt.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -54,7 +53,7 @@ cdef class Examiner:
             try:
                 self.examine_segment(index_find(&self.catalogue.index, seq))
                 failed = -3 if self.mistaken else 0
-            except (OSError, ValueError, MemoryError, Locked, UnknownFormat) as error:
+            except UNREADABLE as error:
                 failed = failure_of(error)
                 self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
                                      f"and its segment cannot be read: {error}")

@@ -23,10 +23,8 @@ from pyjs.store.segment.view cimport View, note_use
 
 from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import open_image, read_image
-from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.form import UNREADABLE, open_image, read_image
 from pyjs.store.segment.segment_files import UNOPENED
-from pyjs.store.crypt.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -141,7 +139,7 @@ cdef class SegmentReader:
                 failed = 0
             except CorruptRecord:               # told when it is examined
                 failed = 1
-            except (OSError, ValueError, EOFError, MemoryError, Locked, UnknownFormat) as error:
+            except UNREADABLE + (EOFError,) as error:
                 failed = 1 if isinstance(error, EOFError) else failure_of(error)
                 self.files.log.error(f"{self.files.path_of(s.number)} cannot be read: {error}")
         return failed

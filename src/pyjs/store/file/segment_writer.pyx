@@ -147,6 +147,9 @@ cdef class SegmentWriter:
             return -1
         self.removals.n = self.erasures.n = 0
         self.state_due = False
+        if self.retired.undated:
+            with gil:
+                self.retired.date()
         return 0
 
     # -- start -------------------------------------------------------------------------------------------------
@@ -367,6 +370,7 @@ cdef class SegmentWriter:
 
     cdef int new_segment(self) except -1:
         cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)
+        cdef char* header
         if self.left and self.catalogue.index.n and self.is_unindexed():
             self.syncs.unindexed.append(self.without_index(index_last(&self.catalogue.index), False))
         if s == NULL or index_push(&self.catalogue.index, s) != 0:
@@ -382,7 +386,10 @@ cdef class SegmentWriter:
         if self.files.key is not None:
             self.veil = TailVeil(self.files.key, s.base, s.number, self.files.incarnation, self.files.meta)
             s.form = self.veil.flags
-        write_segment_header(self.stage(SEGMENT_HEADER_SIZE), s.base, s.number, self.files.incarnation)
+        header = self.stage(SEGMENT_HEADER_SIZE)
+        if header == NULL:
+            raise MemoryError
+        write_segment_header(header, s.base, s.number, self.files.incarnation)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()
@@ -421,8 +428,7 @@ cdef class SegmentWriter:
     cdef FullSegment without_index(self, Segment* s, bint footer):
         """Take down what the index file of the last segment needs."""
         cdef bint whole = not self.mended and not s.examined
-        return full_segment(self.catalogue, self.files.key, self.files.path_of(s.number), s, footer,
-                            self.files.incarnation, self.chain, whole)
+        return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
         """Let the last segment be as it is in its file, and go on in a new one.
@@ -457,7 +463,7 @@ cdef class SegmentWriter:
 
     def set_meta(self, bytes meta) -> None:
         """Keep the stream's metadata in every segment from now on, and in the last one with the next commit."""
-        self.meta_due = self.files.meta != b"" and meta != self.files.meta
+        self.meta_due |= self.files.meta != b"" and meta != self.files.meta
         self.files.meta = meta
 
     def mend_tail(self) -> None:

@@ -360,12 +360,7 @@ cdef class FileStore(StreamStore):
     cdef int commit(self) noexcept nogil:
         if self.condition.refuses():
             return -1
-        if self.leave_empty_tail() != 0 or self.writer.commit() != 0:
-            return -1
-        if self.retired.undated:
-            with gil:
-                self.retired.date()
-        return 0
+        return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
         """Go on in a new segment when the last one has become large and no message in it is left."""
@@ -535,9 +530,9 @@ cdef class FileStore(StreamStore):
         if error is not None:
             self.files.found, self.files.names_above = job.found, job.above
             self.sync_failed(error)
-            return
-        self.syncs.done(job)
-        self.compactor.take_rewritten()
+        elif not self.sync_lost:
+            self.syncs.done(job)
+            self.compactor.take_rewritten()
 
     def sync_failed(self, error) -> None:
         """Refuse everything from now on, unless the directory could only not be opened to be synced."""

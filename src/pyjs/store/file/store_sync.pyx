@@ -54,7 +54,7 @@ cdef class StoreSync:
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
         job = SyncJob(files.disk, self.in_flight.files + taken, files.directory, self.written_mark)
-        job.found, job.failure = self.in_flight.found + files.found, failure
+        job.found, job.failure = self.in_flight.found + files.found, self.in_flight.failure or failure
         return job, taken
 
     def end(self, growing_path):

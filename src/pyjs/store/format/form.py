@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
     Holes = list[tuple[int, int]]  # begin and end of places in an image
 
+# What keeps a segment from being read as a whole.
+UNREADABLE = (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked)
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
 VERSION = 3

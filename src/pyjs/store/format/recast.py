@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import Locked, StreamKey
+from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.format.form import (
     HEADER,
+    UNREADABLE,
     PackedImage,
     PlainImage,
     encode_file,
@@ -25,7 +26,6 @@ from pyjs.store.format.form import (
     read_image,
     write_file,
 )
-from pyjs.store.format.meta import UnknownFormat
 
 if TYPE_CHECKING:
     from pyjs.store.format.form import Buffer
@@ -54,7 +54,7 @@ class Recast:
         """Write the new file and sync it; return the error that kept it from being written, None: see `flags`."""
         try:
             self._write()
-        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
+        except UNREADABLE as error:
             return error
         return None
 

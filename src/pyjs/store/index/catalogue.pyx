@@ -21,7 +21,7 @@ from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.drop_log cimport DropLog
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
-    ENTRY_MSG, PRESENCE_MASK, Entry, Segment, index_at, index_count_from, index_find, index_free, index_last,
+    ENTRY_MSG, PRESENCE_MASK, Entry, Segment, by_seq, index_at, index_count_from, index_find, index_free, index_last,
     index_live, index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
     segment_next_live, segment_place, subject_of,
 )
@@ -37,10 +37,6 @@ cdef enum:
     AHEAD_MAX = 16384           # matches that a filter remembers; more of them are found by looking
     AHEAD_GAP = 65536           # sequences to go on when looking ahead had no point
     FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
-
-
-cdef int by_number(const void* a, const void* b) noexcept nogil:
-    return (<const uint64_t*> a)[0] > (<const uint64_t*> b)[0]
 
 
 cdef class Catalogue:
@@ -405,7 +401,7 @@ cdef class Catalogue:
         free(found.items)
         if seqs == NULL:
             return -1
-        qsort(seqs, n, sizeof(uint64_t), by_number)
+        qsort(seqs, n, sizeof(uint64_t), by_seq)
         f.ahead, f.n_ahead, f.ahead_at = seqs, n, 0
         f.ahead_from, f.ahead_to = seq, self.last_seq
         if n == 0:
@@ -638,7 +634,7 @@ cdef class Catalogue:
                     free(found.items)
                     return None
         if not ascending:
-            qsort(lasts, n, sizeof(uint64_t), by_number)
+            qsort(lasts, n, sizeof(uint64_t), by_seq)
         try:
             return [lasts[i] for i in range(n)]
         finally:

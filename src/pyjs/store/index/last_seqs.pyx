@@ -13,6 +13,7 @@ from libc.stdlib cimport free, malloc, qsort, realloc
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.index.sequences cimport by_seq
 from pyjs.store.index.subject_walk cimport SubjectWalk
 from pyjs.store.index.subjects cimport Subject
 
@@ -21,11 +22,6 @@ SOURCE_HASH = PYJS_SOURCE_HASH
 cdef enum:
     CHUNK = 4096                # sequences that are sorted at once
     GAP_SIZE_MAX = 10           # bytes of a packed number
-
-
-cdef int ascending(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
-    return (x > y) - (x < y)
 
 
 cdef class LastSeqs:
@@ -85,7 +81,7 @@ cdef class LastSeqs:
                 self.n += 1
                 if self.n % CHUNK == 0:
                     begin = self.n - CHUNK
-                    qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), ascending)
+                    qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), by_seq)
             limit -= 1
         if self.n == self.room:
             self.walk.at = self.walk.end        # what came later has no message of before
@@ -93,7 +89,7 @@ cdef class LastSeqs:
 
     cdef int begin_merging(self) except -1:
         cdef size_t begin = self.n - self.n % CHUNK, i
-        qsort(&self.seqs[begin], self.n - begin, sizeof(uint64_t), ascending)
+        qsort(&self.seqs[begin], self.n - begin, sizeof(uint64_t), by_seq)
         self.run = CHUNK
         for i in range(CHUNK, self.n, CHUNK):
             if self.seqs[i - 1] > self.seqs[i]:

@@ -100,6 +100,11 @@ cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
 cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
     return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
 
+cdef inline int by_seq(const void* a, const void* b) noexcept nogil:
+    """Order sequences, for qsort."""
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
 cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
     """Return the segment with the highest sequences; NULL: there is none."""
     return x.segments[x.n - 1] if x.n else NULL

@@ -10,15 +10,10 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, by_seq
 from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents, SubjectRow
 
 SOURCE_HASH = PYJS_SOURCE_HASH
-
-
-cdef int by_value(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
-    return (x > y) - (x < y)
 
 
 def removals_of(SegmentContents c not None) -> bytes:
@@ -48,7 +43,7 @@ def message_ranges(SegmentContents c not None) -> list:
 def sorted_seqs(bytes seqs) -> bytes:
     """Return u64 sequences in ascending order."""
     cdef bytes out = bytes(bytearray(seqs))
-    qsort(<char*> out, len(out) // 8, 8, by_value)
+    qsort(<char*> out, len(out) // 8, 8, by_seq)
     return out
 
 

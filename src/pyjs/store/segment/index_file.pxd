@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.segment.scan cimport SegmentContents
+from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef enum:
     INDEX_VERSION = 1
@@ -38,7 +39,8 @@ cdef class FullSegment:
 
     Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
     """
-    cdef Catalogue catalogue            # so that the entries stay
+    cdef Catalogue catalogue
+    cdef object retired                 # file.retired_files; with the catalogue, so that the entries stay
     cdef readonly str path
     cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
     cdef uint64_t base_seq, incarnation, end, chain, floor
@@ -52,7 +54,7 @@ cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room)
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil
 
-cdef FullSegment full_segment(Catalogue catalogue, object key, str path, Segment* s, bint footer,
-                              uint64_t incarnation, uint64_t chain, bint whole)
+cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
+                              uint64_t chain, bint whole)
 cpdef bytes encode_index(SegmentContents c)
 cpdef SegmentContents decode_index(data)

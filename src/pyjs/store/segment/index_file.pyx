@@ -30,16 +30,16 @@ from pyjs.store.format.record cimport (
     SegmentHeader, check_segment_header, intact, plausible,
 )
 from pyjs.store.segment.scan cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow, sendable
+from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
 from pyjs.base.disk import is_shortage
-from pyjs.base.errors import CorruptRecord, PyjsError
+from pyjs.base.errors import PyjsError
 from pyjs.base.file_map import FileMap
-from pyjs.store.format.form import open_image
+from pyjs.store.format.form import UNREADABLE, open_image
 from pyjs.store.segment.index_claims import confirmed
-from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.store import SyncJob
-from pyjs.store.crypt.vault import BLOCK_SIZES, Locked
+from pyjs.store.crypt.vault import BLOCK_SIZES
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -422,19 +422,18 @@ def index_segments(disk, segments) -> list:
     for segment in segments:
         try:
             index_segment(disk, segment)
-        except (OSError, ValueError, IndexUnusable, CorruptRecord, UnknownFormat, Locked) as error:
+        except UNREADABLE + (IndexUnusable,) as error:
             problems.append(f"{segment.path} gets no index file: {error}")
     return problems
 
 
-cdef FullSegment full_segment(Catalogue catalogue, object key, str path, Segment* s, bint footer,
-                              uint64_t incarnation, uint64_t chain, bint whole):
+cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
+                              uint64_t chain, bint whole):
     """Take down what the index file of `s` needs; `whole`: the file has every record that the store knows of."""
     cdef FullSegment f = FullSegment()
-    f.catalogue = catalogue
-    f.path = path
-    f.key = key
-    f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, incarnation, footer
+    f.catalogue, f.retired = catalogue, retired
+    f.path, f.key = files.path_of(s.number), files.key
+    f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, files.incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
     # A dead entry may have no message in the file, and its subject id may be another subject's by now.
     if whole and s.n and s.live == s.n:

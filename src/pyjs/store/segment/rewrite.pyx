@@ -26,12 +26,9 @@ from pyjs.store.format.record cimport (
 from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
 
 from pyjs.base.bad_pages import bad_page_count
-from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import encode_file, write_file
+from pyjs.store.format.form import UNREADABLE, encode_file, write_file
 from pyjs.store.segment.index_file import whole_image
-from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.format.recast import NEW
-from pyjs.store.crypt.vault import Locked
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 
@@ -100,7 +97,7 @@ cdef class SegmentRewrite:
             if self.contents.problems:
                 raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
             self.save()
-        except (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked) as error:
+        except UNREADABLE as error:
             return error
         return None
 

@@ -151,3 +151,27 @@ def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, form: str) -> N
     images = [image_of(OsDisk(), path, FORMS[form][0]) for path in paths]
     found = sum(image.count(b"payload") + image.count(SECRET) for image in images)
     assert found == len(kept)
+
+
+class PoorDisk(OsDisk):
+    """Has no memory for what is read while `poor`."""
+
+    poor = False
+
+    def open_read_only(self, path: str) -> int:
+        if self.poor:
+            raise MemoryError
+        return super().open_read_only(path)
+
+
+def test_a_message_that_cannot_be_overwritten_is_told(tmp_path: Path) -> None:
+    disk, log = PoorDisk(), ListLog()
+    store = open_store(tmp_path, "zstd", disk, log)
+    fill(store)
+    disk.poor = True
+
+    assert store.drop_seq(SEALED, erase=True)
+
+    assert [text for level, text in log.lines if "could not be overwritten" in text]
+    assert store.get(SEALED) is None
+    store.release()

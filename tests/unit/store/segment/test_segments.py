@@ -130,6 +130,20 @@ def test_changed_metadata_is_in_the_next_commit_once(tmp_path: Path) -> None:
     store.close()
 
 
+def test_metadata_that_are_set_twice_before_a_commit_are_kept(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.writer.set_meta(b"old")
+    store.store(b"s", b"", b"1", 1000)
+    store.flush()
+
+    store.writer.set_meta(b"new")
+    store.writer.set_meta(b"new")
+    store.flush()
+
+    store.release()
+    assert last_meta((tmp_path / "00000001.seg").read_bytes()) == b"new"
+
+
 def test_the_metadata_is_found_behind_a_damaged_header(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.writer.set_meta(b"the metadata")
