@@ -34,6 +34,7 @@ class JetStreamSwitch:
         self._log = driver.node.log
         self._io_thread: IoThread | None = None
         self._upkeep_thread: IoThread | None = None
+        self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
         self._ending: JetStreamServer | None = (
             None  # syncs, brings changes of metadata to their end, then stops
@@ -78,7 +79,7 @@ class JetStreamSwitch:
             self._driver, self._io_thread, self._node.options.jetstream, jetstream.open_files
         )
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
-        upkeep = Upkeep(self._driver, self._upkeep_thread)
+        upkeep = self._upkeep = Upkeep(self._driver, self._upkeep_thread)
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
 
     def _attach(self, hooks: list[Callable[[], None]]) -> None:
@@ -110,19 +111,24 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Stop when no thread is at work on metadata any more; each turn looks again."""
+        """Stop when no thread is at work on files any more; each turn looks again."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()
+            if self._upkeep is not None:
+                self._upkeep.close()
             self._synced = True
-            if jetstream.is_changing:
+            if self._is_busy(jetstream):
                 self._driver.wake()
                 return
         self._end()
 
+    def _is_busy(self, jetstream: JetStreamServer) -> bool:
+        return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
+
     def after_turn(self) -> None:
         """Go on with a stop when a turn has taken the last result that it waits for."""
-        if self._synced and self._ending is not None and not self._ending.is_changing:
+        if self._synced and self._ending is not None and not self._is_busy(self._ending):
             self._end()
 
     def abort(self) -> None:

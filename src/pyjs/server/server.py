@@ -379,7 +379,7 @@ class Server:
         await jetstream_stopped.wait()
         attempt(self.log, self.node.stop)
         self.driver.stop()
-        attempt(self.log, self._workers.stop)
+        await self._workers.finish()
         await self._close_connections()
 
     async def _remove_scratch(self) -> None:
@@ -387,10 +387,9 @@ class Server:
         if self._scratch is None:
             return
         thread = IoThread(self.loop, "scratch")
-        removed = asyncio.Event()
-        thread.submit(self._scratch.remove, lambda _: removed.set())
+        thread.submit(self._scratch.remove, lambda _: None)
         try:
-            await removed.wait()
+            await thread.finish()
         finally:
             thread.stop()
 

@@ -6,12 +6,12 @@ loop. Knows nothing of stores: it gets callables.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     Job = Callable[
@@ -47,6 +47,14 @@ class IoThread:
         self._thread.join()
         self._thread = None
 
+    async def finish(self) -> None:
+        """As `stop`, while the loop goes on."""
+        ended = asyncio.Event()
+        if self._thread is not None:
+            self.submit(_nothing, lambda _: ended.set())
+            await ended.wait()
+        self.stop()
+
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, done = item
@@ -60,6 +68,10 @@ class IoThread:
     def _finish(self, done: Done, result: Exception | None) -> None:
         self.pending -= 1
         done(result)
+
+
+def _nothing() -> None:
+    """Be the last job."""
 
 
 def _result(job: Job) -> Exception | None:

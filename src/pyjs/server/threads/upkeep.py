@@ -20,6 +20,16 @@ class Upkeep:
         self._driver = driver
         self._turn_state = driver.node.turn_state
         self._thread = thread
+        self._closed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a job is at work, or its result on its way."""
+        return self._thread.pending > 0
+
+    def close(self) -> None:
+        """Begin no more jobs."""
+        self._closed = True
 
     def after_turn(self) -> None:
         """Begin what the turn asked for."""
@@ -28,7 +38,7 @@ class Upkeep:
                 self._next(store)
 
     def _next(self, store: Keeping) -> None:
-        job = store.begin_upkeep()
+        job = None if self._closed else store.begin_upkeep()
         if job is None:
             return
 

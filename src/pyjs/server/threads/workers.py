@@ -64,13 +64,22 @@ class Workers:
         """Return the thread of one lane, for work that is not the node's."""
         return self._threads[lane]
 
+    async def finish(self) -> None:
+        """Run what was queued and end the threads, while the loop goes on."""
+        self._submit_waiting()
+        for thread in self._threads.values():
+            await thread.finish()
+
     def stop(self) -> None:
-        """Run what was queued and end the threads."""
+        """As `finish`, for a loop that is about to end: it waits in here."""
+        self._submit_waiting()
+        for thread in self._threads.values():
+            thread.stop()
+
+    def _submit_waiting(self) -> None:
         while self._waiting.count:
             _, job = self._waiting.take()
             self._threads[Lane.COMPUTE].submit(_runner(job), _finisher(self._driver, job))
-        for thread in self._threads.values():
-            thread.stop()
 
 
 def _runner(job: Job) -> Callable[[], Exception | None]:

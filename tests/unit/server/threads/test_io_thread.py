@@ -50,6 +50,23 @@ async def test_stopping_finishes_what_was_given() -> None:
     assert ran == list(range(10))
 
 
+async def test_the_loop_goes_on_while_a_thread_finishes() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop, "test")
+    release = threading.Event()
+    results: list[Exception | None] = []
+    thread.submit(lambda: release.wait(10) and None, results.append)
+
+    loop.call_soon(release.set)  # only a loop that runs gets there before the ten seconds are over
+    await asyncio.wait_for(thread.finish(), 5)
+
+    assert results == [None]
+
+
+async def test_a_thread_that_was_never_started_is_finished() -> None:
+    await asyncio.wait_for(IoThread(asyncio.get_running_loop(), "test").finish(), 5)
+
+
 async def test_a_job_that_raises_costs_no_other_job() -> None:
     thread = IoThread(asyncio.get_running_loop(), "test")
     results: list[Exception | None] = []

@@ -45,3 +45,21 @@ async def test_a_deadline_that_the_end_of_a_job_set_is_kept_by_an_idle_server() 
     assert store.results == [None, None, None]
     thread.stop()
     driver.stop()
+
+
+async def test_closed_upkeep_ends_the_job_at_work_and_begins_no_other() -> None:
+    loop, fixture = asyncio.get_running_loop(), VirtualNode()
+    driver = Driver(loop, fixture.node)
+    thread = IoThread(loop, "test")
+    upkeep = Upkeep(driver, thread)
+    store = Store(fixture, 3)
+    fixture.node.turn_state.upkeep.append(store)
+    upkeep.after_turn()
+    assert upkeep.is_busy
+
+    upkeep.close()
+    await asyncio.wait_for(thread.finish(), 10)
+
+    assert store.results == [None]
+    assert not upkeep.is_busy
+    driver.stop()
