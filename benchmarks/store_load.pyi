@@ -1,6 +1,4 @@
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 def append_many(store: StreamStore, count: int, size: int, batch: int = 1000, subjects: int = 1) -> None: ...
 def load_many(store: StreamStore, low: int, high: int) -> int: ...

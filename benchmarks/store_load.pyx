@@ -7,11 +7,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint32_t batch=1000,

@@ -49,7 +49,6 @@ def compile_into(folder: Path) -> None:
         "store_load",
         [str(SOURCE)],
         include_dirs=[str(ROOT / "src" / "pyjs" / "base")],
-        define_macros=[("PYJS_SOURCE_HASH", f'"{folder.name}"')],
         extra_compile_args=COMPILE_ARGS,
     )
     made = cythonize(

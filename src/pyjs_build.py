@@ -2,7 +2,7 @@
 
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place. Not installed.
 
-Each module is compiled with PYJS_SOURCE_HASH, a digest of its own .pyx, of every .pxd and .h that goes into it (a
+Each module holds PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that goes into it (a
 changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
 right digest is left alone, whatever its timestamps say. tests/conftest.py compares the digests with the tree, so
 that no test runs on stale code.
@@ -38,6 +38,7 @@ DIRECTIVES = {
     "freethreading_compatible": False,
 }
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing"]
+STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
 # What Cython's C is full of: nothing that a reader of the build could act on.
 COMPILE_ARGS += [
     "-Wno-unused-function",
@@ -83,7 +84,7 @@ def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
 
 
 def source_hash(pyx: Path, src: Path = SRC) -> str:
-    """Return the digest that the module compiled from `pyx` carries as SOURCE_HASH."""
+    """Return the digest that the module compiled from `pyx` holds."""
     digest = hashlib.sha256(pyx.read_bytes())
     for shared in shared_files(pyx, src):
         digest.update(shared.relative_to(src).as_posix().encode())
@@ -102,7 +103,7 @@ def extension(pyx: Path) -> Extension:
         [str(pyx)],
         include_dirs=[str(SRC / "pyjs" / "base")],
         define_macros=[("PYJS_SOURCE_HASH", f'"{source_hash(pyx)}"')],
-        extra_compile_args=[*COMPILE_ARGS, *extra],
+        extra_compile_args=[*COMPILE_ARGS, *STAMP_ARGS, *extra],
         extra_link_args=[*strip, *extra],
     )
 

@@ -2,8 +2,6 @@ from collections.abc import Sequence
 
 from pyjs_spark.wire import Taken
 
-SOURCE_HASH: bytes
-
 def xxh64(data: bytes | bytearray | memoryview, seed: int) -> int: ...
 def walk(
     data: bytes | bytearray | memoryview, at: int, chain: int, next_seq: int, gaps_max: int

@@ -9,18 +9,8 @@ from libc.string cimport memcpy
 
 from pyjs_spark._wire cimport NO_HEADERS, Block, Columns
 
-cdef extern from *:
-    """
-    #ifndef PYJS_SOURCE_HASH
-    #define PYJS_SOURCE_HASH ""
-    #endif
-    """
-    const char* PYJS_SOURCE_HASH
-
 cdef extern from "xxh64.h" nogil:
     uint64_t xxh64_of "pyjs_xxh64"(const void* data, size_t n, uint64_t seed)
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum State:
     TAKEN = 0

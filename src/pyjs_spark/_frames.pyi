@@ -2,8 +2,6 @@ from collections.abc import Sequence
 
 from pyjs_spark.frames import Columns, Frames, Framing
 
-SOURCE_HASH: bytes
-
 def frame_rows(
     columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b""
 ) -> Frames: ...

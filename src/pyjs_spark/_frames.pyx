@@ -15,16 +15,6 @@ from array import array as new_array
 
 from pyjs_spark import frames
 
-cdef extern from *:
-    """
-    #ifndef PYJS_SOURCE_HASH
-    #define PYJS_SOURCE_HASH ""
-    #endif
-    """
-    const char* PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum State:
     NEED_MORE = 0
     OTHER = 1

@@ -2,8 +2,6 @@ from collections.abc import Sequence
 
 from pyjs_spark.wire import Taken
 
-SOURCE_HASH: bytes
-
 class Decoder:
     @property
     def sid(self) -> int: ...

@@ -11,16 +11,6 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs_spark import wire
 
-cdef extern from *:
-    """
-    #ifndef PYJS_SOURCE_HASH
-    #define PYJS_SOURCE_HASH ""
-    #endif
-    """
-    const char* PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum State:
     NEED_MORE = 0
     OTHER = 1

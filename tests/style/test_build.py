@@ -18,7 +18,7 @@ def test_a_compiled_module_carries_the_digest_of_its_source(pyx: Path) -> None:
     module = importlib.import_module(build.module_name(pyx, ROOT / "src"))
 
     assert Path(str(module.__file__)).suffix == ".so"
-    assert module.SOURCE_HASH.decode() == build.source_hash(pyx, ROOT / "src")
+    assert build.source_hash(pyx, ROOT / "src").encode() in Path(str(module.__file__)).read_bytes()
 
 
 def test_no_compiled_file_outlives_its_source() -> None:

@@ -10,10 +10,6 @@ must not pay for it).
 """
 from libc.stdint cimport uint64_t, uintptr_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef extern from "bad_pages.h" nogil:
     int pyjs_guard(size_t i, uintptr_t start, size_t size)
     void pyjs_release(size_t i)

@@ -10,10 +10,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef PYJS_SOURCE_HASH
-#define PYJS_SOURCE_HASH ""
-#endif
-
 static inline uint64_t pyjs_mum(uint64_t a, uint64_t b) {
     __uint128_t r = (__uint128_t)a * b;
     return (uint64_t)r ^ (uint64_t)(r >> 64);

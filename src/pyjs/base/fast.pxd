@@ -1,7 +1,6 @@
-"""C helpers of the message path (see fast.h) and the source hash that every compiled module carries."""
+"""C helpers of the message path, see fast.h."""
 from libc.stdint cimport uint64_t
 
 cdef extern from "fast.h" nogil:
-    const char* PYJS_SOURCE_HASH
     uint64_t hash_bytes "pyjs_hash"(const char* p, size_t n, uint64_t s0, uint64_t s1)
     int write_digits "pyjs_digits"(char* out, uint64_t value)    # decimal; needs 20 bytes; returns the count

@@ -2,8 +2,6 @@ import mmap
 from types import TracebackType
 from typing import Self, overload
 
-SOURCE_HASH: bytes
-
 def open_maps() -> int: ...
 
 class FileMap:

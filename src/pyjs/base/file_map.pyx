@@ -13,9 +13,6 @@ from posix.stat cimport fstat, struct_stat
 import mmap as anonymous
 
 from pyjs.base.bad_pages import guard, release
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef extern from "errno.h" nogil:
     int errno

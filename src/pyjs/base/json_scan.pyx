@@ -12,13 +12,9 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/confi
 """
 from libc.stdint cimport int64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 import re
 
 from pyjs.base.bounds import JSON_DEPTH_MAX
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     VALUES_DEPTH = 8            # containers around a value that is still built

@@ -9,10 +9,6 @@ Compiled because every append looks up its subject here (benchmarks/: jspub-150k
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     SLOTS_MIN = 2
     SLOTS_MAX = 1 << 30

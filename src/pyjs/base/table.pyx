@@ -9,9 +9,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, hash_bytes
+from pyjs.base.fast cimport hash_bytes
 
-SOURCE_HASH = PYJS_SOURCE_HASH
 HASH_SEED_SIZE = 2 * sizeof(uint64_t)
 
 # Of the process, not of a node: key and hash meet in loops that know no node. See set_hash_seed.

@@ -4,8 +4,6 @@ from pyjs.core.sink import Request, Sink, Turn
 from pyjs.subjects.routes import RouteCache
 from pyjs.subjects.sublist import Sublist, Subscription
 
-SOURCE_HASH: bytes
-
 class Account:
     name: str
     subs: Sublist

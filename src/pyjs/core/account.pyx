@@ -9,14 +9,11 @@ Knows nothing of sockets, and of JetStream only that an account may have one. Co
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.sink cimport PySink, Sink, Turn
 from pyjs.subjects.routes cimport Group, Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.subjects.tokens cimport has_wildcard, matches
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     STEP = 200                  # subscriptions that leave in one step: half a millisecond

@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class OutBuf:
     limit: int
     overflow: bool

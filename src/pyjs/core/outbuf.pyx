@@ -12,10 +12,6 @@ from cpython.ref cimport Py_DECREF
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef extern from "Python.h":
     PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* p, Py_ssize_t n)
     int resize_bytes "_PyBytes_Resize"(PyObject** p, Py_ssize_t n)

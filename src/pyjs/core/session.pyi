@@ -7,8 +7,6 @@ from pyjs.core.link import Link, Peer
 from pyjs.core.sink import Sink, Turn
 from pyjs.subjects.sublist import Subscription
 
-SOURCE_HASH: bytes
-
 class ClientSession(Sink):
     account: Account
     host: Host

@@ -12,7 +12,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.reserved cimport reserved_reply, reserved_subject
@@ -34,8 +34,6 @@ from pyjs.core.auth.handshake import ConnectOptions, info_line
 from pyjs.core.auth.login import Login
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a turn: later the buffer leaves the L2 cache

@@ -6,8 +6,6 @@ from pyjs.base.together import Together
 from pyjs.core.chore import Chore, Step
 from pyjs.core.job import Job
 
-SOURCE_HASH: bytes
-
 @type_check_only
 class Flushing(Protocol):
     def flush_output(self) -> None: ...

@@ -9,15 +9,12 @@ Compiled: the virtual call is made once per receiver (benchmarks/: 1-1, 1-10, Je
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from collections import deque
 
 from pyjs.core.chore import Chore
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     INPUT_WORK = 65536          # on input between two turns, all sessions together: some 4 ms

@@ -1,6 +1,4 @@
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class MemStore(StreamStore):
     def __init__(self) -> None: ...

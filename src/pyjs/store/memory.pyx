@@ -9,13 +9,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Segment, index_find, index_last, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SEGMENT_MSGS = 4096

@@ -7,8 +7,6 @@ from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.open_files import OpenFile
 
-SOURCE_HASH: Bytes
-
 class StoredMessage:
     seq: int
     ts: int

@@ -11,7 +11,6 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
     Segment, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
@@ -22,8 +21,6 @@ from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import NotNow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments

@@ -1,7 +1,6 @@
 from collections.abc import Generator, Iterable
 from typing import TypeVar
 
-SOURCE_HASH: bytes
 STEP: int
 
 _T = TypeVar("_T")

@@ -8,9 +8,7 @@ until a search, or another subject, comes that way: subjects can have a hundred 
 Knows nothing of streams: a subject has an owner, which is any value. Compiled because a request may have a hundred
 thousand subjects (benchmarks/hostile.py: subjects, filters).
 """
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
-SOURCE_HASH = PYJS_SOURCE_HASH
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
 
 cdef int STEP_SIZE = STEP

@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class RouteCache:
     count: int
     size: int

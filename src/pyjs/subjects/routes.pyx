@@ -19,10 +19,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.subjects.trie cimport Found, SubState
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SIZE_MAX = 50331648         # 48 MiB: 150,000 subjects with two or three subscriptions

@@ -1,7 +1,5 @@
 from pyjs.subjects.routes import RouteCache
 
-SOURCE_HASH: bytes
-
 class Subscription:
     sink: object
     subject: bytes

@@ -19,7 +19,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_hash
 from pyjs.subjects.routes cimport RouteCache, fill_route, group, grouping_free, grouping_room, route_size
 from pyjs.subjects.tokens cimport has_wildcard, no_empty_token
@@ -28,8 +27,6 @@ from pyjs.subjects.trie cimport (
 )
 
 from sys import getsizeof
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SCRATCHES_MAX = 64          # deliveries inside each other; the last one's messages find nobody

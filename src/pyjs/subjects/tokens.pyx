@@ -6,10 +6,6 @@ Compiled because a route miss and every filtered read match here (benchmarks/: 1
 """
 from libc.string cimport memchr, memcmp
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 
 cdef inline size_t token_len(const char* s, size_t n) noexcept nogil:
     """Length of the token that starts at `s`."""

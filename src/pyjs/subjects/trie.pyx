@@ -12,10 +12,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_fit, table_free, table_get, table_init, table_next, table_put, table_remove
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef TrieNode* trie_new() except NULL:

@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class Parser:
     max_payload: int
     max_control_line: int

@@ -13,13 +13,11 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.wire.ops cimport (
     OP_BAD, OP_BAD_ARGS, OP_CONNECT, OP_ERR, OP_INFO, OP_LINE_TOO_LONG, OP_MSG, OP_NEED, OP_NO_HEADERS, OP_OK,
     OP_PING, OP_PONG, OP_SUB, OP_TOO_BIG, OP_UNSUB,
 )
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     MAX_ARGS = 5                # of any verb, plus one to see that there are too many

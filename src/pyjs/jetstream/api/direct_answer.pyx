@@ -9,15 +9,13 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.index.subjects cimport Subject, subjects_find
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.gotext import time_text
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FIELDS_SIZE_MAX = 128               # sequence, time and the names of the header fields

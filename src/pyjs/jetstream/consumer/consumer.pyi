@@ -19,7 +19,6 @@ from pyjs.jetstream.consumer.state_keeper import StateKeeper
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
 POLICIES: dict[str, int]
 NEVER_NS: int
 GONE: str

@@ -15,7 +15,6 @@ Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/confo
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.consumer.acks.replies cimport AckReplies, send_ack_replies
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.acks.token cimport VERB_ACK, VERB_NAK, VERB_NEXT, VERB_OTHER, VERB_PROGRESS
@@ -50,8 +49,6 @@ from pyjs.jetstream.consumer.arguments import read_delay_ns, read_percent
 from pyjs.jetstream.consumer.subjects import ConsumerSubjects
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pull, read_pull
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump, a message counting 64 more

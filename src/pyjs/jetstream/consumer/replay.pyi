@@ -2,8 +2,6 @@ from collections.abc import Iterable
 
 from pyjs.jetstream.consumer.consumer import Consumer
 
-SOURCE_HASH: bytes
-
 def restore(consumer: Consumer, snapshot: bytes, deltas: Iterable[bytes]) -> bool: ...
 def clamp(consumer: Consumer) -> bool: ...
 

@@ -8,7 +8,6 @@ Knows nothing of files. Compiled: a start repeats every log (benchmarks/scaling.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.consumer cimport ACK_NONE, Consumer
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
@@ -20,8 +19,6 @@ import orjson
 from pyjs.base.errors import NONSENSE
 from pyjs.jetstream.consumer.acks.log import decode
 from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     STEPS_MIN = 4096            # that any log may take

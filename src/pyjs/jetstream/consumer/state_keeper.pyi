@@ -5,8 +5,6 @@ from pyjs.jetstream.consumer.record import StateFile
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.store.state.consumer_state import NextState
 
-SOURCE_HASH: bytes
-
 class StateKeeper:
     file: StateFile | None
     log: Log

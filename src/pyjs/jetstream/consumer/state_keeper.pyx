@@ -7,7 +7,6 @@ REWRITE_FAILED to KEPT.
 Knows nothing of deliveries: what is written is what jetstream/consumer/record.py makes of a consumer.
 Nothing here runs per message; compiled because every turn of a consumer asks (benchmarks/: pull 500).
 """
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 
 from functools import partial
@@ -15,8 +14,6 @@ from functools import partial
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream.consumer.record import is_log_long, snapshot_of
 from pyjs.jetstream.consumer.state_change import StateChange
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class StateKeeper:

@@ -2,8 +2,6 @@ from collections.abc import Callable
 
 from pyjs.base.timers import Timers
 
-SOURCE_HASH: bytes
-
 class WakeTimer:
     due_ns: int
     def __init__(self, timers: Timers) -> None: ...

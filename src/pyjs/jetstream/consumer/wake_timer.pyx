@@ -4,10 +4,6 @@ Knows nothing of what is due. Compiled because every turn of a consumer asks it 
 """
 from libc.stdint cimport int64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 
 cdef class WakeTimer:
     """A timer that is armed again and again."""

@@ -6,8 +6,6 @@ from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
 from pyjs.subjects.transform import SubjectTransform
 
-SOURCE_HASH: bytes
-
 @type_check_only
 class CursorOwner(Protocol):
     def find_origin(self, copier: Copier) -> bool: ...

@@ -17,7 +17,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
@@ -26,8 +25,6 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef extern from "string.h" nogil:
     const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)

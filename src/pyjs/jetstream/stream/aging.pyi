@@ -5,8 +5,6 @@ from pyjs.jetstream.stream.lifetimes import Lifetimes
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class Aging:
     lifetimes: Lifetimes
     def __init__(self, store: StreamStore) -> None: ...

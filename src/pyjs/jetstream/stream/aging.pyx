@@ -8,14 +8,11 @@ Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream.lifetimes cimport Lifetimes
 from pyjs.store.index.sequences cimport index_live, index_next_live, index_prev_live
 from pyjs.store.store cimport StreamStore
 
 from pyjs.base.errors import NotNow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     STEP = 2000                 # messages dropped in one step: less than a millisecond

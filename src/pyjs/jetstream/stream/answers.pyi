@@ -2,8 +2,6 @@ from typing import Self
 
 from pyjs.core.account import Account
 
-SOURCE_HASH: bytes
-
 class Answers:
     def __new__(cls, head: bytes) -> Self: ...
     def send_all(self, account: Account, failure: bytes = b"") -> None: ...

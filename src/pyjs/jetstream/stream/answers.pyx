@@ -11,11 +11,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     HEAD_SIZE_MAX = 1200        # a name of 255 bytes, escaped, and a domain

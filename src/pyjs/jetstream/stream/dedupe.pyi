@@ -1,7 +1,5 @@
 from typing import Self
 
-SOURCE_HASH: bytes
-
 class Dedupe:
     window_ns: int
     def __new__(cls, window_ns: int) -> Self: ...

@@ -12,10 +12,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_hash
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef extern from *:
     void prefetch "__builtin_prefetch"(const void*) nogil

@@ -3,8 +3,6 @@ from typing import Self
 from pyjs.core.sink import Turn
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class Evictions:
     def __new__(cls, store: StreamStore, turn: Turn) -> Self: ...
     def trim_subjects(self, max_per_subject: int) -> None: ...

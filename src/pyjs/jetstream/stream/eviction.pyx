@@ -10,14 +10,11 @@ Knows nothing of files, answers and consumers. Compiled because a message that r
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 
 from pyjs.jetstream.files.removals import MemoryRelease
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FIRST_NOTES = 256

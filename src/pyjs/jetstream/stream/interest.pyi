@@ -2,8 +2,6 @@ from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
 from pyjs.subjects.routes import RouteCache
 
-SOURCE_HASH: bytes
-
 class Interest:
     woken_seq: int
     def __init__(self, store: StreamStore, routes: RouteCache | None = None) -> None: ...

@@ -8,7 +8,6 @@ Compiled because it is asked per message (benchmarks/: scaling, consumers).
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.store.index.sequences cimport index_next_live
 from pyjs.store.store cimport StreamStore
@@ -16,8 +15,6 @@ from pyjs.subjects.routes cimport Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
 
 from pyjs.store.index.filter import is_wildcard
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FEW = 4                     # that many who wait are woken without a look at the messages

@@ -11,12 +11,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 from pyjs.base.bounds import INT64
 from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     ROOM_MIN = 64               # entries: tables that small stay

@@ -1,3 +1,1 @@
-SOURCE_HASH: bytes
-
 def scan(headers: bytes) -> dict[str, bytes]: ...

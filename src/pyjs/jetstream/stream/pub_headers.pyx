@@ -9,10 +9,6 @@ Source: nats.docs "Headers for publish", probed on nats-server 2.15.1.
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     PLAIN_DIGITS = 9            # of seconds: 31 years, which no bound cuts
     NS_PER_S = 1000000000

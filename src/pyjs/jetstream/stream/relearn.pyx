@@ -8,13 +8,10 @@ recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.stream.dedupe cimport KeptId
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport Record
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     STEP_MESSAGES = 8192        # read at a time: some milliseconds

@@ -16,8 +16,6 @@ from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StreamStore, SyncJob
 from pyjs.subjects.transform import SubjectTransform
 
-SOURCE_HASH: bytes
-
 @type_check_only
 class Inflow(Protocol):
     def committed(self) -> None: ...

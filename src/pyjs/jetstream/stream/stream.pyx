@@ -13,7 +13,6 @@ Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.1
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.aging cimport Aging
@@ -38,8 +37,6 @@ from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.config.stream import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.stream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef int64_t PROBE_NS = 1000000000  # after which a stream that may not drop a message tries again
 cdef int64_t STEP_NS = 1000000000   # a message that would be so much older than the last: the wall clock was set

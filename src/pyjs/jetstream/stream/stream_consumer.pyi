@@ -3,8 +3,6 @@ from collections.abc import Callable
 from pyjs.core.sink import Sink
 from pyjs.jetstream.config.consumer import ConsumerConfig
 
-SOURCE_HASH: bytes
-
 class StreamConsumer(Sink):
     name: str
     config: ConsumerConfig

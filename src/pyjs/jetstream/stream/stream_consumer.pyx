@@ -11,10 +11,6 @@ Compiled because drops and wakes are found per message (benchmarks/: scaling).
 """
 from libc.stdint cimport uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 
 cdef class StreamConsumer(Sink):
     """A consumer, as its stream sees it."""

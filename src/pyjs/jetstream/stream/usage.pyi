@@ -1,7 +1,5 @@
 from typing import Self
 
-SOURCE_HASH: bytes
-
 class Usage:
     used: int
     reserved: int

@@ -4,9 +4,6 @@ One for each account and storage, one for each server and storage. Streams add w
 they drop; nothing else changes `used`. Compiled because ingest compares it for every message (benchmarks/:
 JetStream async publish).
 """
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class Usage:

@@ -21,10 +21,6 @@ be set at any time.
 """
 import os
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef extern from *:
     """
     #include <stdlib.h>

@@ -3,8 +3,6 @@ from typing import final
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 @final
 class BulkReader:
     next_seq: int

@@ -18,7 +18,6 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.store.file.store cimport FileStore
 from pyjs.store.index.filter cimport StoreFilter
@@ -42,8 +41,6 @@ from pyjs.store.store cimport StreamStore
 from pyjs.store.segment.view cimport View
 
 from pyjs.base.errors import NotNow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     HEADER_SIZE = 64

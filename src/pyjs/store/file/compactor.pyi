@@ -7,8 +7,6 @@ from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.segment.rewrite import SegmentRewrite
 from pyjs.store.segment.segment_files import SegmentFiles
 
-SOURCE_HASH: bytes
-
 class Compactor:
     codec: int
     def __init__(

@@ -9,7 +9,6 @@ Compiled because every removed message may queue a segment (benchmarks/, JetStre
 """
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, StoreCondition
 from pyjs.store.index.sequences cimport Segment, index_place, segment_free
@@ -23,8 +22,6 @@ from pyjs.store.file.store_sync cimport StoreSync
 
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.format.recast import Recast
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CIPHER_MASK = 0xff          # of a form: it is encrypted

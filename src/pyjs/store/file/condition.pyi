@@ -1,7 +1,5 @@
 from enum import IntFlag
 
-SOURCE_HASH: bytes
-
 class StoreState(IntFlag):
     STORE_RECOVERING = ...
     STORE_OPEN = ...

@@ -8,9 +8,6 @@ stays closed. Only FULL gets better, by `resume`, after a probe write succeeded;
 
 Knows nothing of files. Compiled because every append asks it (benchmarks/, JetStream async publish).
 """
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class StoreCondition:

@@ -9,15 +9,12 @@ stores).
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 from pyjs.store.format.form import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CODEC_MASK = 0xff00         # of a form: it is compressed

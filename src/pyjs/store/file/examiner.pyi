@@ -3,8 +3,6 @@ from collections.abc import Callable
 from pyjs.store.file.losses import Losses
 from pyjs.store.file.segment_reader import SegmentReader
 
-SOURCE_HASH: bytes
-
 class Examiner:
     losses: Losses
     mistaken: bool

@@ -9,7 +9,6 @@ Knows nothing of who read the record. Compiled because it compares every entry o
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport (
     ENTRY_ERASED, ENTRY_MSG, Entry, Segment, index_find, index_last, index_place, is_dead,
@@ -24,8 +23,6 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.form import UNREADABLE
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recovery import contents_of, report
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:

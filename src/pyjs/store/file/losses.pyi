@@ -1,7 +1,3 @@
-from builtins import bytes as Bytes
-
-SOURCE_HASH: Bytes
-
 class Losses:
     msgs: int
     bytes: int

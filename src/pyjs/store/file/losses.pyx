@@ -2,9 +2,6 @@
 
 Compiled because what finds it is (benchmarks/store_start.py).
 """
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     LISTED_MAX = 1000           # sequences named in `seqs`

@@ -8,15 +8,12 @@ Knows nothing of messages. Compiled because it holds plain pointers (benchmarks/
 """
 from libc.stdlib cimport free
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport Segment, segment_free
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.store_sync cimport StoreSync
 
 from pyjs.store.segment.removal import SegmentRemoval
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     REMOVED_AT_ONCE = 64        # files, by one job

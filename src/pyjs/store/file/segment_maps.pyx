@@ -7,12 +7,9 @@ Knows nothing of records. Compiled because a Segment holds plain pointers (bench
 """
 from libc.stdint cimport uint32_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Segment, index_place
 from pyjs.store.segment.view cimport View, ViewCache
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process

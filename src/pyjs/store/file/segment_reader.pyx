@@ -11,7 +11,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.bad_pages cimport is_readable
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport Entry, Segment, index_last, index_place, is_filled
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
@@ -25,8 +24,6 @@ from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.form import UNREADABLE, open_image, read_image
 from pyjs.store.segment.segment_files import UNOPENED
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef int failure_of(object error):

@@ -4,7 +4,6 @@ from pyjs.store.file.store_sync import StoreSync
 from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.segment.segment_files import SegmentFiles
 
-SOURCE_HASH: bytes
 NO_SPACE: tuple[int, ...]
 
 class SegmentWriter:

@@ -16,7 +16,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow, grow_to
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.compactor cimport Compactor
@@ -38,8 +37,6 @@ from pyjs.wire.ops cimport Msg
 from pyjs.base.errors import StoreFailed
 from pyjs.store.format.form import TailVeil
 from pyjs.store.segment.segment_files import UNOPENED
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     ALLOCATE_MIN = 4096         # first reservation of a segment; doubled from there

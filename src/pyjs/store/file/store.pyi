@@ -18,8 +18,6 @@ from pyjs.store.segment.segment_files import SegmentFiles
 from pyjs.store.segment.view import ViewCache
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class FileStore(StreamStore):
     files: SegmentFiles
     condition: StoreCondition

@@ -26,7 +26,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.file.adoption cimport adopt_segment
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.compactor cimport Compactor
@@ -58,8 +57,6 @@ from pyjs.base.errors import StoreFailed
 from pyjs.store.format.form import MARK
 from pyjs.store.segment.index_file import index_segments, remove_file, small_index
 from pyjs.store.segment.segment_files import UNOPENED
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CODEC_MASK = 0xff00         # of a form: it is compressed

@@ -3,8 +3,6 @@ from pyjs.store.segment.index_file import SegmentSync
 from pyjs.store.segment.segment_files import SegmentFiles
 from pyjs.store.store import SyncJob
 
-SOURCE_HASH: bytes
-
 class StoreSync:
     written_mark: int
     synced_mark: int

@@ -7,13 +7,10 @@ Compiled because every write of a batch counts here (benchmarks/, JetStream asyn
 """
 from libc.stdint cimport uint32_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 from pyjs.store.segment.index_file import SegmentSync
 from pyjs.store.store import SyncJob
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class StoreSync:

@@ -1,3 +1,1 @@
-SOURCE_HASH: bytes
-
 def mended_header(head: bytes) -> bytes | None: ...

@@ -8,13 +8,10 @@ Knows no files. Compiled: a record takes up to 130,000 hashes, which a start wai
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, KIND_MSG, SEGMENT_HEADER_SIZE, computed_checksum, intact, intact_alone, plausible, stored_checksum,
 )
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     KIND_AT = 4

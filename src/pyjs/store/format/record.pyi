@@ -1,3 +1,1 @@
-SOURCE_HASH: bytes
-
 def checksum_of(data: bytes, seed: int) -> int: ...

@@ -15,10 +15,7 @@ Knows no files. Compiled: each append makes one record (benchmarks/: JetStream a
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CHECK_AT = RECORD_HEADER_SIZE - CHECK_SIZE

@@ -5,8 +5,6 @@ from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.remains import Remains
 from pyjs.store.index.subject_set import SubjectSet
 
-SOURCE_HASH: Bytes
-
 class Catalogue:
     subjects: SubjectSet
     drops: DropLog

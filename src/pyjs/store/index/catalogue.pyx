@@ -17,7 +17,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.drop_log cimport DropLog
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
@@ -29,8 +28,6 @@ from pyjs.store.index.remains cimport Remains
 from pyjs.store.index.subject_trie cimport Matches
 from pyjs.store.index.subject_set cimport SubjectSet
 from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_add, subjects_find, subjects_remove
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search looks at before it asks the subjects

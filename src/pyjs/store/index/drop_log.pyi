@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class DropLog:
     tracked: bool
     def __init__(self) -> None: ...

@@ -8,10 +8,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class DropLog:

@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 def is_wildcard(subject: bytes) -> bool: ...
 
 class StoreFilter:

@@ -9,10 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     VERDICTS = 2048             # a power of two

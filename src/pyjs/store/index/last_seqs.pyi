@@ -1,8 +1,6 @@
 from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.index.filter import StoreFilter
 
-SOURCE_HASH: bytes
-
 class LastSeqs:
     up_to: int
     n: int

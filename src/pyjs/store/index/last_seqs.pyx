@@ -10,14 +10,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport by_seq
 from pyjs.store.index.subject_walk cimport SubjectWalk
 from pyjs.store.index.subjects cimport Subject
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CHUNK = 4096                # sequences that are sorted at once

@@ -1,4 +1,2 @@
-SOURCE_HASH: bytes
-
 class Remains:
     def free(self) -> None: ...

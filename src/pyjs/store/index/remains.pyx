@@ -7,12 +7,9 @@ Compiled: what is freed are the tables of the store (benchmarks/hostile.py: purg
 """
 from libc.string cimport memmove, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport Segment, index_free, index_push, segment_free
 from pyjs.store.index.subject_trie cimport subject_index_free
 from pyjs.store.index.subjects cimport subjects_free, subjects_init
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class Remains:

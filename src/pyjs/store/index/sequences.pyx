@@ -11,10 +11,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     BLOCK_SIZE = 4096           # a page

@@ -1,4 +1,2 @@
-SOURCE_HASH: bytes
-
 class SubjectSet:
     def __init__(self) -> None: ...

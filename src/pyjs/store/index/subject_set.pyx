@@ -9,7 +9,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, SeqIndex, index_find, index_next_live, subject_of
 from pyjs.store.index.remains cimport Remains
@@ -35,8 +34,6 @@ from pyjs.store.index.subjects cimport (
     subjects_init,
     subjects_remove,
 )
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FEW_SUBJECTS = 1000         # are asked one by one

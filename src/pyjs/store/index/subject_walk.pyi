@@ -1,8 +1,6 @@
 from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.index.filter import StoreFilter
 
-SOURCE_HASH: bytes
-
 class SubjectWalk:
     total: int
     def __init__(self, store: Catalogue, f: StoreFilter) -> None: ...

@@ -10,14 +10,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.subject_trie cimport Matches
 from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class SubjectWalk:

@@ -1,1 +1,0 @@
-SOURCE_HASH: bytes

@@ -15,12 +15,9 @@ from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow, grow_by_half
 from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_search
 from pyjs.base.table cimport table_hash
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CHUNK_MIN = 256             # a new chunk is as large as all live blocks together, up to

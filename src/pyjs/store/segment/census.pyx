@@ -9,11 +9,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, by_seq
 from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents, SubjectRow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 def removals_of(SegmentContents c not None) -> bytes:

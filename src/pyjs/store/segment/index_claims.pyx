@@ -11,15 +11,12 @@ Knows no stores. Compiled: a clean start does this for each entry (benchmarks/st
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.format.record cimport (
     FLAG_ERASED, KIND_DELETES, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
     SEGMENT_HEADER_SIZE, RecordHeader, plausible,
 )
 from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     READ_SIZE = 4096            # read at once; more when that was not enough several times

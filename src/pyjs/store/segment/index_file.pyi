@@ -9,7 +9,6 @@ from pyjs.store.open_files import OpenFile
 from pyjs.store.segment.scan import SegmentContents
 from pyjs.store.store import SyncJob
 
-SOURCE_HASH: bytes
 _Buffer = bytes | bytearray | memoryview
 
 def encode_index(c: SegmentContents) -> bytes: ...

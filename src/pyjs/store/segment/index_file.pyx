@@ -21,7 +21,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
@@ -40,8 +39,6 @@ from pyjs.store.format.form import UNREADABLE, open_image
 from pyjs.store.segment.index_claims import confirmed
 from pyjs.store.store import SyncJob
 from pyjs.store.crypt.vault import BLOCK_SIZES
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef enum:

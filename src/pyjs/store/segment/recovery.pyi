@@ -6,8 +6,6 @@ from pyjs.store.format.form import PlainImage
 from pyjs.store.segment.scan import SegmentContents
 from pyjs.store.segment.segment_files import SegmentFiles
 
-SOURCE_HASH: bytes
-
 def is_segment(name: str) -> bool: ...
 def contents_of(
     path: str,

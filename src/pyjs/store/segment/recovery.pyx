@@ -13,7 +13,6 @@ Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport ENTRY_MSG
 from pyjs.store.format.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
@@ -33,8 +32,6 @@ from pyjs.store.segment.index_file import (
 from pyjs.store.format.layout import DAMAGED
 from pyjs.store.format.recast import NEW
 from pyjs.store.store import sync_path
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 

@@ -1,7 +1,5 @@
 from pyjs.store.segment.scan import SegmentContents
 
-SOURCE_HASH: bytes
-
 class SegmentRewrite:
     path: str
     number: int

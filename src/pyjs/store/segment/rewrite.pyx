@@ -12,7 +12,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport (
     ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
@@ -29,8 +28,6 @@ from pyjs.base.bad_pages import bad_page_count
 from pyjs.store.format.form import UNREADABLE, encode_file, write_file
 from pyjs.store.segment.index_file import whole_image
 from pyjs.store.format.recast import NEW
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,

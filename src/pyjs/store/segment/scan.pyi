@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class SegmentContents:
     shift: int
     unread: bool

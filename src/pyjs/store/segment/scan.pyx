@@ -19,7 +19,6 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, copy_sparse
 from pyjs.store.format.mending cimport MEND_SIZE_MAX, mend_record
@@ -29,8 +28,6 @@ from pyjs.store.format.record cimport (
     SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header,
     plausible, stored_checksum,
 )
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage

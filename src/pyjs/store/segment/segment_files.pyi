@@ -3,7 +3,6 @@ from pyjs.base.log import Log
 from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.open_files import OpenFiles
 
-SOURCE_HASH: bytes
 UNOPENED: tuple[int, ...]
 
 class SegmentFiles:

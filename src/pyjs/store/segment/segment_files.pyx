@@ -7,12 +7,8 @@ import errno
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 # A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)

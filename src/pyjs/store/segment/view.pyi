@@ -1,8 +1,6 @@
 from pyjs.store.file.segment_maps import SegmentMaps
 from pyjs.store.format.form import PlainImage
 
-SOURCE_HASH: bytes
-
 HELD_MAX: int
 
 class ViewCache:

@@ -20,10 +20,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport CHUNK_BITS
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; that of compressed files

@@ -1,7 +1,5 @@
 from collections.abc import Iterator
 
-SOURCE_HASH: bytes
-
 class StateLog:
     enabled: bool
     lost: bool

@@ -18,10 +18,6 @@ Compiled: fed by every delivery and every ack (benchmarks/: pull with explicit a
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     NUMBER_SIZE_MAX = 10        # bytes of 2**64 - 1
 cdef int NUMBERS[9]

@@ -1,7 +1,5 @@
 from collections.abc import Iterable, Sequence
 
-SOURCE_HASH: bytes
-
 class PendingAcks:
     count: int
     redelivered: int

@@ -17,10 +17,8 @@ Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.base.grow cimport grow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     FIRST_CAPACITY = 64

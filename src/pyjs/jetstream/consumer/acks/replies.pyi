@@ -1,3 +1,1 @@
-SOURCE_HASH: bytes
-
 class AckReplies: ...

@@ -6,13 +6,10 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class AckReplies:

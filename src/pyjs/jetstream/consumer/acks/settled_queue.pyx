@@ -6,10 +6,7 @@ pull with explicit acks).
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     ROOM_KEPT = 2048            # sequences: more memory than that is given back

@@ -3,8 +3,6 @@ from collections.abc import Mapping
 from pyjs.jetstream.consumer.acks.log import StateLog
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
 
-SOURCE_HASH: bytes
-
 class AckState:
     pending: PendingAcks
     changes: StateLog

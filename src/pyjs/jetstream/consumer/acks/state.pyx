@@ -10,13 +10,10 @@ Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, SPENT, StateLog
 from pyjs.jetstream.consumer.acks.pending cimport Entry, PendingAcks
 from pyjs.store.index.sequences cimport index_live
 from pyjs.store.index.catalogue cimport Catalogue
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class AckState:

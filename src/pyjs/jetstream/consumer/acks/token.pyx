@@ -11,9 +11,7 @@ Source: ADR-15 and ADR-47 of nats-architecture-and-design; lenience probed on na
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
-
-SOURCE_HASH = PYJS_SOURCE_HASH
+from pyjs.base.fast cimport write_digits
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:

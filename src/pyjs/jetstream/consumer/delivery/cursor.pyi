@@ -1,8 +1,6 @@
 from pyjs.jetstream.consumer.delivery.skips import Skips
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class DeliveryCursor:
     next_seq: int
     def __init__(self, store: StreamStore) -> None: ...

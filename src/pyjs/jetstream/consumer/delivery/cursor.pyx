@@ -8,11 +8,8 @@ Source: nats.docs "DeliverPolicy", num_pending.
 """
 from libc.stdint cimport uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.jetstream.consumer.delivery.skips cimport Skips
 from pyjs.store.store cimport StreamStore
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class DeliveryCursor:

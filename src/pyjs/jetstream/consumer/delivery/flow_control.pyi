@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class FlowControl:
     window: int
     pending: int

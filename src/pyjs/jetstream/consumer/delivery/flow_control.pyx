@@ -9,10 +9,6 @@ Source: nats.docs "Flow control"; window and requests probed on nats-server 2.15
 """
 from libc.stdint cimport int64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     WINDOW_FIRST = 2097152      # bytes
     WINDOW_LAST = 33554432

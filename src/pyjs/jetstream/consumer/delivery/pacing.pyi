@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class Pacing:
     rate_bps: int
     def __init__(self, burst_size: int) -> None: ...

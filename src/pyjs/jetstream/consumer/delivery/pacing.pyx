@@ -8,10 +8,6 @@ Source: nats.docs "ReplayPolicy", "RateLimit".
 """
 from libc.stdint cimport int64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     EARLY_NS = 1000000          # a replayed message may come this much before its time
     HOLD_MIN_NS = 1000000       # and one that waits for its rate waits for others as well

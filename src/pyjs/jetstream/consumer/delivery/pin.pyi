@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class Pin:
     id: bytes
     group: str

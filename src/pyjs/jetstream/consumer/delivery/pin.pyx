@@ -9,10 +9,6 @@ Source: ADR-42.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 
 cdef class Pin:
     """The pin of one consumer; nobody has it at first."""

@@ -8,7 +8,6 @@ from pyjs.jetstream.consumer.delivery.pull_request import PullRequest
 from pyjs.jetstream.consumer.delivery.waiting import WaitingQueue
 from pyjs.jetstream.consumer.delivery.writer import DeliveryWriter
 
-SOURCE_HASH: bytes
 PRIORITIES: dict[str, int]
 
 class PullRequests:

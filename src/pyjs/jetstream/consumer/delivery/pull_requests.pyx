@@ -9,7 +9,6 @@ Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks probed on na
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.account cimport Account
 from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
 from pyjs.jetstream.consumer.delivery.outcome cimport DECLINED, NOT_TAKEN, SENT, Outcome
@@ -19,8 +18,6 @@ from pyjs.wire.ops cimport Msg
 
 from pyjs.base.nuid import nuid
 from pyjs.jetstream.consumer.delivery.status import NO_MESSAGES, ended, status
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 PRIORITIES = {
     "none": PRIORITY_NONE,

@@ -1,7 +1,5 @@
 from pyjs.core.account import Account
 
-SOURCE_HASH: bytes
-
 class PushSubject:
     subject: bytes
     bound: bool

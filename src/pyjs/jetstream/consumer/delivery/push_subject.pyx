@@ -5,10 +5,7 @@ Source: nats.docs "Push consumers"; interest probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint32_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.core.account cimport Account
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 
 cdef class PushSubject:

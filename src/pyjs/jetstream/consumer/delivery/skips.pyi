@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class Skips:
     left: int
     def __init__(self, packed: bytes) -> None: ...

@@ -9,11 +9,7 @@ Compiled because each first delivery takes one (benchmarks/: pull 500).
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 from binascii import a2b_base64, b2a_base64
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 

@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class WaitingQueue:
     count: int
     no_wait: int

@@ -11,15 +11,13 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH, write_digits
+from pyjs.base.fast cimport write_digits
 from pyjs.base.grow cimport grow
 from pyjs.jetstream.consumer.acks.token cimport AckToken, parse_token, write_token
 from pyjs.jetstream.consumer.delivery.pin cimport PIN_SIZE
 from pyjs.store.store cimport Record
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     LINE_ROOM = 160             # behind the ack prefix: token, header length, size
