@@ -17,7 +17,6 @@ import pyjs
 from pyjs.base.clock import Clock
 from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
-from pyjs.base.nuid import token
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
 from pyjs.core.account import Account
@@ -366,8 +365,3 @@ def _public_key(rng: Rng, prefix: bytes) -> str:
     """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
     number = int.from_bytes(rng.randbytes(35), "big")
     return prefix.decode() + "".join(BASE32[number >> shift & 31] for shift in range(275, 0, -5))
-
-
-def consumer_name(rng: Rng) -> str:
-    """Return a name for an ephemeral consumer: eight digits."""
-    return token(rng, 8)

@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.support.border import ACKS, BODIES, HEADERS
+
 from pyjs.base.bounds import JSON_DEPTH_MAX, NUMBERS, TAKEN
 from pyjs.core.auth.handshake import CONNECT_FIELDS
-from pyjs.jetstream.api.border import ACKS, BODIES, HEADERS
 from pyjs.jetstream.config.json_strict import Kind, Struct
 
 STREAMS, CONSUMERS, SUBJECTS = ("A", "B", "C"), ("c", "d", "e"), ("s.a", "s.b", "s.a.b", "t", "u.1")

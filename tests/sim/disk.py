@@ -549,10 +549,14 @@ class SimDisk(Disk):
         self._locked[fd] = path
         return fd
 
+    def lock_shared(self, path: str) -> int:
+        """Refuse: nobody reads beside a server here."""
+        raise OSError(errno.ENOTSUP, "has no shared locks", path)
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether there is a directory of that name."""
+        return self.exists(path) and isinstance(self._node(path), Directory)
+
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
         """Refuse: this file system locks files alone, and one life of a server follows the other."""
         raise OSError(errno.ENOTSUP, "locks no directories", path)
-
-    def free_bytes(self, path: str) -> int:
-        """Return a lot."""
-        return 1 << 40

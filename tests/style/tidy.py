@@ -34,7 +34,6 @@ SEAMS_IN_C = ("base/bad_pages.h",)  # the maps of base/disk.py
 ABSTRACT = (
     "base/clock.py",
     "base/rng.py",
-    "base/disk.py",
     "core/link.py",
     "core/host.py",
     "core/job.py",

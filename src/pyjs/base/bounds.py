@@ -6,7 +6,7 @@ engine asks how much of it counts: many fields take more than a C integer holds 
 clock will ever tell the difference (`TAKEN`). The configuration keeps, shows and stores the value as it was given;
 what the engine copies into its own attributes went through `taken`.
 
-Readers and tests/fuzz/test_border.py use the same tables: jetstream/border.py lists which field is of which kind.
+Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists which field is of which kind.
 
 Source: types of nats-server's API structures; accepted values probed on nats-server 2.15.1.
 """

@@ -13,7 +13,7 @@ import ctypes
 import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -33,58 +33,46 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
-class Disk:
+class Disk(Protocol):
     """Files by path and descriptor; subclasses say where they are."""
 
-    open_files_max = 512  # descriptors for the files of streams and consumers
+    open_files_max: int = 512  # descriptors for the files of streams and consumers
 
     def open_file(self, path: str, *, create: bool = False) -> int:
         """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def open_read_only(self, path: str) -> int:
         """Return a descriptor for reading."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def close_file(self, fd: int) -> None:
         """Give a descriptor back."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of `data` at `offset`."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         """Return up to `size` bytes from `offset`; fewer only at the end of the file."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def read_file(self, path: str) -> bytes:
         """Return the whole of a small file."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def size_of(self, fd: int) -> int:
         """Return the length of an open file."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut a file, or lengthen it with zeros."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Reserve space for offset .. offset + size, so that a later write there cannot find the disk full."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def sync_file(self, fd: int) -> None:
         """Return when the file's bytes are on the medium (fdatasync)."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def sync_dir(self, path: str) -> None:
         """Return when the names in a directory are on the medium."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def open_directory(self, path: str) -> int:
         """Return a descriptor of a directory, for `sync_filesystem`; errors since then are what that reports."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def sync_filesystem(self, fd: int) -> None:
         """Return when everything on the file system of a directory is on the medium (syncfs), of other programs too.
@@ -92,53 +80,42 @@ class Disk:
         Raises:
             OSError: ENOSYS or EOPNOTSUPP where that cannot be had or trusted; else something could not be written.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def check_file(self, fd: int) -> None:
         """Return when an open file has no write under way, and none that failed unless that was told before.
 
         After `sync_filesystem` the file's bytes are on the medium then, as after `sync_file`.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
         """Return whether a path or open file is on the file system that `sync_filesystem(fd)` syncs."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes; it holds no descriptor."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or directory another name, in one step; a file of that name is replaced."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def make_dirs(self, path: str) -> None:
         """Make a directory, and those above it, unless it is there."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def remove_some(self, path: str, files_max: int) -> int:
         """Remove up to `files_max` files below a directory, and then itself; return how many files were removed.
 
         Fewer than `files_max`: nothing is left.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; an absent one has none."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name."""
-        raise NotImplementedError("a Disk subclass has the files")
 
     def lock(self, path: str) -> int:
         """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock.
@@ -146,7 +123,6 @@ class Disk:
         Raises:
             BlockingIOError: another process has it.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def lock_shared(self, path: str) -> int:
         """Take a lock on a file that is there, beside others who only read; returns its descriptor.
@@ -154,7 +130,6 @@ class Disk:
         Raises:
             BlockingIOError: another process has it for itself.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
         """Take a lock on a directory, for oneself or beside others who only read; returns its descriptor.
@@ -163,7 +138,6 @@ class Disk:
             BlockingIOError: another process has it.
             OSError: the file system does not lock directories.
         """
-        raise NotImplementedError("a Disk subclass has the files")
 
     def unlock(self, fd: int) -> None:
         """Give back a lock of `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
@@ -171,11 +145,6 @@ class Disk:
 
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""
-        raise NotImplementedError("a Disk subclass has the files")
-
-    def free_bytes(self, path: str) -> int:
-        """Return the space left for us on the file system of `path`."""
-        raise NotImplementedError("a Disk subclass has the files")
 
 
 def is_shortage(error: BaseException) -> bool:
@@ -407,8 +376,3 @@ class OsDisk(Disk):
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""
         return os.path.isdir(path)
-
-    def free_bytes(self, path: str) -> int:
-        """Return the space left for us on the file system of `path`."""
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize

@@ -78,11 +78,3 @@ class Timers:
         callback, timer.callback = timer.callback, None
         assert callback is not None
         return callback
-
-    def fire(self, now_ns: int) -> int:
-        """Call everything due at `now_ns`, earliest first; return how many fired."""
-        fired = 0
-        while self.due(now_ns) is not None:
-            self.pop()()
-            fired += 1
-        return fired

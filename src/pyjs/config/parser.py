@@ -54,11 +54,6 @@ def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
     return Parser(Lexer(text, path), read, environ, including=(normpath(path),)).parse()
 
 
-def parse_text(text: str, environ: Mapping[str, str], file: str = "config") -> ConfigMap:
-    """Return what `text` says; it may include nothing."""
-    return Parser(Lexer(text, file), _read_nothing, environ, including=()).parse()
-
-
 def reason_of(error: OSError) -> str:
     """Return why a file could not be read, in the words that nats-server uses."""
     return (error.strerror or str(error)).lower()

@@ -38,7 +38,6 @@ class Copies:
         self.values: dict[str, Any] | None = None  # None: no copy is whole
         self.generation = 0
         self.newer = False
-        self.absent = 0  # copies that are not there
         self._load()
 
     def _load(self) -> None:
@@ -55,7 +54,6 @@ class Copies:
             except CorruptRecord as error:
                 self.findings.append(Finding(DAMAGE, path, error.reason, error.offset))
             except FileNotFoundError:
-                self.absent += 1
                 self.findings.append(Finding(DAMAGE, path, "it is missing"))
             except OSError as error:
                 self.newer = True

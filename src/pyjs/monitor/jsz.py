@@ -119,15 +119,8 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
         "reserved_storage": jetstream.storage.reserved,
         "accounts": len(jetstream.accounts),
         "ha_assets": 0,  # streams and consumers with replicas, which one server has not
-        "api": _api(API_LEVEL, shared.api_total, shared.api_errors, shared.api_inflight),
+        "api": {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors},
     }
-
-
-def _api(level: int, total: int, errors: int, inflight: int = 0) -> JsonDict:
-    api: JsonDict = {"level": level, "total": total, "errors": errors}
-    if inflight:
-        api["inflight"] = inflight
-    return api
 
 
 def jetstream_config(monitored: Monitored) -> JsonDict:
@@ -213,7 +206,7 @@ def _account_detail(
         "reserved_storage": account.limits.max_store % UINT64,
         "accounts": 0,
         "ha_assets": 0,
-        "api": _api(0, account.api_total, account.api_errors),
+        "api": {"level": 0, "total": account.api_total, "errors": account.api_errors},
     }
     if options.streams and account.streams:
         detail["stream_detail"] = streams = []

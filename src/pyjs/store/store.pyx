@@ -286,10 +286,6 @@ cdef class StreamStore:
         """Use up every sequence up to `seq` without storing messages; False: the store refused."""
         return self.skip_to(seq) == 0
 
-    def take_back_above(self, uint64_t seq) -> None:
-        """Use the sequences above `seq` again that hold no message."""
-        self.catalogue.take_back(seq)
-
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, None if it is absent or damaged.
 

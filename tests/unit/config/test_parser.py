@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjs.config.errors import ConfigError, Place
-from pyjs.config.parser import parse_file, parse_text
+from pyjs.config.parser import parse_file
 from pyjs.config.values import ConfigMap, Data
 
 
@@ -17,6 +17,15 @@ def plain(data: Data) -> object:
     if isinstance(data, list):
         return [plain(value.data) for value in data]
     return data
+
+
+def parse_text(text: str, environ: Mapping[str, str] = {}, file: str = "config") -> ConfigMap:
+    def read(path: str) -> str:
+        if path != file:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return text
+
+    return parse_file(file, read, environ)
 
 
 def parse(text: str, environ: Mapping[str, str] = {}, files: Mapping[str, str] = {}) -> object:
@@ -260,9 +269,9 @@ def test_a_missing_file_is_named() -> None:
         parse_file("missing.conf", read, {})
 
 
-def test_a_text_without_file_includes_nothing() -> None:
+def test_a_variable_of_the_environment_includes_nothing() -> None:
     with pytest.raises(ConfigError, match="no such file"):
-        parse_text("include a.conf", {})
+        parse("a $E", {"E": "1\ninclude a.conf"}, {"a.conf": "b 1", "conf/a.conf": "b 1"})
 
 
 PIECES = ["a", "port", " ", "\n", ":", "=", "{", "}", "[", "]", ",", ";", '"', "'", "(", ")", "#", "//", "\\"]

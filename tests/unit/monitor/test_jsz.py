@@ -58,12 +58,6 @@ def test_the_totals_are_the_engines_own(js: Site) -> None:
     assert (busy["accounts"], busy["ha_assets"], busy["total"]) == (1, 0, 1)
 
 
-def test_requests_under_way_are_counted(js: Site) -> None:
-    js.node.jetstream.shared.api_inflight = 2
-
-    assert js.json("/jsz")["api"]["inflight"] == 2
-
-
 def test_details_are_shown_on_demand(js: Site) -> None:
     client = js.client()
     api(client, "STREAM.CREATE.M", name="M", subjects=["m.>"], storage="memory")

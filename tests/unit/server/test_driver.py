@@ -1,6 +1,8 @@
 import asyncio
 from typing import cast
 
+from tests.support.timers import fire
+
 from pyjs.base.log import ListLog
 from pyjs.base.timers import Timers
 from pyjs.node import Node
@@ -23,7 +25,7 @@ class CountingNode:
 
     def turn(self, now_ns: int) -> None:
         self.turns += 1
-        self.timers.fire(now_ns)
+        fire(self.timers, now_ns)
         self.has_work = self.work > 0
         self.work -= self.has_work
 

@@ -6,7 +6,7 @@ otherwise; sizes are bytes, times nanoseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ class JetStreamOptions:
     max_ack_pending: int = 0  # of a consumer; 0: no limit
     max_request_batch: int = 0  # of a pull request; 0: no limit
     default_max_consumers: int = 0  # 0: DEFAULT_MAX_CONSUMERS, -1: unlimited
-    default_account_limits: AccountLimits = field(default_factory=AccountLimits)
     unique_tag: str = ""  # of no effect on a server alone; shown
     ack_v2: bool = False  # ack subjects name domain and account
     key: str = ""  # that encrypts; "": nothing is encrypted

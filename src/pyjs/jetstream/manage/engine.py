@@ -79,7 +79,6 @@ class Shared:
         self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
         self.api_total = 0
         self.api_errors = 0
-        self.api_inflight = 0
 
 
 class JetStream:

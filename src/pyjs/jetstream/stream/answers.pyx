@@ -170,10 +170,3 @@ cdef class Answers:
         tail[m.tail_len + 1] = c'\n'
         m.tail_len += 2
         account.publish(&m)
-
-    def send_all(self, Account account, bytes failure=b"") -> None:
-        """Publish every answer; `failure`, a reply body, replaces them: nothing was kept."""
-        if failure:
-            self.send(account, 0, failure, len(failure))
-        else:
-            self.send(account, 0, NULL, 0)

@@ -22,12 +22,28 @@ _NO_ROOM = {
     4: "subject exceeds 65535 bytes",
     5: "no sequence is left",
 }
+# The errors that stream.pyx names by their numbers.
+_REFUSALS = {
+    row.err_code: row
+    for row in (
+        errcodes.ACCOUNT_RESOURCES_EXCEEDED,
+        errcodes.INSUFFICIENT_RESOURCES,
+        errcodes.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID,
+        errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM,
+        errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+        errcodes.STREAM_NOT_MATCH,
+        errcodes.STREAM_SEALED,
+        errcodes.STREAM_STORE_FAILED,
+        errcodes.STREAM_WRONG_LAST_MSG_ID,
+        errcodes.STREAM_WRONG_LAST_SEQUENCE,
+    )
+}
 _BIG_INT = re.compile(rb"[+-]?[0-9]+")
 
 
 def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
     """Return the reply body for `err_code`; `seq` fills the text, or says why it cannot be stored."""
-    row = errcodes.BY_NUMBER[err_code]
+    row = _REFUSALS[err_code]
     error = row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
     return failure_body(stream, error)
 

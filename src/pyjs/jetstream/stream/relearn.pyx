@@ -18,7 +18,7 @@ cdef enum:
 
 
 def window_parts(Stream stream, uint64_t part_ids):
-    """Yield the ids of the window, up to `part_ids` in a part, as `relearn` takes them."""
+    """Yield the ids of the window, up to `part_ids` in a part, as `relearn_steps` takes them."""
     cdef uint64_t total = len(stream.dedupe), first, count
     for first in range(0, total, part_ids):
         count = min(part_ids, total - first)
@@ -28,12 +28,6 @@ def window_parts(Stream stream, uint64_t part_ids):
         }
 
 
-def relearn(Stream stream, int64_t now_ns, parts=()) -> None:
-    """Do all steps of `relearn_steps`."""
-    for _ in relearn_steps(stream, now_ns, parts):
-        pass
-
-
 def relearn_steps(Stream stream, int64_t now_ns, parts=()):
     """Restore the duplicate window and the times to live of a recovered stream; a step is a part or some messages.
 
@@ -41,7 +35,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
     Raises, at any step:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: those are no such parts.
-        PyjsError, OSError: reading them failed. After each of these `relearn` can be called again without them.
+        PyjsError, OSError: reading them failed. After each of these it can be called again without them.
     """
     cdef bytes last_id = None
     cdef uint64_t seq

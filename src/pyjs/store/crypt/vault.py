@@ -32,7 +32,6 @@ ALGORITHMS = {"chacha": CHACHA, "aes": AES}
 KEY_SIZE = 32
 NONCE_SIZE = 12
 TAG_SIZE = 16
-WRAPPED_SIZE = NONCE_SIZE + KEY_SIZE + TAG_SIZE
 SEGMENT_NONCE_SIZE = 16  # 12 of chance, and 4 that tell the data key
 BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
 

@@ -185,13 +185,6 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
         disk.sync_dir(directory)
 
 
-def create_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
-    """Write both copies into a new directory, where no map must survive if this fails. Raises OSError."""
-    for copy in COPIES:
-        write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
-    disk.sync_dir(directory)
-
-
 def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
     """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
     fd = disk.open_file(temporary, create=True)

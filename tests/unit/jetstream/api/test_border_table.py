@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs.jetstream.api.border import ACKS, BODIES, HEADERS
+from tests.support.border import ACKS, BODIES, HEADERS
+
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.stream.pub_headers import scan
 

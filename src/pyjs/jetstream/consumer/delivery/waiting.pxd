@@ -7,7 +7,6 @@ cdef struct Waiting:
     int64_t left                # messages; may start at 0, which is served as 1
     int64_t bytes_left          # 0: not limited by size
     int64_t delivered
-    int64_t received_at         # ns
     int64_t expires_at          # ns; 0: never
     int64_t heartbeat_ns        # 0: none
     int64_t heartbeat_at        # ns

@@ -41,7 +41,6 @@ cdef class WaitingQueue:
         w.left = batch
         w.bytes_left = max_bytes
         w.no_wait = no_wait
-        w.received_at = now
         w.expires_at = now + expires_ns if expires_ns else 0
         w.heartbeat_ns = heartbeat_ns
         w.heartbeat_at = now + heartbeat_ns if heartbeat_ns else 0

@@ -1,0 +1,128 @@
+"""Code that nothing uses: what src/pyjs defines and no line of src/ names besides.
+
+Sees functions, methods, classes, constants, members of enums, fields of structs and attributes, in .py, .pyx and .pxd
+alike. Goes by names: one that is used anywhere counts as used everywhere, so what is found is dead for sure. A line
+that imports a name, sets it or passes it by keyword does not use it, and neither does a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.style.source import FUNCTION, NO_FUNCTION, STRING_OR_COMMENT, Source
+from tests.style.tree import source_files
+
+# What others use: programs that import these packages, by every name that has no underscore.
+PUBLIC = ("pyjs/aio/", "pyjs/testing/", "pyjs/pytest_plugin.py")
+# What no line of src/ names, and why it is there: name -> reason.
+CALLED = {
+    **dict.fromkeys(
+        "connection_made data_received eof_received pause_writing resume_writing".split(),
+        "called by the transport of an asyncio.Protocol",
+    ),
+    **dict.fromkeys(
+        "on_message_begin on_url on_message_complete".split(), "called by the parser of httptools"
+    ),
+    **dict.fromkeys(
+        "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
+    ),
+    "_resuming": "holds a task, of which the loop itself has only a weak reference",
+}
+LAYOUT = dict.fromkeys(
+    "needs_major needs_minor spare2 spare_ts stream_first_seq stream_last_seq".split(),
+    "bytes of a stored or sent form that this version does not read",
+)
+FOR_TESTS = {
+    "step_wall": "programs' tests set the wall clock of a virtual node",
+    "open_maps": "a map that stays open is a leak that nothing else shows",
+    "feed": "tests and benchmarks read the protocol without a connection",
+    **dict.fromkeys(
+        "segment_paths scan_segment subject_counts".split(), "what is stored, for tests of the store"
+    ),
+    **dict.fromkeys(
+        "checksum_of skip_seq take_drops add_file".split(), "one step of a store, for its unit tests"
+    ),
+    **dict.fromkeys(
+        "deliver_first due_at_ns expire_due settle_to heap_steps verb_of is_endless next_due_ns pop_due".split(),
+        "compiled for C callers, called so by unit tests",
+    ),
+}
+KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
+
+BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
+DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd
+CDEF_FIELDS = re.compile(r"cdef\s+(?!class\b|struct\b|enum\b|union\b|inline\b|extern\b)([^(=]+?)(?:=.*)?$")
+STRUCT_FIELDS = re.compile(r"(?:const\s+)?[A-Za-z_]\w*[\s*]+([^(]+)$")
+MEMBER = re.compile(r"([A-Za-z_]\w*)")  # of an enum
+CONSTANT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
+FIELD = re.compile(r"([A-Za-z_]\w*)\s*:(?!=)")
+SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]+)?=(?!=)")
+NAME = re.compile(r"[A-Za-z_]\w*")
+NO_USE = re.compile(
+    r"^[ \t]*(?:from\s+[\w.]+\s+)?c?import\s+(?:\([^)]*\)|[^\n]*)"
+    r"|^[ \t]*__(?:all|slots)__\s*=\s*(?:\([^)]*\)|\[[^\]]*\]|[^\n]*)"
+    r"|^[ \t]*(?:\w+\.\w+\s*,\s*)+\w+\.\w+(?=\s*=(?!=))"  # a.x, a.y = ...
+    r"|^[ \t]*self\.\w+(?=\s*:\s)"  # self.x: int = ...
+    r"|(?<=\.)\w+(?=\s*(?:[-+*|&^%]|//|<<|>>)?=(?!=))"  # a.x = ...
+    r"|\b\w+(?==(?!=))",  # f(x=...)
+    re.MULTILINE,
+)
+
+
+def unused(src: Path, package: str = "pyjs") -> list[str]:
+    """Return what `package` below `src` defines for nobody, as "file: name", what KNOWN excuses among it."""
+    defined: dict[str, list[str]] = {}
+    uses: Counter[str] = Counter()
+    for path in source_files(src):
+        source, name = Source(path), path.relative_to(src).as_posix()
+        found = list(_definitions(source))
+        uses.update(NAME.findall(NO_USE.sub("", _code(source.text))))
+        uses.subtract(each for each, is_counted in found if is_counted)
+        for each, _ in found:
+            is_ours = name.startswith(f"{package}/") and not each.startswith("__")
+            if is_ours and not (name.startswith(PUBLIC) and each[0] != "_"):
+                defined.setdefault(each, []).append(name)
+    dead = {each: places for each, places in defined.items() if uses[each] <= 0}
+    return sorted(f"{place}: {each}" for each, places in dead.items() for place in dict.fromkeys(places))
+
+
+def _code(text: str) -> str:
+    """Return a text without comments and docstrings; other strings stay, since they may hold expressions."""
+    return STRING_OR_COMMENT.sub(
+        lambda found: "" if found["triple"] or found[0][0] == "#" else found[0], text
+    )
+
+
+def _definitions(source: Source) -> Iterator[tuple[str, bool]]:
+    """Yield each name that a file defines, and whether its definition names it outside of NO_USE."""
+    block = ""  # what the line is directly in: "", class, struct, union, enum
+    for line in source.lines:
+        text = line.text
+        found = BLOCK.match(text)
+        if line.indent == 0:
+            block = found[1] if found else "" if text.startswith(("@", "if ", "else:")) else "other"
+        if found and text.endswith(":"):
+            if found[1] != "enum" and found[2]:
+                yield found[2], True
+        elif function := FUNCTION.match(text) if not NO_FUNCTION.match(text) else None:
+            yield function[1], True
+        elif declared := DECLARED.match(text):
+            yield declared[1], True
+        elif line.indent == 0 or (line.indent == 4 and block not in ("", "other")):
+            yield from ((each, True) for each in _declared(text, "" if line.indent == 0 else block))
+        yield from ((each, False) for each in SET.findall(text))
+
+
+def _declared(text: str, block: str) -> Iterator[str]:
+    """Yield the names that a line declares without a function: constants, fields, members."""
+    is_struct = block in ("struct", "union")
+    if block == "enum":
+        yield from MEMBER.findall(text)[:1]
+    elif fields := CDEF_FIELDS.match(text) or (STRUCT_FIELDS.match(text) if is_struct else None):
+        names = (re.sub(r"\[[^]]*\]", "", each).split() for each in fields[1].split(","))
+        yield from (words[-1].lstrip("*") for words in names if words)
+    elif found := CONSTANT.match(text) or (FIELD.match(text) if block == "class" else None):
+        yield found[1]
