@@ -19,7 +19,7 @@ from pyjs.fsck.metadata import Copies, locked_text
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
-from pyjs.jetstream.config.stream import S2, StreamConfig
+from pyjs.jetstream.config.stream import S2, from_meta
 from pyjs.store.crypt.vault import Locked
 from pyjs.store.format.form import CODEC_ZSTD
 from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
@@ -188,7 +188,7 @@ class StoreCheck:
                 report.findings[-1].mend = move_file_aside(self._disk, directory)
             return report
         try:
-            config = StreamConfig.from_meta(copies.values["config"])
+            config = from_meta(copies.values["config"])
             report.name = config.name
             incarnation = int(copies.values["created_ns"])
             if not 0 <= incarnation < 1 << 64:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
-from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.config.stream import FILE, MEMORY, as_json
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info
 from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
@@ -226,7 +226,7 @@ def _stream_detail(
         "cluster": {"leader": monitored.node.server_name},
     }
     if options.config:
-        detail["config"] = stream.config.to_json_dict()
+        detail["config"] = as_json(stream.config)
     detail["state"] = stream_state(stream)
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = consumers = []

@@ -9,20 +9,17 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import moment_text
 from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.config.stream import META_LEVEL, META_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-SERVER_VERSION_KEY = "_nats.ver"
-SERVER_LEVEL_KEY = "_nats.level"
-REQUIRED_LEVEL_KEY = "_nats.req.level"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,57 +93,25 @@ class ConsumerConfig:
         return out
 
 
-# Wire name, attribute, and whether it is shown when unset (a time: not even then), in wire order.
-_FIELDS: tuple[tuple[str, str, bool], ...] = (
-    ("durable_name", "durable_name", False),
-    ("name", "name", False),
-    ("description", "description", False),
-    ("deliver_policy", "deliver_policy", True),
-    ("opt_start_seq", "opt_start_seq", False),
-    ("opt_start_time", "opt_start_time_ns", True),
-    ("ack_policy", "ack_policy", True),
-    ("ack_wait", "ack_wait_ns", False),
-    ("max_deliver", "max_deliver", False),
-    ("backoff", "backoff_ns", False),
-    ("filter_subject", "filter_subject", False),
-    ("filter_subjects", "filter_subjects", False),
-    ("replay_policy", "replay_policy", True),
-    ("rate_limit_bps", "rate_limit_bps", False),
-    ("sample_freq", "sample_freq", False),
-    ("max_waiting", "max_waiting", False),
-    ("max_ack_pending", "max_ack_pending", False),
-    ("flow_control", "flow_control", False),
-    ("headers_only", "headers_only", False),
-    ("max_batch", "max_batch", False),
-    ("max_expires", "max_expires_ns", False),
-    ("max_bytes", "max_bytes", False),
-    ("deliver_subject", "deliver_subject", False),
-    ("deliver_group", "deliver_group", False),
-    ("idle_heartbeat", "idle_heartbeat_ns", False),
-    ("inactive_threshold", "inactive_threshold_ns", False),
-    ("num_replicas", "num_replicas", True),
-    ("mem_storage", "mem_storage", False),
-    ("direct", "direct", False),
-    ("sourcing", "sourcing", False),
-    ("metadata", "metadata", False),
-    ("pause_until", "pause_until_ns", True),
-    ("priority_groups", "priority_groups", False),
-    ("priority_policy", "priority_policy", True),
-    ("priority_timeout", "priority_timeout_ns", False),
+# The order of the wire is that of the fields; these are shown when unset, but for times and the last.
+_SHOWN = (
+    "deliver_policy opt_start_time ack_policy replay_policy num_replicas pause_until priority_policy".split()
 )
-_NAMES, _ATTRIBUTES, _ALWAYS = zip(*_FIELDS, strict=True)
+_ATTRIBUTES = tuple(each.name for each in fields(ConsumerConfig))
+_NAMES = tuple(name.removesuffix("_ns") for name in _ATTRIBUTES)
+_ALWAYS = tuple(name in _SHOWN for name in _NAMES)
 _values = attrgetter(*_ATTRIBUTES)  # a listing of many consumers asks each for all of them
 _TIMES = ("opt_start_time", "pause_until")
 _times = attrgetter("opt_start_time_ns", "pause_until_ns")
 
 
-def from_json(fields: Mapping[str, Any]) -> ConsumerConfig:
-    """Return the configuration that `fields` (checked JSON) describes; what is missing is unset."""
+def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
+    """Return the configuration that `given` (checked JSON) describes; what is missing is unset."""
     values: dict[str, Any] = {}
-    for name, attribute, _always in _FIELDS:
-        if name not in fields:
+    for name, attribute in zip(_NAMES, _ATTRIBUTES, strict=True):
+        if name not in given:
             continue
-        value = fields[name]
+        value = given[name]
         if isinstance(value, list):
             value = tuple(value)
         elif isinstance(value, str) and attribute.endswith("_ns"):
@@ -159,12 +124,5 @@ def from_json(fields: Mapping[str, Any]) -> ConsumerConfig:
 
 def shown(config: ConsumerConfig, version: str, api_level: int) -> dict[str, Any]:
     """Return the JSON of responses, with the metadata that tells the server's version and level."""
-    out = config.as_json()
-    metadata = {**config.metadata, SERVER_VERSION_KEY: version, SERVER_LEVEL_KEY: str(api_level)}
-    with_metadata: dict[str, Any] = {}
-    for name, _attribute, _always in _FIELDS:
-        if name == "metadata":
-            with_metadata[name] = dict(sorted(metadata.items()))
-        elif name in out:
-            with_metadata[name] = out[name]
-    return with_metadata
+    metadata = {**config.metadata, META_VERSION: version, META_LEVEL: str(api_level)}
+    return replace(config, metadata=dict(sorted(metadata.items()))).as_json()

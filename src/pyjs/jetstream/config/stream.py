@@ -9,7 +9,9 @@ Source: nats.docs "Streams"; field order, names and what is left out when empty 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import INT64, TIME_NS, UINT64, Range, wrapped_ns
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-    T = TypeVar("T")
+    T = TypeVar("T", bound=DataclassInstance)
 
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
@@ -43,17 +45,6 @@ class Placement:
     tags: tuple[str, ...] = ()
     preferred: str = ""
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields that are set, in the order of the wire."""
-        out: dict[str, Any] = {}
-        if self.cluster:
-            out["cluster"] = self.cluster
-        if self.tags:
-            out["tags"] = list(self.tags)
-        if self.preferred:
-            out["preferred"] = self.preferred
-        return out
-
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
@@ -62,11 +53,6 @@ class ConsumerLimits:
     inactive_threshold_ns: int = 0
     max_ack_pending: int = 0
 
-    def to_json_dict(self) -> dict[str, int]:
-        """Return the fields that are set, in the order of the wire."""
-        out = {"inactive_threshold": self.inactive_threshold_ns, "max_ack_pending": self.max_ack_pending}
-        return {name: value for name, value in out.items() if value}
-
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
@@ -74,10 +60,6 @@ class SubjectTransformConfig:
 
     src: str = ""
     dest: str = ""
-
-    def to_json_dict(self) -> dict[str, str]:
-        """Return the fields in the order of the wire."""
-        return {"src": self.src, "dest": self.dest}
 
 
 @dataclass(repr=False, slots=True)
@@ -88,11 +70,6 @@ class RepublishConfig:
     dest: str = ""
     headers_only: bool = False
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields in the order of the wire."""
-        out: dict[str, Any] = {"src": self.src, "dest": self.dest}
-        return out | {"headers_only": True} if self.headers_only else out
-
 
 @dataclass(repr=False, slots=True)
 class ExternalStream:
@@ -100,10 +77,6 @@ class ExternalStream:
 
     api: str = ""
     deliver: str = ""
-
-    def to_json_dict(self) -> dict[str, str]:
-        """Return the fields in the order of the wire."""
-        return {"api": self.api, "deliver": self.deliver}
 
 
 @dataclass(repr=False, slots=True)
@@ -132,48 +105,6 @@ class StreamSource:
         if self.subject_transforms:
             return tuple((each.src or ">").encode() for each in self.subject_transforms)
         return (self.filter_subject.encode(),) if self.filter_subject else ()
-
-    def to_json_dict(self) -> dict[str, Any]:
-        """Return the fields that are set, in the order of the wire."""
-        out: dict[str, Any] = {"name": self.name}
-        if self.opt_start_seq:
-            out["opt_start_seq"] = self.opt_start_seq
-        if self.opt_start_time_ns is not None:
-            out["opt_start_time"] = time_text(self.opt_start_time_ns)
-        if self.filter_subject:
-            out["filter_subject"] = self.filter_subject
-        if self.subject_transforms:
-            out["subject_transforms"] = [each.to_json_dict() for each in self.subject_transforms]
-        if self.external:
-            out["external"] = self.external.to_json_dict()
-        return out
-
-    def to_meta(self) -> dict[str, Any]:
-        """Return plain values to be stored."""
-        values = _plain(self)
-        values["subject_transforms"] = [_plain(each) for each in self.subject_transforms]
-        values["external"] = self.external and _plain(self.external)
-        if (
-            self.opt_start_time_ns is not None
-            and wrapped_ns(self.opt_start_time_ns) != self.opt_start_time_ns
-        ):
-            values["opt_start_time_ns"] = moment_text(
-                self.opt_start_time_ns
-            )  # more than a stored number holds
-        del values["consumer"]
-        return values
-
-    @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> StreamSource:
-        """Return what `to_meta` wrote."""
-        values = dict(meta)
-        transforms = values.get("subject_transforms", ())
-        values["subject_transforms"] = tuple(_checked(SubjectTransformConfig(**each)) for each in transforms)
-        if values.get("external"):
-            values["external"] = _checked(ExternalStream(**values["external"]))
-        if isinstance(values.get("opt_start_time_ns"), str):
-            values["opt_start_time_ns"] = parse_time_ns(values["opt_start_time_ns"])
-        return _checked(cls(**values), TIME_NS)
 
 
 @dataclass(repr=False, slots=True)
@@ -214,57 +145,6 @@ class StreamConfig:
     subject_delete_marker_ttl_ns: int = 0  # 0: expired subjects leave nothing behind
     metadata: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """Return the configuration as responses show it, fields in the order of the wire."""
-        out: dict[str, Any] = {"name": self.name}
-        if self.description:
-            out["description"] = self.description
-        if self.subjects:
-            out["subjects"] = list(self.subjects)
-        out["retention"] = self.retention
-        out["max_consumers"] = self.max_consumers
-        out["max_msgs"] = self.max_msgs
-        out["max_bytes"] = self.max_bytes
-        out["max_age"] = self.max_age_ns
-        out["max_msgs_per_subject"] = self.max_msgs_per_subject
-        out["max_msg_size"] = self.max_msg_size
-        out["discard"] = self.discard
-        out["storage"] = self.storage
-        out["num_replicas"] = self.num_replicas
-        self._add_optional(out)
-        out["allow_direct"] = self.allow_direct
-        out["mirror_direct"] = self.mirror_direct
-        if self.discard_new_per_subject:
-            out["discard_new_per_subject"] = True
-        for name in ("sealed", "deny_delete", "deny_purge", "allow_rollup_hdrs"):
-            out[name] = getattr(self, name)
-        out["consumer_limits"] = self.consumer_limits.to_json_dict()
-        out["allow_msg_ttl"] = self.allow_msg_ttl
-        if self.subject_delete_marker_ttl_ns:
-            out["subject_delete_marker_ttl"] = self.subject_delete_marker_ttl_ns
-        if self.metadata:
-            out["metadata"] = dict(sorted(self.metadata.items()))
-        return out
-
-    def _add_optional(self, out: dict[str, Any]) -> None:
-        if self.no_ack:
-            out["no_ack"] = True
-        if self.duplicate_window_ns:
-            out["duplicate_window"] = self.duplicate_window_ns
-        if self.placement:
-            out["placement"] = self.placement.to_json_dict()
-        if self.mirror:
-            out["mirror"] = self.mirror.to_json_dict()
-        if self.sources:
-            out["sources"] = [each.to_json_dict() for each in self.sources]
-        out["compression"] = self.compression
-        if self.first_seq:
-            out["first_seq"] = self.first_seq
-        if self.subject_transform:
-            out["subject_transform"] = self.subject_transform.to_json_dict()
-        if self.republish:
-            out["republish"] = self.republish.to_json_dict()
-
     def with_required_level(self) -> StreamConfig:
         """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
@@ -285,72 +165,126 @@ class StreamConfig:
         mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}
         return mine == theirs
 
-    def to_meta(self) -> dict[str, Any]:
-        """Return plain values to be stored."""
-        values = _plain(self) | {"subjects": list(self.subjects), "metadata": dict(self.metadata)}
-        values["placement"] = self.placement and _plain(self.placement)
-        values["mirror"] = self.mirror and self.mirror.to_meta()
-        values["sources"] = [each.to_meta() for each in self.sources]
-        values["subject_transform"] = self.subject_transform and _plain(self.subject_transform)
-        values["republish"] = self.republish and _plain(self.republish)
-        values["consumer_limits"] = _plain(self.consumer_limits)
-        return values
 
-    @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> StreamConfig:
-        """Return the configuration that `to_meta` wrote.
-
-        Raises:
-            ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
-        """
-        unknown = sorted(set(meta).difference(name for name, _, _ in _kinds(cls)))
-        if unknown:
-            raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
-        values = dict(meta)
-        values["subjects"] = tuple(values.get("subjects", ()))
-        if values.get("placement"):
-            placement = dict(values["placement"])
-            placement["tags"] = tuple(placement.get("tags", ()))
-            values["placement"] = _checked(Placement(**placement))
-        if values.get("mirror"):
-            values["mirror"] = StreamSource.from_meta(values["mirror"])
-        values["sources"] = tuple(StreamSource.from_meta(each) for each in values.get("sources", ()))
-        if values.get("subject_transform"):
-            values["subject_transform"] = _checked(SubjectTransformConfig(**values["subject_transform"]))
-        if values.get("republish"):
-            values["republish"] = _checked(RepublishConfig(**values["republish"]))
-        values["consumer_limits"] = _checked(ConsumerLimits(**values.get("consumer_limits", {})))
-        return _checked(cls(**values))
+# What responses show although it is empty; the order of the wire is that of the fields.
+_ALWAYS = {
+    SubjectTransformConfig: ("src", "dest"),
+    RepublishConfig: ("src", "dest"),
+    ExternalStream: ("api", "deliver"),
+    StreamSource: ("name",),
+    StreamConfig: (
+        "name retention max_consumers max_msgs max_bytes max_age_ns max_msgs_per_subject max_msg_size discard storage"
+        " num_replicas compression allow_direct mirror_direct sealed deny_delete deny_purge allow_rollup_hdrs"
+        " consumer_limits allow_msg_ttl"
+    ).split(),
+}
+_RECORDS = {each.__name__: each for each in (*_ALWAYS, Placement, ConsumerLimits, SourceConsumer)}
 
 
-def _plain(of: DataclassInstance) -> dict[str, Any]:
-    return {each.name: getattr(of, each.name) for each in fields(of)}
+class _Shape:
+    """What is known of the fields of one kind of record."""
+
+    def __init__(self, of: type[DataclassInstance]) -> None:
+        always = _ALWAYS.get(of, ())
+        self.fields = tuple((each.name, str(each.type), each.default) for each in fields(of))
+        self.names = {each.name: each.name.removesuffix("_ns") for each in fields(of)}  # on the wire
+        self.parts = tuple(each[:2] for each in self.fields if each[1] not in ("str", "int", "bool"))
+        plain = self.names.keys() - dict(self.parts).keys()
+        self.shown = tuple((name, wire, name in always, name in plain) for name, wire in self.names.items())
+        self.values = attrgetter(*self.names)
 
 
-def _checked(made: T, numbers: Range = STORED) -> T:
-    """Return a record that was read from a file.
+_shape = cache(_Shape)
+
+
+def as_json(record: DataclassInstance) -> dict[str, Any]:
+    """Return a configuration, or a part of one, as responses show it."""
+    out: dict[str, Any] = {}
+    shape = _shape(type(record))
+    for (name, wire, always, is_plain), value in zip(shape.shown, shape.values(record), strict=True):
+        if is_plain:
+            if value or always:
+                out[wire] = value
+        elif name == "opt_start_time_ns":
+            if value is not None:
+                out[wire] = time_text(value)
+        elif value or always:
+            out[wire] = _json_value(value)
+    return out
+
+
+def _json_value(value: Any) -> object:
+    if isinstance(value, tuple):
+        return [each if isinstance(each, str) else as_json(each) for each in value]
+    return dict(sorted(value.items())) if isinstance(value, dict) else as_json(value)
+
+
+def to_meta(value: Any) -> Any:
+    """Return a configuration as plain values to be stored."""
+    if isinstance(value, tuple):
+        return [to_meta(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    values = {each.name: to_meta(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, StreamSource):
+        del values["consumer"]
+        start_ns = value.opt_start_time_ns
+        if start_ns is not None and wrapped_ns(start_ns) != start_ns:
+            values["opt_start_time_ns"] = moment_text(start_ns)  # more than a stored number holds
+    return values
+
+
+def from_meta(meta: Mapping[str, Any]) -> StreamConfig:
+    """Return the configuration that `to_meta` wrote.
 
     Raises:
-        ValueError: a value is not of the kind that its field is for.
+        ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
     """
-    for name, kind, default in _kinds(type(made)):
-        value = getattr(made, name)
-        if value == default and type(value) is type(default):
-            continue  # most are: a start reads thousands of configurations
-        if not _fits(value, kind, numbers):
-            raise ValueError(f"{name} of the stream configuration is {value!r}")
+    return record_of(StreamConfig, meta, is_stored=True)
+
+
+def record_of(kind: type[T], values: Mapping[str, Any], is_stored: bool = False) -> T:
+    """Return the record that has `values`, by the names of the wire or, stored ones, of the attributes.
+
+    Raises:
+        ValueError: as `from_meta`; those of a request are checked already.
+    """
+    shape = _shape(kind)
+    if is_stored and (unknown := sorted(values.keys() - shape.names.keys())):
+        raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
+    given = dict(values)
+    if not is_stored:
+        given = {name: values[wire] for name, wire in shape.names.items() if wire in values}
+    for name, type_name in shape.parts:
+        if name in given:
+            given[name] = _given(given[name], type_name, is_stored)
+    made = kind(**given)
+    if is_stored:
+        _check(made, TIME_NS if kind is StreamSource else STORED)
     return made
 
 
-def _kinds(of: type[Any]) -> tuple[tuple[str, str, object], ...]:
-    """Return name, kind and default of each field."""
-    known = _KINDS.get(of)
-    if known is None:
-        known = _KINDS[of] = tuple((each.name, str(each.type), each.default) for each in fields(of))
-    return known
+def _given(value: Any, type_name: str, is_stored: bool) -> Any:
+    """Return the value of a field; what is none of its type stays as it is."""
+    if type_name.startswith("tuple[") and isinstance(value, list | tuple):
+        item = type_name.removeprefix("tuple[").removesuffix(", ...]")
+        return tuple(_given(each, item, is_stored) for each in value)
+    if type_name == "int | None" and isinstance(value, str):
+        return parse_time_ns(value)
+    record = _RECORDS.get(type_name.removesuffix(" | None"))
+    if record is None or not isinstance(value, dict):
+        return value
+    return record_of(record, value, is_stored)
 
 
-_KINDS: dict[type[object], tuple[tuple[str, str, object], ...]] = {}
+def _check(made: DataclassInstance, numbers: Range) -> None:
+    """Refuse a record of a file of which a value is not of the kind that its field is for. Raises ValueError."""
+    shape = _shape(type(made))
+    for (name, type_name, default), value in zip(shape.fields, shape.values(made), strict=True):
+        if value == default and type(value) is type(default):
+            continue  # most are: a start reads thousands of configurations
+        if not _fits(value, type_name, numbers):
+            raise ValueError(f"{name} of the stream configuration is {value!r}")
 
 
 def _fits(value: object, kind: str, numbers: Range) -> bool:

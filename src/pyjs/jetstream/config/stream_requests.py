@@ -28,20 +28,10 @@ from pyjs.jetstream.config.json_strict import (
     Struct,
     decode,
     enum,
-    parse_time_ns,
     struct,
     structs,
 )
-from pyjs.jetstream.config.stream import (
-    ConsumerLimits,
-    ExternalStream,
-    Placement,
-    RepublishConfig,
-    SourceConsumer,
-    StreamConfig,
-    StreamSource,
-    SubjectTransformConfig,
-)
+from pyjs.jetstream.config.stream import StreamConfig, record_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -160,31 +150,8 @@ BULK_READ_REQUEST = Struct(
     },
 )
 
-# Same name on the wire and in StreamConfig.
-_PLAIN = (
-    "name",
-    "description",
-    "retention",
-    "max_consumers",
-    "max_msgs",
-    "max_bytes",
-    "max_msgs_per_subject",
-    "max_msg_size",
-    "discard",
-    "storage",
-    "num_replicas",
-    "compression",
-    "no_ack",
-    "first_seq",
-    "allow_direct",
-    "mirror_direct",
-    "discard_new_per_subject",
-    "sealed",
-    "deny_delete",
-    "deny_purge",
-    "allow_rollup_hdrs",
-    "allow_msg_ttl",
-)
+# Limits that are 0 in a request that does not name them.
+_ZERO = "max_consumers max_msgs max_bytes max_msgs_per_subject max_msg_size num_replicas".split()
 COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
 BATCHED, SCHEDULES = "batch publish is", "message schedules are"
 _LATER = {
@@ -223,54 +190,8 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
         ApiError: 10025, the body is not JSON or holds something unknown.
     """
     given = read(body, STREAM_REQUEST, strict)
-    return StreamRequest(_config(given), given.get("pedantic", False), _unsupported(given))
-
-
-def _config(given: dict[str, Any]) -> StreamConfig:
-    values: dict[str, Any] = {
-        "name": "",
-        "max_consumers": 0,
-        "max_msgs": 0,
-        "max_bytes": 0,
-        "num_replicas": 0,
-    }
-    values.update(max_msgs_per_subject=0, max_msg_size=0)
-    values.update({name: given[name] for name in _PLAIN if name in given})
-    values["subjects"] = tuple(given.get("subjects", ()))
-    values["max_age_ns"] = given.get("max_age", 0)
-    values["duplicate_window_ns"] = given.get("duplicate_window", 0)
-    values["subject_delete_marker_ttl_ns"] = given.get("subject_delete_marker_ttl", 0)
-    values["metadata"] = given.get("metadata", {})
-    limits = given.get("consumer_limits", {})
-    values["consumer_limits"] = ConsumerLimits(
-        limits.get("inactive_threshold", 0), limits.get("max_ack_pending", 0)
-    )
-    if "placement" in given:
-        place = given["placement"]
-        tags = tuple(place.get("tags", ()))
-        values["placement"] = Placement(place.get("cluster", ""), tags, place.get("preferred", ""))
-    if "mirror" in given:
-        values["mirror"] = _source(given["mirror"])
-    values["sources"] = tuple(_source(each) for each in given.get("sources", ()))
-    if "subject_transform" in given:
-        values["subject_transform"] = SubjectTransformConfig(**given["subject_transform"])
-    if "republish" in given:
-        values["republish"] = RepublishConfig(**given["republish"])
-    return StreamConfig(**values)
-
-
-def _source(given: dict[str, Any] | None) -> StreamSource:
-    """Return one mirror or source; null in the list of sources is one without a name."""
-    values = dict(given or {})
-    if "consumer" in values:
-        values["consumer"] = SourceConsumer(**values["consumer"])
-    if "opt_start_time" in values:
-        values["opt_start_time_ns"] = parse_time_ns(values.pop("opt_start_time"))
-    transforms = values.get("subject_transforms", ())
-    values["subject_transforms"] = tuple(SubjectTransformConfig(**each) for each in transforms)
-    if "external" in values:
-        values["external"] = ExternalStream(**values["external"])
-    return StreamSource(**values)
+    config = record_of(StreamConfig, {"name": "", **dict.fromkeys(_ZERO, 0), **given})
+    return StreamRequest(config, given.get("pedantic", False), _unsupported(given))
 
 
 def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
-from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig
+from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig, from_meta, to_meta
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,
     ListFile,
@@ -318,7 +318,7 @@ class AccountFiles:
         store: FileStore | None = None
         config: StreamConfig | None = None
         try:
-            config, created_ns = StreamConfig.from_meta(values["config"]), int(values["created_ns"])
+            config, created_ns = from_meta(values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
             for subject in config.subjects:
                 subject.encode()  # it is one: what is opened halfway is hard to take back
@@ -760,7 +760,7 @@ class AccountFiles:
 
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
-    values: dict[str, Any] = {"created_ns": created_ns, "config": config.to_meta()}
+    values: dict[str, Any] = {"created_ns": created_ns, "config": to_meta(config)}
     return values | {"codec": "zstd"} if _codec(config) else values
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs.base.gotext import time_text
+from pyjs.jetstream.config.stream import as_json
 from pyjs.jetstream.manage.engine import JetStream
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.index.subject_walk import SubjectWalk
@@ -71,7 +72,7 @@ def stream_info(
     """Return a StreamInfo; `listed` leaves out what only single answers show."""
     config = stream.config if listed else stream.config.with_server_metadata()
     out: dict[str, Any] = {
-        "config": config.to_json_dict(),
+        "config": as_json(config),
         "created": time_text(stream.created_ns),
         "state": stream_state(stream) if state is None else state,
     }

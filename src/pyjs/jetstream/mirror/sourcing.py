@@ -20,7 +20,7 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
+from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource, as_json
 from pyjs.jetstream.mirror.copier import Copier, last_sources
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.subjects.transform import open_transform
@@ -331,7 +331,7 @@ class Inflow:
         source, copier = lane.source, lane.copier
         out: dict[str, Any] = {"name": source.name}
         if source.external is not None:
-            out["external"] = source.external.to_json_dict()
+            out["external"] = as_json(source.external)
         out["lag"] = copier.lag()
         if copier.stored and not copier.mirrors:
             out["seq"] = copier.stored
@@ -341,7 +341,7 @@ class Inflow:
         if source.filter_subject and (copier.active_ns or copier.error or not copier.mirrors):
             out["filter_subject"] = source.filter_subject
         if source.subject_transforms:
-            out["subject_transforms"] = [each.to_json_dict() for each in source.subject_transforms]
+            out["subject_transforms"] = [as_json(each) for each in source.subject_transforms]
         return out
 
     def _active_ns(self, copier: Copier) -> int:

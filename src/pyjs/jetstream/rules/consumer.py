@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.consumer import (
-    REQUIRED_LEVEL_KEY,
-    SERVER_LEVEL_KEY,
-    SERVER_VERSION_KEY,
-    ConsumerConfig,
-)
+from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.stream import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.overlap import at_once, first_covered
@@ -410,7 +406,7 @@ def same_but_versions(a: ConsumerConfig, b: ConsumerConfig) -> bool:
 
 
 def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
-    managed = (SERVER_VERSION_KEY, SERVER_LEVEL_KEY, REQUIRED_LEVEL_KEY)
+    managed = (META_VERSION, META_LEVEL, META_REQUIRED_LEVEL)
     return {key: value for key, value in config.metadata.items() if key not in managed}
 
 
@@ -422,7 +418,7 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
         level = 1
     if config.ack_policy == "flow_control":
         level = 4
-    return replace(config, metadata={**_user_metadata(config), REQUIRED_LEVEL_KEY: str(level)})
+    return replace(config, metadata={**_user_metadata(config), META_REQUIRED_LEVEL: str(level)})
 
 
 def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
-from pyjs.jetstream.config.stream import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
+from pyjs.jetstream.config.stream import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig, as_json
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.subjects.overlap import at_once, first_overlap
@@ -83,7 +83,7 @@ def check(
     _check_max_bytes(config, limits)
     _check_transform(config)
     config = _with_republish(config, pedantic)
-    if config.placement and not config.placement.to_json_dict():
+    if config.placement and not as_json(config.placement):
         config = replace(config, placement=None)
     if config.placement and config.placement.preferred:
         raise errcodes.invalid_config("preferred server not permitted in placement")

@@ -21,7 +21,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig
+from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig, to_meta
 from pyjs.jetstream.manage.persist import AccountFiles, StoredConsumer, segment_size
 from pyjs.store.format import meta
 from pyjs.store.store import StreamStore
@@ -332,7 +332,7 @@ def test_a_newer_version_is_named_and_stays(
 
 def test_a_configuration_with_unknown_fields_stays(copied: Callable[[], Path]) -> None:
     root = copied()
-    values = {"created_ns": 77, "config": {**CONFIG.to_meta(), "later": 1}}
+    values = {"created_ns": 77, "config": {**to_meta(CONFIG), "later": 1}}
     meta.save_meta(OsDisk(), f"{root}/A/streams/S", "meta", meta.encode(meta.KIND_STREAM, 2, values))
     files = Files(root)
     assert files.recover() == {}

@@ -9,7 +9,7 @@ import pytest
 
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
-from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig, as_json, from_meta, to_meta
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.rules import stream as stream_rules
 
@@ -89,7 +89,7 @@ def test_no_ack_may_capture_everything() -> None:
 
 def test_defaults_are_those_of_the_peer() -> None:
     config = check().with_required_level().with_server_metadata()
-    assert orjson.dumps(config.to_json_dict()) == (
+    assert orjson.dumps(as_json(config)) == (
         b'{"name":"S","subjects":["S"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,'
         b'"max_age":0,"max_msgs_per_subject":-1,"max_msg_size":-1,"discard":"old","storage":"file",'
         b'"num_replicas":1,"duplicate_window":120000000000,"compression":"none","allow_direct":false,'
@@ -147,7 +147,7 @@ def test_accounts_may_ask_for_max_bytes() -> None:
 
 def test_an_empty_placement_is_none() -> None:
     assert check(placement={}).placement is None
-    shown = check(placement={"cluster": "c", "tags": ["a"]}).to_json_dict()
+    shown = as_json(check(placement={"cluster": "c", "tags": ["a"]}))
     assert shown["placement"] == {"cluster": "c", "tags": ["a"]}
 
 
@@ -186,6 +186,6 @@ def test_a_configuration_survives_its_stored_form() -> None:
         max_msgs_per_subject=1,
         discard_new_per_subject=True,
     )
-    assert StreamConfig.from_meta(config.to_meta()) == config
+    assert from_meta(to_meta(config)) == config
     with pytest.raises(ValueError, match="a newer server wrote it"):
-        StreamConfig.from_meta({**config.to_meta(), "from_the_future": 1})
+        from_meta({**to_meta(config), "from_the_future": 1})
