@@ -9,11 +9,14 @@ Source: nats.docs "Authorization", "Accounts"; behaviour of nats-server 2.15.1.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyjs.config import unsupported
 from pyjs.config.errors import Place, Refused, suggestion
 from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, between, read_map
 from pyjs.config.options import (
     GLOBAL_ACCOUNT,
+    NS_PER_S,
     AccountJetStreamOptions,
     AccountLimits,
     AccountOptions,
@@ -26,8 +29,6 @@ from pyjs.config.options import (
 )
 from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.config.values import Value, describe
-
-NS_PER_S = 1_000_000_000
 
 _limit = between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
 _size_limit = between(-1, (1 << 63) - 1, "use a size, or -1 for no limit")
@@ -44,17 +45,11 @@ def is_subject(text: str) -> bool:
     return all(tokens) and ">" not in tokens[:-1]
 
 
-def _read_publish(reading: Reading, key: Key, value: Value, target: object) -> SubjectPermissions | None:
-    return _read_subjects(reading, key, value, with_queue=False)
-
-
-def _read_subscribe(reading: Reading, key: Key, value: Value, target: object) -> SubjectPermissions | None:
-    return _read_subjects(reading, key, value, with_queue=True)
-
-
-def _read_subjects(reading: Reading, key: Key, value: Value, with_queue: bool) -> SubjectPermissions | None:
+def _read_subjects(
+    reading: Reading, key: Key, value: Value, target: object, with_queue: bool
+) -> SubjectPermissions | None:
     data = value.data
-    kind = Kind("list of subjects", "", _read_queue_list if with_queue else _read_subject_list)
+    kind = Kind("list of subjects", partial(_read_list, with_queue=with_queue))
     if isinstance(data, str | list):
         allow = kind.read(reading, key, value, None)
         assert isinstance(allow, tuple) or allow is None
@@ -63,21 +58,15 @@ def _read_subjects(reading: Reading, key: Key, value: Value, with_queue: bool) -
     if not entries:
         return None
     permissions = SubjectPermissions()
-    keys = (Key("allow", kind, ("allow",)), Key("deny", kind, ("deny",)))
+    keys = (Key("allow", kind), Key("deny", kind))
     read_block(reading, Table("permissions.subjects", keys), entries, permissions)
     permissions.deny = permissions.deny or ()
     return permissions
 
 
-def _read_subject_list(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, ...] | None:
-    return _read_list(reading, key, value, with_queue=False)
-
-
-def _read_queue_list(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, ...] | None:
-    return _read_list(reading, key, value, with_queue=True)
-
-
-def _read_list(reading: Reading, key: Key, value: Value, with_queue: bool) -> tuple[str, ...] | None:
+def _read_list(
+    reading: Reading, key: Key, value: Value, target: object, with_queue: bool
+) -> tuple[str, ...] | None:
     """Read subjects; an empty list counts as none given, as nats-server has it, and is warned about."""
     elements = value.data if isinstance(value.data, list) else [value]
     for element in elements:
@@ -110,22 +99,23 @@ def _read_responses(reading: Reading, key: Key, value: Value, target: object) ->
 RESPONSES = Table(
     "permissions.allow_responses",
     (
-        Key("max", INT, ("max_msgs",), ("max_msgs", "max_messages", "max_responses"), zero_is_default=True),
-        Key("expires", DURATION, ("expires_ns",), ("expiration", "ttl"), zero_is_default=True),
+        Key(
+            "max",
+            INT,
+            ("max_msgs", "max_messages", "max_responses"),
+            attrs=("max_msgs",),
+            zero_is_default=True,
+        ),
+        Key("expires", DURATION, ("expiration", "ttl"), zero_is_default=True),
     ),
 )
 
 PERMISSIONS = Table(
     "permissions",
     (
-        Key("publish", Kind("subjects", "", _read_publish), ("publish",), ("pub", "import")),
-        Key("subscribe", Kind("subjects", "", _read_subscribe), ("subscribe",), ("sub", "export")),
-        Key(
-            "allow_responses",
-            Kind("bool or map", "", _read_responses),
-            ("allow_responses",),
-            ("publish_allow_responses",),
-        ),
+        Key("publish", Kind("subjects", partial(_read_subjects, with_queue=False)), ("pub", "import")),
+        Key("subscribe", Kind("subjects", partial(_read_subjects, with_queue=True)), ("sub", "export")),
+        Key("allow_responses", Kind("bool or map", _read_responses), ("publish_allow_responses",)),
     ),
 )
 
@@ -140,7 +130,7 @@ def _read_permissions(reading: Reading, key: Key, value: Value, target: object) 
     return permissions
 
 
-PERMISSION_BLOCK = Kind("map", "", _read_permissions)
+PERMISSION_BLOCK = Kind("map", _read_permissions)
 
 
 # Users
@@ -149,9 +139,9 @@ PERMISSION_BLOCK = Kind("map", "", _read_permissions)
 USER = Table(
     "user",
     (
-        Key("user", STRING, ("user",), ("username",)),
-        Key("password", STRING, ("password",), ("pass",), secret=True),
-        Key("permissions", PERMISSION_BLOCK, ("permissions",), ("permission", "authorization")),
+        Key("user", STRING, ("username",)),
+        Key("password", STRING, ("pass",), secret=True),
+        Key("permissions", PERMISSION_BLOCK, ("permission", "authorization")),
     ),
     unsupported.USER,
 )
@@ -180,7 +170,7 @@ def _read_user(reading: Reading, key: Key, value: Value, account: str) -> UserOp
     return user
 
 
-USERS = Kind("list of users", "", _read_users)
+USERS = Kind("list of users", _read_users)
 
 
 # The authorization block
@@ -206,24 +196,12 @@ def _read_auth_timeout(reading: Reading, key: Key, value: Value, target: object)
 AUTHORIZATION = Table(
     "authorization",
     (
-        Key("user", STRING, ("user",), ("username",), reloadable=True),
-        Key("password", STRING, ("password",), ("pass",), reloadable=True, secret=True),
-        Key("token", STRING, ("token",), reloadable=True, secret=True),
-        Key(
-            "timeout",
-            Kind("duration", "ns", _read_auth_timeout),
-            ("timeout_ns",),
-            reloadable=True,
-            zero_is_default=True,
-        ),
-        Key("users", USERS, ("users",), reloadable=True),
-        Key(
-            "default_permissions",
-            PERMISSION_BLOCK,
-            ("default_permissions",),
-            ("default_permission", "permissions"),
-            reloadable=True,
-        ),
+        Key("user", STRING, ("username",), reloadable=True),
+        Key("password", STRING, ("pass",), reloadable=True, secret=True),
+        Key("token", STRING, reloadable=True, secret=True),
+        Key("timeout", Kind("duration", _read_auth_timeout), reloadable=True, zero_is_default=True),
+        Key("users", USERS, reloadable=True),
+        Key("default_permissions", PERMISSION_BLOCK, ("default_permission", "permissions"), reloadable=True),
     ),
     unsupported.AUTHORIZATION,
 )
@@ -266,9 +244,9 @@ def _share_permissions(users: tuple[UserOptions, ...], permissions: PermissionOp
 ACCOUNT_LIMITS = Table(
     "account.limits",
     (
-        Key("max_connections", INT, ("max_connections",), ("max_conn",), _limit),
-        Key("max_subscriptions", INT, ("max_subscriptions",), ("max_subs",), _limit),
-        Key("max_payload", SIZE, ("max_payload",), ("max_pay",), _limit),
+        Key("max_connections", INT, ("max_conn",), _limit),
+        Key("max_subscriptions", INT, ("max_subs",), _limit),
+        Key("max_payload", SIZE, ("max_pay",), _limit),
     ),
     unsupported.ACCOUNT_LIMITS,
 )
@@ -276,26 +254,16 @@ ACCOUNT_LIMITS = Table(
 ACCOUNT_JETSTREAM = Table(
     "account.jetstream",
     (
-        Key("max_mem", SIZE, ("max_memory",), ("max_memory", "mem", "memory"), _size_limit),
-        Key("max_file", SIZE, ("max_storage",), ("max_store", "max_disk", "store", "disk"), _size_limit),
-        Key("max_streams", INT, ("max_streams",), ("streams",), _limit),
-        Key("max_consumers", INT, ("max_consumers",), ("consumers",), _limit),
-        Key("max_bytes_required", BOOL, ("max_bytes_required",), ("max_stream_bytes", "max_bytes")),
+        Key("max_mem", SIZE, ("max_memory", "mem", "memory"), _size_limit, attrs=("max_memory",)),
         Key(
-            "mem_max_stream_bytes",
-            SIZE,
-            ("mem_max_stream_bytes",),
-            ("memory_max_stream_bytes",),
-            _size_limit,
+            "max_file", SIZE, ("max_store", "max_disk", "store", "disk"), _size_limit, attrs=("max_storage",)
         ),
-        Key(
-            "disk_max_stream_bytes",
-            SIZE,
-            ("disk_max_stream_bytes",),
-            ("store_max_stream_bytes",),
-            _size_limit,
-        ),
-        Key("max_ack_pending", INT, ("max_ack_pending",), (), _limit),
+        Key("max_streams", INT, ("streams",), _limit),
+        Key("max_consumers", INT, ("consumers",), _limit),
+        Key("max_bytes_required", BOOL, ("max_stream_bytes", "max_bytes")),
+        Key("mem_max_stream_bytes", SIZE, ("memory_max_stream_bytes",), _size_limit),
+        Key("disk_max_stream_bytes", SIZE, ("store_max_stream_bytes",), _size_limit),
+        Key("max_ack_pending", INT, check=_limit),
     ),
     unsupported.ACCOUNT_JETSTREAM,
 )
@@ -333,10 +301,10 @@ def _read_account_limits(reading: Reading, key: Key, value: Value, target: objec
 ACCOUNT = Table(
     "account",
     (
-        Key("users", USERS, ("users",)),
-        Key("jetstream", Kind("bool or map", "", _read_account_jetstream), ("jetstream",)),
-        Key("default_permissions", PERMISSION_BLOCK, ("default_permissions",)),
-        Key("limits", Kind("map", "", _read_account_limits), ("limits",)),
+        Key("users", USERS),
+        Key("jetstream", Kind("bool or map", _read_account_jetstream)),
+        Key("default_permissions", PERMISSION_BLOCK),
+        Key("limits", Kind("map", _read_account_limits)),
     ),
     unsupported.ACCOUNT,
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.config.errors import Place, Problem, did_you_mean
 from pyjs.config.options import Options
+from pyjs.config.table import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 COMMAND_LINE = ""  # the file in the Place of a problem with a flag: there is none
 
 FlagValue = str | int | bool
+Type = type[str] | type[int] | type[bool]
 
 _BOOLS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True)
 _BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
@@ -35,7 +37,7 @@ class Flag:
     """One flag under all its names, the first being the one it is kept under."""
 
     names: tuple[str, ...]
-    type: type[str] | type[int] | type[bool]
+    type: Type
     attrs: tuple[str, ...]  # of Options, dotted; () for flags that the command itself acts upon
     metavar: str
     help: str
@@ -43,71 +45,54 @@ class Flag:
     port: bool = False  # the value is a port
 
 
+def _flag(names: str, kind: Type, attrs: str, metavar: str, text: str, group: str = "Server") -> Flag:
+    """Return a flag; names and attributes are separated by blanks."""
+    return Flag(tuple(names.split()), kind, tuple(attrs.split()), metavar, text, group, metavar == "<port>")
+
+
 FLAGS = (
-    Flag(("addr", "a", "net"), str, ("host",), "<host>", "listen on this address (default 0.0.0.0)"),
-    Flag(("port", "p"), int, ("port",), "<port>", "listen on this port (default 4222, -1: any)", port=True),
-    Flag(
-        ("name", "n", "server_name"), str, ("server_name",), "<name>", "name of this server (default: its id)"
-    ),
-    Flag(("pid", "P"), str, ("pid_file",), "<file>", "write the process id to this file"),
-    Flag(("http_port", "m"), int, ("http_port",), "<port>", "serve monitoring on this port", port=True),
-    Flag(("config", "c"), str, (), "<file>", "read this configuration file"),
-    Flag(("t",), bool, (), "", "check the configuration file and exit"),
-    Flag(
-        ("signal", "sl"),
+    _flag("addr a net", str, "host", "<host>", "listen on this address (default 0.0.0.0)"),
+    _flag("port p", int, "port", "<port>", "listen on this port (default 4222, -1: any)"),
+    _flag("name n server_name", str, "server_name", "<name>", "name of this server (default: its id)"),
+    _flag("pid P", str, "pid_file", "<file>", "write the process id to this file"),
+    _flag("http_port m", int, "http_port", "<port>", "serve monitoring on this port"),
+    _flag("config c", str, "", "<file>", "read this configuration file"),
+    _flag("t", bool, "", "", "check the configuration file and exit"),
+    _flag(
+        "signal sl",
         str,
-        (),
+        "",
         "<signal>[=<pid>]",
         "send ldm, stop, quit, term, reopen or reload to a server (pid or pid file)",
     ),
-    Flag(("client_advertise",), str, ("client_advertise",), "<host:port>", "address that clients are told"),
-    Flag(
-        ("ports_file_dir",),
-        str,
-        ("ports_file_dir",),
-        "<dir>",
-        "write a file with all ports into this directory",
+    _flag("client_advertise", str, "client_advertise", "<host:port>", "address that clients are told"),
+    _flag(
+        "ports_file_dir", str, "ports_file_dir", "<dir>", "write a file with all ports into this directory"
     ),
-    Flag(("log", "l"), str, ("log_file",), "<file>", "log to this file instead of standard error", "Logging"),
-    Flag(("logtime", "T"), bool, ("logtime",), "", "put the time before log lines (default true)", "Logging"),
-    Flag(("logtime_utc",), bool, ("logtime_utc",), "", "log in UTC instead of local time", "Logging"),
-    Flag(
-        ("log_size_limit",),
+    _flag("log l", str, "log_file", "<file>", "log to this file instead of standard error", "Logging"),
+    _flag("logtime T", bool, "logtime", "", "put the time before log lines (default true)", "Logging"),
+    _flag("logtime_utc", bool, "logtime_utc", "", "log in UTC instead of local time", "Logging"),
+    _flag("log_size_limit", int, "log_size_limit", "<bytes>", "rotate the log file at this size", "Logging"),
+    _flag(
+        "max_traced_msg_len",
         int,
-        ("log_size_limit",),
-        "<bytes>",
-        "rotate the log file at this size",
-        "Logging",
-    ),
-    Flag(
-        ("max_traced_msg_len",),
-        int,
-        ("max_traced_msg_len",),
+        "max_traced_msg_len",
         "<bytes>",
         "cut traced messages at this length",
         "Logging",
     ),
-    Flag(("debug", "D"), bool, ("debug",), "", "log what helps to understand a connection", "Logging"),
-    Flag(("trace", "V"), bool, ("trace",), "", "log the protocol", "Logging"),
-    Flag(("VV",), bool, ("trace", "trace_verbose"), "", "trace the system account as well", "Logging"),
-    Flag(("DV",), bool, ("debug", "trace"), "", "debug and trace", "Logging"),
-    Flag(("DVV",), bool, ("debug", "trace", "trace_verbose"), "", "debug and verbose trace", "Logging"),
-    Flag(("jetstream", "js"), bool, ("jetstream.enabled",), "", "turn JetStream on", "JetStream"),
-    Flag(
-        ("store_dir", "sd"),
-        str,
-        ("jetstream.store_dir",),
-        "<dir>",
-        "keep streams in this directory",
-        "JetStream",
-    ),
-    Flag(("user",), str, ("authorization.user",), "<user>", "user that clients must name", "Authorization"),
-    Flag(("pass",), str, ("authorization.password",), "<password>", "password of that user", "Authorization"),
-    Flag(
-        ("auth",), str, ("authorization.token",), "<token>", "token that clients must send", "Authorization"
-    ),
-    Flag(("help", "h"), bool, (), "", "show this text", "Common"),
-    Flag(("version", "v"), bool, (), "", "show the version", "Common"),
+    _flag("debug D", bool, "debug", "", "log what helps to understand a connection", "Logging"),
+    _flag("trace V", bool, "trace", "", "log the protocol", "Logging"),
+    _flag("VV", bool, "trace trace_verbose", "", "trace the system account as well", "Logging"),
+    _flag("DV", bool, "debug trace", "", "debug and trace", "Logging"),
+    _flag("DVV", bool, "debug trace trace_verbose", "", "debug and verbose trace", "Logging"),
+    _flag("jetstream js", bool, "jetstream.enabled", "", "turn JetStream on", "JetStream"),
+    _flag("store_dir sd", str, "jetstream.store_dir", "<dir>", "keep streams in this directory", "JetStream"),
+    _flag("user", str, "authorization.user", "<user>", "user that clients must name", "Authorization"),
+    _flag("pass", str, "authorization.password", "<password>", "password of that user", "Authorization"),
+    _flag("auth", str, "authorization.token", "<token>", "token that clients must send", "Authorization"),
+    _flag("help h", bool, "", "", "show this text", "Common"),
+    _flag("version v", bool, "", "", "show the version", "Common"),
 )
 
 # Flags of nats-server that would do nothing here yet, with whether they take a value.
@@ -202,12 +187,8 @@ def apply_flags(
         elif flag.type is int and int(value) < (-1 if flag.port else 0):
             yield Problem(place, f"--{name} is {value}, less than 0", "use a number from 0")
         for attr in flag.attrs:
-            *path, last = attr.split(".")
-            target: object = options
-            for step in path:
-                target = getattr(target, step)
-            setattr(target, last, value)
-            places[path[0] if path[:1] == ["authorization"] else attr] = place
+            assign(options, attr, value)
+            places["authorization" if attr.startswith("authorization.") else attr] = place
     options.host = options.host or Options().host
     options.port = options.port or Options().port
     yield from _apply_credentials(options, flags, place)

@@ -6,9 +6,10 @@ Refused with what was expected, what was found and how to write it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import duration_text
+from pyjs.base.gotext import NS_PER_S, duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 from pyjs.config.errors import Refused
 from pyjs.config.table import Key, Kind, Reading, wrong_type
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-NS_PER_S = 1_000_000_000
 INT32_MAX = (1 << 31) - 1
 
 Check: TypeAlias = "Callable[[Reading, Key, Value, object], None]"
@@ -36,24 +36,17 @@ def _read_bool(reading: Reading, key: Key, value: Value, target: object) -> obje
     raise wrong_type(key, value, "true or false", fix)
 
 
-def _read_int(reading: Reading, key: Key, value: Value, target: object) -> object:
+def _read_number(
+    reading: Reading, key: Key, value: Value, target: object, expected: str, example: str
+) -> object:
     if _is_int(value.data):
         return value.data
-    raise wrong_type(key, value, "a whole number", _number_fix(key, value, "42"))
-
-
-def _read_size(reading: Reading, key: Key, value: Value, target: object) -> object:
-    if _is_int(value.data):
-        return value.data
-    raise wrong_type(key, value, "a size in bytes", _number_fix(key, value, "64MB"))
-
-
-def _number_fix(key: Key, value: Value, example: str) -> str:
+    fix = "remove the quotes"
     try:
         parse_number(str(value.data))
     except ValueError:
-        return f"write a number without quotes, {key.name}: {example} for instance"
-    return "remove the quotes"
+        fix = f"write a number without quotes, {key.name}: {example} for instance"
+    raise wrong_type(key, value, expected, fix)
 
 
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -159,16 +152,16 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
         raise Refused(value.place, cause, "use a port from 1 to 65535, or -1 for any free one") from None
 
 
-BOOL = Kind("bool", "", _read_bool)
-INT = Kind("int", "", _read_int)
-SIZE = Kind("size", "bytes", _read_size)
-STORAGE_SIZE = Kind("size", "bytes", _read_storage_size)
-STRING = Kind("string", "", read_string)
-STRINGS = Kind("list of strings", "", _read_strings)
-STRING_MAP = Kind("map of strings", "", _read_string_map)
-DURATION = Kind("duration", "ns", _read_duration)
-DURATION_OR_SECONDS = Kind("duration", "ns", _read_duration_or_seconds)
-LISTEN = Kind("host:port", "", read_listen)
+BOOL = Kind("bool", _read_bool)
+INT = Kind("int", partial(_read_number, expected="a whole number", example="42"))
+SIZE = Kind("size", partial(_read_number, expected="a size in bytes", example="64MB"))
+STORAGE_SIZE = Kind("size", _read_storage_size)
+STRING = Kind("string", read_string)
+STRINGS = Kind("list of strings", _read_strings)
+STRING_MAP = Kind("map of strings", _read_string_map)
+DURATION = Kind("duration", _read_duration)
+DURATION_OR_SECONDS = Kind("duration", _read_duration_or_seconds)
+LISTEN = Kind("host:port", read_listen)
 
 
 def between(lowest: int, highest: int, fix: str) -> Check:

@@ -23,10 +23,9 @@ PROBLEMS_MAX = 50  # that are shown at once
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a value is read: a name and unit for people, and the function."""
+    """How a value is read: a name for people, and the function."""
 
     name: str
-    unit: str
     read: Callable[[Reading, Key, Value, object], object]
 
 
@@ -36,12 +35,19 @@ class Key:
 
     name: str
     kind: Kind
-    attrs: tuple[str, ...]  # of the target, dotted for an attribute of an attribute; several take a tuple
     aliases: tuple[str, ...] = ()
     check: Callable[[Reading, Key, Value, object], None] | None = None  # gets what was read; raises Refused
+    # Of the target, dotted for one of an attribute; several take a tuple. Unless said, the one of the same name.
+    attrs: tuple[str, ...] = ()
     reloadable: bool = False
     zero_is_default: bool = False  # 0 and "" leave the default
     secret: bool = False  # its value is never repeated in a message
+
+    def __post_init__(self) -> None:
+        if not self.attrs:
+            object.__setattr__(
+                self, "attrs", (f"{self.name}_ns" if self.kind.name == "duration" else self.name,)
+            )
 
 
 @dataclass(frozen=True, slots=True)
