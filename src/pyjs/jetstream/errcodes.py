@@ -42,6 +42,11 @@ class ErrorCode:
             values["err"] = _as_go_says(failure.reason)
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
+    def raise_if(self, wrong: object, **values: object) -> None:
+        """Raise the error if something is wrong, as `error` fills it."""
+        if wrong:
+            raise self.error(**values)
+
 
 def _as_go_says(reason: str) -> str:
     """Return the text of an error of the system with a small first letter, as clients know it from the peer."""
@@ -265,3 +270,8 @@ BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
 def invalid_config(text: str) -> ApiError:
     """Return the error of a configuration that cannot be; nats-server says it of streams and consumers alike."""
     return STREAM_INVALID_CONFIG.error(err=text)
+
+
+def refuse_config(wrong: object, text: str) -> None:
+    """Raise `invalid_config` if something is wrong."""
+    STREAM_INVALID_CONFIG.raise_if(wrong, err=text)

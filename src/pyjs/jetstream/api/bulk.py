@@ -90,8 +90,7 @@ def read(call: ApiCall) -> None:
 def _allowed(call: ApiCall) -> Stream:
     """Return the stream, which must allow direct gets."""
     stream = call.stream()
-    if not stream.config.allow_direct:
-        raise errcodes.BULK_NOT_ALLOWED.error(stream=stream.name)
+    errcodes.BULK_NOT_ALLOWED.raise_if(not stream.config.allow_direct, stream=stream.name)
     return stream
 
 

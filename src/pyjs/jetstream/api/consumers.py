@@ -41,14 +41,12 @@ def create(call: ApiCall) -> Steps:
     _check_names(call, request, name)
     config = request.config
     if len(call.args) == 1:
-        if config.durable_name:
-            raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.error()
+        errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.raise_if(config.durable_name)
         return (yield from _alone(call, request))
     if config.durable_name and config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
     subject_filter = ".".join(call.args[2:])
-    if subject_filter and config.filter_subjects:
-        raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
+    errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(subject_filter and config.filter_subjects)
     if subject_filter and config.filter_subject != subject_filter:
         raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
     return (yield from _alone(call, replace(request, config=replace(config, name=name))))
@@ -59,10 +57,8 @@ def create_durable(call: ApiCall) -> Steps:
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1]
     _check_names(call, request, name)
-    if not request.config.durable_name:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET.error()
-    if request.config.durable_name != name:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
+    errcodes.CONSUMER_DURABLE_NAME_NOT_SET.raise_if(not request.config.durable_name)
+    errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.raise_if(request.config.durable_name != name)
     return (yield from _alone(call, replace(request, config=replace(request.config, name=name))))
 
 
@@ -119,8 +115,7 @@ def pause(call: ApiCall) -> Steps:
 
 def unpin(call: ApiCall) -> JsonDict:
     """Take the pin from the client that has it."""
-    if not call.body.strip():
-        raise errcodes.INVALID_JSON.error(err="unexpected end of JSON input")
+    errcodes.INVALID_JSON.raise_if(not call.body.strip(), err="unexpected end of JSON input")
     try:
         given = decode(call.body, UNPIN_REQUEST, strict=False)
     except JsonFault as fault:
@@ -129,8 +124,7 @@ def unpin(call: ApiCall) -> JsonDict:
     if not group:
         raise errcodes.INVALID_JSON.error(err="consumer group not specified")
     consumer = _consumer(call)
-    if group not in consumer.config.priority_groups:
-        raise errcodes.CONSUMER_INVALID_PRIORITY_GROUP.error()
+    errcodes.CONSUMER_INVALID_PRIORITY_GROUP.raise_if(group not in consumer.config.priority_groups)
     consumer.unpin(group, "admin")
     return {}
 
@@ -150,10 +144,8 @@ def needs_cluster(call: ApiCall) -> JsonDict:
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
-    if request.stream_name != call.args[0]:
-        raise errcodes.STREAM_MISMATCH.error()
-    if "/" in name or "\\" in name:
-        raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
+    errcodes.STREAM_MISMATCH.raise_if(request.stream_name != call.args[0])
+    errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.raise_if("/" in name or "\\" in name)
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
@@ -170,8 +162,7 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     if stream is not None:
         subjects = [subject.encode() for subject in request.config.filters]
         yield from know_subjects(stream.store, stream.store.make_filter(subjects))
-    if request.config.num_replicas > 1:
-        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
+    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(request.config.num_replicas > 1)
     covered = yield from search_filters(request.config)
     consumer = yield from consumers.create_or_update(call.js, call.stream(), request, covered)
     return consumer_info(consumer, call.js.shared.clock.now_ns())

@@ -58,8 +58,7 @@ class ApiCall:
         Raises:
             ApiError: 10038.
         """
-        if not is_empty(self.body):
-            raise errcodes.NOT_EMPTY_REQUEST.error()
+        errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
     def require_body(self) -> None:
         """Refuse a request without payload.
@@ -67,8 +66,7 @@ class ApiCall:
         Raises:
             ApiError: 10003.
         """
-        if is_empty(self.body):
-            raise errcodes.BAD_REQUEST.error()
+        errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
 
     def optional_body(self) -> bytes:
         """Return the payload, or nothing when it does not look like JSON: such a payload is ignored."""

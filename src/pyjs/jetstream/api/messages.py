@@ -100,10 +100,8 @@ def delete(call: ApiCall) -> JsonDict:
     call.require_body()
     given = stream_requests.read(call.body, stream_requests.DELETE_MSG_REQUEST, call.js.options.strict)
     stream = call.stream()
-    if stream.config.sealed:
-        raise errcodes.STREAM_SEALED.error()
-    if stream.config.deny_delete:
-        raise errcodes.STREAM_MSG_DELETE_FAILED.error(err="message delete not permitted")
+    errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
+    errcodes.STREAM_MSG_DELETE_FAILED.raise_if(stream.config.deny_delete, err="message delete not permitted")
     # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/api/test_api.py.
     failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
     return {"success": True} if failure is None else {"error": failure.as_json()}

@@ -118,8 +118,7 @@ class Router:
         self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
 
     def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | Steps | None:
-        if needs_higher_level(request.headers):
-            raise errcodes.REQUIRED_API_LEVEL.error()
+        errcodes.REQUIRED_API_LEVEL.raise_if(needs_higher_level(request.headers))
         if self._js is None:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
         return endpoint.handle(ApiCall(self._js, args, request))

@@ -36,8 +36,7 @@ LIST_STEP = 16  # streams reported in one turn: half a millisecond
 def create(call: ApiCall) -> Steps:
     """Make a stream, or confirm the one that is there."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
-    if request.config.name != call.args[0]:
-        raise errcodes.STREAM_MISMATCH.error()
+    errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
     try:
         stream = yield from streams.create(
@@ -53,8 +52,7 @@ def update(call: ApiCall) -> Steps:
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     verdict = yield from streams.judge_subjects(call.js, request.config)
     config = streams.check(call.js, request.config, request.pedantic, request.unsupported, verdict)
-    if config.name != call.args[0]:
-        raise errcodes.STREAM_MISMATCH.error()
+    errcodes.STREAM_MISMATCH.raise_if(config.name != call.args[0])
     try:
         stream = yield from streams.update(call.js, config, verdict)
     except StoreFailed as error:
@@ -112,13 +110,10 @@ def purge(call: ApiCall) -> Steps:
     """Remove messages of a stream."""
     given = stream_requests.read(call.optional_body(), stream_requests.PURGE_REQUEST, call.js.options.strict)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
-    if before_seq and keep:
-        raise errcodes.BAD_REQUEST.error()
+    errcodes.BAD_REQUEST.raise_if(before_seq and keep)
     stream = call.stream()
-    if stream.config.sealed:
-        raise errcodes.STREAM_SEALED.error()
-    if stream.config.deny_purge:
-        raise errcodes.STREAM_PURGE_FAILED.error(err="stream purge not permitted")
+    errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
+    errcodes.STREAM_PURGE_FAILED.raise_if(stream.config.deny_purge, err="stream purge not permitted")
     subjects = given.get("filter", "").encode()
     if subjects:
         yield from know_subjects(stream.store, stream.store.make_filter((subjects,)))
@@ -150,10 +145,8 @@ def restore(call: ApiCall) -> JsonDict:
     """Refuse a restore, which a later version will take, after what makes no sense at all."""
     call.require_body()
     given = stream_requests.read(call.body, stream_requests.RESTORE_REQUEST, call.js.options.strict)
-    if given.get("config", {}).get("name", "") != call.args[0]:
-        raise errcodes.STREAM_MISMATCH.error()
-    if call.args[0] in call.js.streams:
-        raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.error()
+    errcodes.STREAM_MISMATCH.raise_if(given.get("config", {}).get("name", "") != call.args[0])
+    errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(call.args[0] in call.js.streams)
     raise _not_yet(call)
 
 

@@ -64,8 +64,7 @@ def create_or_update(
     config = consumer_rules.normalised(config, traits, limits, request.pedantic)
     consumer_rules.check(config, traits, limits, covered)
     if existing is None:
-        if request.action == "update":
-            raise errcodes.CONSUMER_DOES_NOT_EXIST.error()
+        errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
     assert isinstance(existing, Consumer)
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
@@ -226,8 +225,7 @@ def limits_of(js: JetStream) -> ConsumerLimits:
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[Step, None, Consumer]:
     start, counted = yield from _search(js, stream, config)
-    if not _is_open(js, stream):
-        raise errcodes.STREAM_NOT_FOUND.error()
+    errcodes.STREAM_NOT_FOUND.raise_if(not _is_open(js, stream))
     most = js.max_consumers_of(stream)
     coming = js.coming.get(stream.name, {})
     if not config.direct and 0 < most <= len(stream.listing) + sum(

@@ -138,5 +138,4 @@ def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
 
 
 def _check_open(stream: Stream) -> None:
-    if stream.closed:
-        raise errcodes.STREAM_NOT_FOUND.error()
+    errcodes.STREAM_NOT_FOUND.raise_if(stream.closed)

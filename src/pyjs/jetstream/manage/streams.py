@@ -121,8 +121,7 @@ def create(
     if len(config.subjects) > SUBSCRIBE_STEP:
         yield None
         _check_count(js, config)
-    if config.name in js.held:
-        raise errcodes.STREAM_CREATE.error(err="the stream is stored and not open yet")
+    errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
     existing = js.streams.get(config.name)
     if existing is not None:
         if existing.config.same_as(config):
@@ -532,8 +531,7 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 def _check_running(js: JetStream) -> None:
     """Refuse to go on after the account lost JetStream while something was written."""
-    if js.account.jetstream is not js:
-        raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
+    errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 
 def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
@@ -544,8 +542,7 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
     """Refuse what account or server have no room for; `extra` bytes are to be reserved."""
-    if 0 < js.limits.max_consumers < config.max_consumers:
-        raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
+    errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < js.limits.max_consumers < config.max_consumers)
     need = extra if config.max_bytes > 0 else 1
     for usage in (js.usage[config.storage], js.shared.usage[config.storage]):
         if 0 <= usage.max < usage.reserved + need:
@@ -556,10 +553,8 @@ def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
 def _check_overlap(js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None) -> None:
     if verdict is None or verdict.subjects != config.subjects or verdict.version != js.subjects.version:
         verdict = at_once(judge_subjects(js, config))
-    if js.held.some_unknown and config.subjects:
-        raise errcodes.INSUFFICIENT_RESOURCES.error()
-    if verdict.taken:
-        raise errcodes.STREAM_SUBJECT_OVERLAP.error()
+    errcodes.INSUFFICIENT_RESOURCES.raise_if(js.held.some_unknown and config.subjects)
+    errcodes.STREAM_SUBJECT_OVERLAP.raise_if(verdict.taken)
 
 
 def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) -> None:

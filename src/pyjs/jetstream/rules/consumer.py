@@ -114,14 +114,12 @@ _NEGATIVES = (
 def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
     changes: dict[str, Any] = {}
     if config.max_deliver == 0 or config.max_deliver < -1:
-        if pedantic and config.max_deliver < -1:
-            raise errcodes.PEDANTIC.error(err="max_deliver must be set to -1")
+        errcodes.PEDANTIC.raise_if(pedantic and config.max_deliver < -1, err="max_deliver must be set to -1")
         changes["max_deliver"] = -1
     for attribute, text in _NEGATIVES:
         unset = -1 if attribute == "max_ack_pending" else 0
         if getattr(config, attribute) < unset:
-            if pedantic:
-                raise errcodes.PEDANTIC.error(err=text)
+            errcodes.PEDANTIC.raise_if(pedantic, err=text)
             changes[attribute] = unset
     return replace(config, **changes) if changes else config
 
@@ -187,10 +185,8 @@ def check(
         _check_pull(config, stream, limits)
     _check_limits(config, stream, limits)
     if config.direct:
-        if not config.push:
-            raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH.error()
-        if config.durable:
-            raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL.error()
+        errcodes.CONSUMER_DIRECT_REQUIRES_PUSH.raise_if(not config.push)
+        errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL.raise_if(config.durable)
     _check_filters(config, covered)
     _check_start(config)
     _check_sampling(config)
@@ -210,17 +206,14 @@ def _check_name_and_replicas(config: ConsumerConfig, stream: StreamTraits) -> No
         raise errcodes.invalid_config("consumer durable name can not contain '.', '*', '>', '\\', '/'")
     if config.num_replicas > 0 and config.num_replicas > stream.num_replicas:
         raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM.error()
-    if config.num_replicas < 0:
-        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
+    errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.raise_if(config.num_replicas < 0)
     if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
         raise errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM.error()
 
 
 def _check_acks(config: ConsumerConfig) -> None:
-    if any(wait < 0 for wait in config.backoff_ns):
-        raise errcodes.CONSUMER_BACKOFF_NEGATIVE.error()
-    if config.ack_wait_ns < 0:
-        raise errcodes.CONSUMER_ACK_WAIT_NEGATIVE.error()
+    errcodes.CONSUMER_BACKOFF_NEGATIVE.raise_if(any(wait < 0 for wait in config.backoff_ns))
+    errcodes.CONSUMER_ACK_WAIT_NEGATIVE.raise_if(config.ack_wait_ns < 0)
     if config.ack_policy == "flow_control":
         _check_flow_control_acks(config)
     if config.backoff_ns and config.max_deliver != -1 and len(config.backoff_ns) > config.max_deliver:
@@ -228,47 +221,34 @@ def _check_acks(config: ConsumerConfig) -> None:
 
 
 def _check_flow_control_acks(config: ConsumerConfig) -> None:
-    if not config.push:
-        raise errcodes.CONSUMER_ACK_FC_REQUIRES_PUSH.error()
-    if not config.flow_control:
-        raise errcodes.CONSUMER_ACK_FC_REQUIRES_FC.error()
+    errcodes.CONSUMER_ACK_FC_REQUIRES_PUSH.raise_if(not config.push)
+    errcodes.CONSUMER_ACK_FC_REQUIRES_FC.raise_if(not config.flow_control)
     if config.idle_heartbeat_ns != 1000 * NS_PER_MS:
         raise errcodes.invalid_config("flow control ack policy heartbeat needs to be 1s")
-    if config.max_ack_pending <= 0:
-        raise errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING.error()
-    if config.ack_wait_ns or config.backoff_ns:
-        raise errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT.error()
-    if config.max_deliver > 0:
-        raise errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER.error()
+    errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING.raise_if(config.max_ack_pending <= 0)
+    errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT.raise_if(config.ack_wait_ns or config.backoff_ns)
+    errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER.raise_if(config.max_deliver > 0)
 
 
 def _check_push(config: ConsumerConfig, stream: StreamTraits) -> None:
     deliver = config.deliver_subject.encode()
-    if subject_has_wildcard(deliver):
-        raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS.error()
-    if not is_valid_subject(deliver):
-        raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT.error()
+    errcodes.CONSUMER_DELIVER_TO_WILDCARDS.raise_if(subject_has_wildcard(deliver))
+    errcodes.CONSUMER_INVALID_DELIVER_SUBJECT.raise_if(not is_valid_subject(deliver))
     if any(is_subset(deliver, subject.encode()) for subject in stream.subjects):
         raise errcodes.CONSUMER_DELIVER_CYCLE.error()
-    if config.max_waiting != 0:
-        raise errcodes.CONSUMER_PUSH_MAX_WAITING.error()
+    errcodes.CONSUMER_PUSH_MAX_WAITING.raise_if(config.max_waiting != 0)
     if config.max_ack_pending > 0 and config.ack_policy == "none":
         raise errcodes.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED.error()
-    if 0 < config.idle_heartbeat_ns < HEARTBEAT_MIN_NS:
-        raise errcodes.CONSUMER_SMALL_HEARTBEAT.error()
+    errcodes.CONSUMER_SMALL_HEARTBEAT.raise_if(0 < config.idle_heartbeat_ns < HEARTBEAT_MIN_NS)
 
 
 def _check_pull(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
     if config.ack_policy == "none" and stream.retention == "workqueue":
         raise errcodes.CONSUMER_PULL_REQUIRES_ACK.error()
-    if config.rate_limit_bps:
-        raise errcodes.CONSUMER_PULL_WITH_RATE_LIMIT.error()
-    if config.idle_heartbeat_ns:
-        raise errcodes.CONSUMER_HB_REQUIRES_PUSH.error()
-    if config.flow_control:
-        raise errcodes.CONSUMER_FC_REQUIRES_PUSH.error()
-    if 0 < config.max_expires_ns < NS_PER_MS:
-        raise errcodes.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL.error()
+    errcodes.CONSUMER_PULL_WITH_RATE_LIMIT.raise_if(config.rate_limit_bps)
+    errcodes.CONSUMER_HB_REQUIRES_PUSH.raise_if(config.idle_heartbeat_ns)
+    errcodes.CONSUMER_FC_REQUIRES_PUSH.raise_if(config.flow_control)
+    errcodes.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL.raise_if(0 < config.max_expires_ns < NS_PER_MS)
     if 0 < limits.server_max_request_batch < config.max_batch:
         raise errcodes.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED.error(limit=limits.server_max_request_batch)
 
@@ -279,20 +259,17 @@ def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: Consumer
         limits.account_max_ack_pending,
         stream.limit_max_ack_pending,
     ):
-        if 0 < limit < config.max_ack_pending:
-            raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
+        errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.raise_if(0 < limit < config.max_ack_pending, limit=limit)
     threshold_ns = stream.limit_inactive_threshold_ns
     if 0 < threshold_ns < config.inactive_threshold_ns:
         raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
 
 
 def _check_filters(config: ConsumerConfig, covered: str | None) -> None:
-    if config.filter_subject and config.filter_subjects:
-        raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS.error()
+    errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS.raise_if(config.filter_subject and config.filter_subjects)
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
         raise errcodes.invalid_config("invalid subject")
-    if "" in config.filter_subjects:
-        raise errcodes.CONSUMER_EMPTY_FILTER.error()
+    errcodes.CONSUMER_EMPTY_FILTER.raise_if("" in config.filter_subjects)
     if covered is NOT_SEARCHED:
         covered = at_once(search_filters(config))
     for subject in config.filters:
@@ -344,21 +321,16 @@ def _check_sampling(config: ConsumerConfig) -> None:
         raise errcodes.CONSUMER_INVALID_SAMPLING.error(
             err=f'strconv.Atoi: parsing "{text}": value out of range'
         )
-    if int(text) < 0:
-        raise errcodes.CONSUMER_INVALID_SAMPLING.error(err="<nil>")
+    errcodes.CONSUMER_INVALID_SAMPLING.raise_if(int(text) < 0, err="<nil>")
 
 
 def _check_priorities(config: ConsumerConfig) -> None:
     if config.priority_policy == "none":
-        if config.priority_groups:
-            raise errcodes.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE.error()
-        if config.priority_timeout_ns:
-            raise errcodes.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE.error()
+        errcodes.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE.raise_if(config.priority_groups)
+        errcodes.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE.raise_if(config.priority_timeout_ns)
         return
-    if config.push:
-        raise errcodes.CONSUMER_PUSH_WITH_PRIORITY_GROUP.error()
-    if not config.priority_groups:
-        raise errcodes.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP.error()
+    errcodes.CONSUMER_PUSH_WITH_PRIORITY_GROUP.raise_if(config.push)
+    errcodes.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP.raise_if(not config.priority_groups)
     for group in config.priority_groups:
         if not group:
             raise errcodes.CONSUMER_EMPTY_GROUP_NAME.error()
@@ -390,12 +362,9 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
         if getattr(old, attribute) != getattr(new, attribute):
             raise errcodes.CONSUMER_CREATE.error(err=f"{words} can not be updated")
     if old.deliver_subject != new.deliver_subject:
-        if not old.push:
-            raise errcodes.CONSUMER_CREATE.error(err="can not update pull consumer to push based")
-        if not new.push:
-            raise errcodes.CONSUMER_CREATE.error(err="can not update push consumer to pull based")
-        if bound:
-            raise errcodes.CONSUMER_NAME_EXIST.error()
+        errcodes.CONSUMER_CREATE.raise_if(not old.push, err="can not update pull consumer to push based")
+        errcodes.CONSUMER_CREATE.raise_if(not new.push, err="can not update push consumer to pull based")
+        errcodes.CONSUMER_NAME_EXIST.raise_if(bound)
     if old.max_waiting != new.max_waiting:
         raise errcodes.CONSUMER_CREATE.error(err="max waiting can not be updated")
 
@@ -427,14 +396,11 @@ def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
     Raises:
         ApiError: 10098 to 10101.
     """
-    if config.ack_policy not in ("explicit", "flow_control"):
-        raise errcodes.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.error()
-    if config.deliver_policy != "all":
-        raise errcodes.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL.error()
+    errcodes.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.raise_if(config.ack_policy not in ("explicit", "flow_control"))
+    errcodes.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL.raise_if(config.deliver_policy != "all")
     if claims.is_empty:
         return
-    if not config.filters:
-        raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED.error()
+    errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED.raise_if(not config.filters)
     check_unshared(config, claims)
 
 

@@ -45,8 +45,7 @@ def check(
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic, unsupported)
-    if config.sources and stream_requests.SCHEDULES in unsupported:
-        raise errcodes.SOURCE_WITH_MSG_SCHEDULES.error()
+    errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and stream_requests.SCHEDULES in unsupported)
     seen: set[tuple[object, ...]] = set()
     for source in config.sources:
         _check_source(config, source, find, seen)
@@ -78,8 +77,7 @@ def check_kept(config: StreamConfig, find: Find) -> None:
     """
     check_filters(config)
     for source in _origins(config):
-        if not is_valid_name(source.name):
-            raise errcodes.SOURCE_INVALID_STREAM_NAME.error()
+        errcodes.SOURCE_INVALID_STREAM_NAME.raise_if(not is_valid_name(source.name))
         if source.opt_start_seq < 0 or not TIME_NS.low <= (source.opt_start_time_ns or 0) <= TIME_NS.high:
             raise errcodes.invalid_config(f"start {source.opt_start_seq}, {source.opt_start_time_ns}")
         for transform in source.subject_transforms:
@@ -101,18 +99,14 @@ def _may_filter(source: StreamSource) -> bool:
 def _checked_mirror(
     config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool, unsupported: tuple[str, ...]
 ) -> StreamConfig:
-    if config.first_seq > 0:
-        raise errcodes.MIRROR_WITH_FIRST_SEQ.error()
-    if config.subjects:
-        raise errcodes.MIRROR_WITH_SUBJECTS.error()
-    if config.sources:
-        raise errcodes.MIRROR_WITH_SOURCES.error()
+    errcodes.MIRROR_WITH_FIRST_SEQ.raise_if(config.first_seq > 0)
+    errcodes.MIRROR_WITH_SUBJECTS.raise_if(config.subjects)
+    errcodes.MIRROR_WITH_SOURCES.raise_if(config.sources)
     for feature, error in _NOT_ON_MIRRORS.items():
         if feature in unsupported:
             raise error.error()
     _check_consumer(mirror, errcodes.MIRROR_DURABLE_CONSUMER_CFG_INVALID)
-    if mirror.filter_subject and mirror.subject_transforms:
-        raise errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.error()
+    errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(mirror.filter_subject and mirror.subject_transforms)
     if config.subject_delete_marker_ttl_ns > 0:
         raise errcodes.invalid_config("subject delete markers forbidden on mirrors")
     for at, transform in enumerate(mirror.subject_transforms):
@@ -126,13 +120,11 @@ def _checked_mirror(
 
 
 def _with_origin(config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool) -> StreamConfig:
-    if not is_valid_name(mirror.name):
-        raise errcodes.MIRROR_INVALID_STREAM_NAME.error()
+    errcodes.MIRROR_INVALID_STREAM_NAME.raise_if(not is_valid_name(mirror.name))
     origin = find(mirror.name)
     if origin is None:
         return config
-    if _is_too_small(config, origin):
-        raise errcodes.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG.error()
+    errcodes.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG.raise_if(_is_too_small(config, origin))
     if pedantic and config.mirror_direct != origin.allow_direct:
         raise errcodes.PEDANTIC.error(err="origin stream has direct get set, mirror has it disabled")
     return replace(config, mirror_direct=origin.allow_direct)
@@ -144,14 +136,11 @@ def _with_origin(config: StreamConfig, mirror: StreamSource, find: Find, pedanti
 def _check_source(
     config: StreamConfig, source: StreamSource, find: Find, seen: set[tuple[object, ...]]
 ) -> None:
-    if not is_valid_name(source.name):
-        raise errcodes.SOURCE_INVALID_STREAM_NAME.error()
+    errcodes.SOURCE_INVALID_STREAM_NAME.raise_if(not is_valid_name(source.name))
     key = _identity(source)
-    if key in seen:
-        raise errcodes.SOURCE_DUPLICATE_DETECTED.error()
+    errcodes.SOURCE_DUPLICATE_DETECTED.raise_if(key in seen)
     seen.add(key)
-    if source.filter_subject and source.subject_transforms:
-        raise errcodes.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED.error()
+    errcodes.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(source.filter_subject and source.subject_transforms)
     for transform in source.subject_transforms:
         _check_transform(
             transform, errcodes.SOURCE_INVALID_SUBJECT_FILTER, errcodes.SOURCE_INVALID_TRANSFORM_DESTINATION
@@ -163,8 +152,7 @@ def _check_source(
     _check_consumer(source, errcodes.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
     if source.consumer is not None:
         consumer = ("consumer", *key[:2], source.consumer.name)
-        if consumer in seen:
-            raise errcodes.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED.error()
+        errcodes.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED.raise_if(consumer in seen)
         seen.add(consumer)
     origin = None if source.external else find(source.name)
     if origin is not None and _is_too_small(config, origin):

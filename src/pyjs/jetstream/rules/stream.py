@@ -43,10 +43,8 @@ def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> Non
     Raises:
         ApiError: says what is wrong.
     """
-    if "\\" in config.name or "/" in config.name:
-        raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
-    if config.sealed:
-        raise errcodes.invalid_config("stream configuration for create can not be sealed")
+    errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.raise_if("\\" in config.name or "/" in config.name)
+    errcodes.refuse_config(config.sealed, "stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         raise errcodes.invalid_config("stream has no mirror but does have mirror direct")
 
@@ -96,8 +94,7 @@ def check_single_server(config: StreamConfig) -> None:
     Raises:
         ApiError: 10074.
     """
-    if config.num_replicas > 1:
-        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED.error()
+    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(config.num_replicas > 1)
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
@@ -119,8 +116,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise errcodes.invalid_config("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise errcodes.invalid_config("stream configuration update can not cancel deny purge")
-    if new.mirror and new.mirror != old.mirror:
-        raise errcodes.STREAM_MIRROR_NOT_UPDATABLE.error()
+    errcodes.STREAM_MIRROR_NOT_UPDATABLE.raise_if(new.mirror and new.mirror != old.mirror)
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise errcodes.invalid_config("message TTL status can not be disabled")
     if not new.sealed:
@@ -144,10 +140,8 @@ def _check_texts(config: StreamConfig) -> None:
 
 def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
     replicas = config.num_replicas or 1
-    if replicas > REPLICAS_MAX:
-        raise errcodes.invalid_config(f"maximum replicas is {REPLICAS_MAX}")
-    if replicas < 0:
-        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.error()
+    errcodes.refuse_config(replicas > REPLICAS_MAX, f"maximum replicas is {REPLICAS_MAX}")
+    errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE.raise_if(replicas < 0)
     values = {name: getattr(config, name) for name in _LIMITS}
     for name, value in values.items():
         if pedantic and value < -1:
@@ -157,35 +151,29 @@ def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
 
 
 def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
-    if config.max_age_ns < 0:
-        raise errcodes.invalid_config("max age can not be negative")
-    if 0 < config.max_age_ns < SHORTEST_NS:
-        raise errcodes.invalid_config("max age needs to be >= 100ms")
+    errcodes.refuse_config(config.max_age_ns < 0, "max age can not be negative")
+    errcodes.refuse_config(0 < config.max_age_ns < SHORTEST_NS, "max age needs to be >= 100ms")
     longest = options.max_duplicate_window_ns
     window = config.duplicate_window_ns
     if window == 0 and not (config.mirror or config.sources):
         window = _default_window(config.max_age_ns, longest, pedantic)
-    if window < 0:
-        raise errcodes.invalid_config("duplicates window can not be negative")
+    errcodes.refuse_config(window < 0, "duplicates window can not be negative")
     if config.max_age_ns and window > config.max_age_ns:
         raise errcodes.invalid_config("duplicates window can not be larger then max age")
     if 0 < longest < window:
         shown = duration_text(longest)
         raise errcodes.invalid_config(f"duplicates window can not be larger then server limit of {shown}")
-    if 0 < window < SHORTEST_NS:
-        raise errcodes.invalid_config("duplicates window needs to be >= 100ms")
+    errcodes.refuse_config(0 < window < SHORTEST_NS, "duplicates window needs to be >= 100ms")
     return replace(config, duplicate_window_ns=window)
 
 
 def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
     window = DUPLICATE_WINDOW_NS
     if 0 < longest < window:
-        if pedantic:
-            raise errcodes.PEDANTIC.error(err="duplicate window limits are higher than current limits")
+        errcodes.PEDANTIC.raise_if(pedantic, err="duplicate window limits are higher than current limits")
         window = longest
     if 0 < max_age_ns < window:
-        if pedantic:
-            raise errcodes.PEDANTIC.error(err="duplicate window cannot be bigger than max age")
+        errcodes.PEDANTIC.raise_if(pedantic, err="duplicate window cannot be bigger than max age")
         window = max_age_ns
     return window
 
@@ -201,18 +189,15 @@ def _check_discard_new_per_subject(config: StreamConfig) -> None:
 
 def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     ttl_ns = config.subject_delete_marker_ttl_ns
-    if ttl_ns < 0:
-        raise errcodes.invalid_config("subject delete marker TTL must not be negative")
+    errcodes.refuse_config(ttl_ns < 0, "subject delete marker TTL must not be negative")
     if ttl_ns == 0:
         return config
-    if ttl_ns < NS_PER_S:
-        raise errcodes.invalid_config("subject delete marker TTL must be at least 1 second")
+    errcodes.refuse_config(ttl_ns < NS_PER_S, "subject delete marker TTL must be at least 1 second")
     if pedantic and not config.allow_msg_ttl:
         raise errcodes.invalid_config("subject delete marker cannot be set if message TTLs are disabled")
     if config.allow_rollup_hdrs:
         return replace(config, allow_msg_ttl=True)
-    if pedantic:
-        raise errcodes.invalid_config("subject delete marker cannot be set if roll-ups are disabled")
+    errcodes.refuse_config(pedantic, "subject delete marker cannot be set if roll-ups are disabled")
     return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
 
 
@@ -274,14 +259,12 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
     given = config.republish
     if given is None:
         return config
-    if pedantic and not given.src:
-        raise errcodes.PEDANTIC.error(err="republish source can not be empty")
+    errcodes.PEDANTIC.raise_if(pedantic and not given.src, err="republish source can not be empty")
     src, dest = given.src or ">", given.dest
     moved = config.subject_transform
     if src == dest == ">" and moved is not None and config.subjects == (moved.src,):
         # Everything leaves the stream's subjects by the transform, so republishing it forms no cycle.
-        if pedantic:
-            raise errcodes.PEDANTIC.error(err="implicit republish based on subject transform")
+        errcodes.PEDANTIC.raise_if(pedantic, err="implicit republish based on subject transform")
         src = dest = moved.dest
     if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):
         raise errcodes.invalid_config("stream configuration for republish destination forms a cycle")
@@ -294,8 +277,6 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
 
 
 def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
-    if limits.max_bytes_required and config.max_bytes <= 0:
-        raise errcodes.STREAM_MAX_BYTES_REQUIRED.error()
+    errcodes.STREAM_MAX_BYTES_REQUIRED.raise_if(limits.max_bytes_required and config.max_bytes <= 0)
     largest = {FILE: limits.store_max_stream_bytes, MEMORY: limits.memory_max_stream_bytes}[config.storage]
-    if 0 < largest < config.max_bytes:
-        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.error()
+    errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.raise_if(0 < largest < config.max_bytes)
