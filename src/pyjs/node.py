@@ -19,6 +19,7 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
+from pyjs.config.options import AccountLimits
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
 from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
@@ -26,7 +27,6 @@ from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
 from pyjs.core.host import Host, SessionSettings
-from pyjs.core.limits import AccountLimits
 from pyjs.core.link import Link, Peer
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
@@ -95,10 +95,7 @@ class Node(Host):
                 if options.disable_sublist_cache:
                     account.subs.caching = False
         for name, account_options in options.accounts.items():
-            limits = account_options.limits
-            self.accounts[name].limits = AccountLimits(
-                limits.max_connections, limits.max_subscriptions, limits.max_payload
-            )
+            self.accounts[name].limits = account_options.limits
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
         for session in self.sessions.values():

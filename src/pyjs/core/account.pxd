@@ -12,7 +12,7 @@ cdef class Account:
     cdef readonly Turn turn
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
-    cdef public object limits           # core.limits of the account
+    cdef public object limits           # config.options.AccountLimits
     cdef readonly set sessions          # open ClientSessions bound to this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
 

@@ -9,18 +9,19 @@ Source: nats.docs "JetStream" and "Accounts".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
+from pyjs.config.options import AccountJetStreamOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Turn
 from pyjs.jetstream.api.seat import ApiSeat
-from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions, limits_from, options_from
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.files.metadata import MetadataWriter
@@ -70,9 +71,11 @@ class JetStreamServer:
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
         self._disk = host.disk
-        self.options: JetStreamOptions = options_from(host.options)
+        self.options = replace(host.options.jetstream)  # a reload changes some of them
         self.shared = Shared(
             self.options,
+            host.options.max_payload,
+            host.options.feature_flags.get("js_ack_fc_v2", False),
             host.server_name,
             host.clock,
             host.timers,
@@ -156,10 +159,10 @@ class JetStreamServer:
 
     def apply_options(self) -> None:
         """Take over what a reload changed: what the accounts have, and larger limits of the server."""
-        new = options_from(self._host.options)
-        self.options.max_memory, self.options.max_store = new.max_memory, new.max_store
-        self.options.max_payload = new.max_payload
-        self.memory.max, self.storage.max = new.max_memory, new.max_store
+        new = self._host.options.jetstream
+        self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
+        self.shared.max_payload = self._host.options.max_payload
+        self.memory.max, self.storage.max = new.max_memory, new.max_storage
         for _ in self._apply_to_accounts():
             pass
 
@@ -172,7 +175,7 @@ class JetStreamServer:
             else:
                 engine.change_limits(limits)
 
-    def _switch(self, account: Account, limits: AccountLimits | None) -> Iterator[None]:
+    def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
         """Start JetStream of an account that has none, or end it, in steps."""
         engine = self.accounts.get(account.name)
         seat = self._seats.get(account.name)
@@ -223,7 +226,7 @@ class JetStreamServer:
             self._lock.release()
             self._lock = None
 
-    def _start_account(self, account: Account, limits: AccountLimits) -> JetStream:
+    def _start_account(self, account: Account, limits: AccountJetStreamOptions) -> JetStream:
         engine = JetStream(account, self.shared, limits, lambda: self._open_files(account.name))
         self.accounts[account.name] = engine
         account.jetstream = engine
@@ -267,13 +270,13 @@ class JetStreamServer:
         engine.account.jetstream = None
         del self.accounts[engine.account.name]
 
-    def _limits_of(self, name: str) -> AccountLimits | None:
+    def _limits_of(self, name: str) -> AccountJetStreamOptions | None:
         """Return the limits of an account, None: it has no JetStream."""
         configured = self._host.options.accounts.get(name)
         if configured is not None and configured.jetstream is not None:
-            return limits_from(configured.jetstream)
+            return configured.jetstream
         system = self._host.options.system_account
         others = [each for each in self._host.options.accounts if each not in (GLOBAL_ACCOUNT, system)]
         if name == GLOBAL_ACCOUNT and (not others or name in self.accounts):
-            return AccountLimits()
+            return AccountJetStreamOptions()
         return None

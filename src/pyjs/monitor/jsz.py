@@ -130,7 +130,7 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
     options = jetstream.options
     config: JsonDict = {
         "max_memory": options.max_memory,
-        "max_storage": options.max_store,
+        "max_storage": options.max_storage,
         "store_dir": options.store_dir,
         "sync_interval": options.sync_interval_ns,
     }
@@ -151,12 +151,12 @@ def jetstream_limits(monitored: Monitored) -> JsonDict:
     assert jetstream is not None
     options = jetstream.options
     bounds = {
-        "max_request_batch": options.max_request_batch,
-        "max_ack_pending": options.max_ack_pending,
-        "max_duplicate_window": options.max_duplicate_window_ns,
+        "max_request_batch": options.limits.max_request_batch,
+        "max_ack_pending": options.limits.max_ack_pending,
+        "max_duplicate_window": options.limits.duplicate_window_ns,
     }
     limits: JsonDict = {name: bound for name, bound in bounds.items() if bound}
-    limits["default_max_consumers"] = options.max_consumers_of_stream()
+    limits["default_max_consumers"] = options.limits.default_max_consumers
     return limits
 
 
@@ -203,7 +203,7 @@ def _account_detail(
         "memory": account.usage[MEMORY].used,
         "storage": account.usage[FILE].used,
         "reserved_memory": account.limits.max_memory % UINT64,
-        "reserved_storage": account.limits.max_store % UINT64,
+        "reserved_storage": account.limits.max_storage % UINT64,
         "accounts": 0,
         "ha_assets": 0,
         "api": {"level": 0, "total": account.api_total, "errors": account.api_errors},

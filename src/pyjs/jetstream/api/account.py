@@ -19,12 +19,12 @@ def info(call: ApiCall) -> JsonDict:
         "consumers": js.num_consumers(),
         "limits": {
             "max_memory": limits.max_memory,
-            "max_storage": limits.max_store,
+            "max_storage": limits.max_storage,
             "max_streams": limits.max_streams,
             "max_consumers": limits.max_consumers,
             "max_ack_pending": limits.max_ack_pending,
-            "memory_max_stream_bytes": limits.memory_max_stream_bytes,
-            "storage_max_stream_bytes": limits.store_max_stream_bytes,
+            "memory_max_stream_bytes": limits.mem_max_stream_bytes,
+            "storage_max_stream_bytes": limits.disk_max_stream_bytes,
             "max_bytes_required": limits.max_bytes_required,
         },
     }

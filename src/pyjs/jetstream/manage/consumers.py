@@ -218,9 +218,8 @@ def traits_of(stream: Stream) -> StreamTraits:
 
 def limits_of(js: JetStream) -> ConsumerLimits:
     """Return what server and account allow a consumer."""
-    return ConsumerLimits(
-        js.options.max_ack_pending, js.options.max_request_batch, max(js.limits.max_ack_pending, 0)
-    )
+    server = js.options.limits
+    return ConsumerLimits(server.max_ack_pending, server.max_request_batch, max(js.limits.max_ack_pending, 0))
 
 
 def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[Step, None, Consumer]:
@@ -331,8 +330,8 @@ def _seat(js: JetStream, stream: Stream) -> Seat:
         shared.log,
         js.options.domain,
         stream.config.max_msgs_per_subject,
-        stream.config.max_msg_size if stream.config.max_msg_size > 0 else js.options.max_payload,
-        js.options.ack_v2,
+        stream.config.max_msg_size if stream.config.max_msg_size > 0 else shared.max_payload,
+        shared.ack_v2,
         js.options.sync_always,
         shared.metadata,
     )

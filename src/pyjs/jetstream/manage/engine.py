@@ -9,16 +9,17 @@ Source: nats.docs "JetStream".
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
+from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.core.account import Account
 from pyjs.core.chore import Gates
 from pyjs.core.faults import Faults
-from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.reservations import HeldStreams
@@ -54,31 +55,26 @@ def consumer_gate(stream: str, consumer: str = "") -> str:
     return f"{stream}.{consumer}"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Shared:
     """What all accounts of a server have in common: the seams, the options, the totals."""
 
-    def __init__(
-        self,
-        options: JetStreamOptions,
-        server_name: str,
-        clock: Clock,
-        timers: Timers,
-        rng: Rng,
-        log: Log,
-        faults: Faults,
-        metadata: MetadataWriter,
-    ) -> None:
-        self.options = options
-        self.server_name = server_name
-        self.clock = clock
-        self.timers = timers
-        self.rng = rng
-        self.log = log
-        self.faults = faults
-        self.metadata = metadata
-        self.usage = {MEMORY: Usage(options.max_memory), FILE: Usage(options.max_store)}
-        self.api_total = 0
-        self.api_errors = 0
+    options: JetStreamOptions
+    max_payload: int  # of the server, for sizes that have no limit of their own
+    ack_v2: bool  # ack subjects name domain and account
+    server_name: str
+    clock: Clock
+    timers: Timers
+    rng: Rng
+    log: Log
+    faults: Faults
+    metadata: MetadataWriter
+    usage: dict[str, Usage] = field(init=False)
+    api_total: int = 0
+    api_errors: int = 0
+
+    def __post_init__(self) -> None:
+        self.usage = {MEMORY: Usage(self.options.max_memory), FILE: Usage(self.options.max_storage)}
 
 
 class JetStream:
@@ -88,14 +84,14 @@ class JetStream:
         self,
         account: Account,
         shared: Shared,
-        limits: AccountLimits,
+        limits: AccountJetStreamOptions,
         open_files: Callable[[], AccountFiles],
     ) -> None:
         self.account = account
         self.shared = shared
         self.limits = limits
         self.streams: dict[str, Stream] = {}
-        self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_store)}
+        self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_storage)}
         self.api_total = 0
         self.api_errors = 0
         self.observer: StreamObserver | None = None
@@ -164,12 +160,12 @@ class JetStream:
             return stream.config.max_consumers
         if self.limits.max_consumers > 0:
             return self.limits.max_consumers
-        return self.options.max_consumers_of_stream()
+        return self.options.limits.default_max_consumers
 
-    def change_limits(self, limits: AccountLimits) -> None:
+    def change_limits(self, limits: AccountJetStreamOptions) -> None:
         """Take over what the account may use from now on; what is there stays, also above it."""
         self.limits = limits
-        self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_store
+        self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 
     def recover(self) -> None:
         """Open every stream that is stored."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text
+from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.config.stream import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig, as_json
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
@@ -52,7 +52,7 @@ def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> Non
 def check(
     config: StreamConfig,
     options: JetStreamOptions,
-    limits: AccountLimits,
+    limits: AccountJetStreamOptions,
     pedantic: bool = False,
     unsupported: tuple[str, ...] = (),
     find: Find = lambda name: None,
@@ -153,7 +153,7 @@ def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
 def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
     errcodes.refuse_config(config.max_age_ns < 0, "max age can not be negative")
     errcodes.refuse_config(0 < config.max_age_ns < SHORTEST_NS, "max age needs to be >= 100ms")
-    longest = options.max_duplicate_window_ns
+    longest = options.limits.duplicate_window_ns
     window = config.duplicate_window_ns
     if window == 0 and not (config.mirror or config.sources):
         window = _default_window(config.max_age_ns, longest, pedantic)
@@ -276,7 +276,7 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
     return replace(config, republish=RepublishConfig(src, dest, given.headers_only))
 
 
-def _check_max_bytes(config: StreamConfig, limits: AccountLimits) -> None:
+def _check_max_bytes(config: StreamConfig, limits: AccountJetStreamOptions) -> None:
     errcodes.STREAM_MAX_BYTES_REQUIRED.raise_if(limits.max_bytes_required and config.max_bytes <= 0)
-    largest = {FILE: limits.store_max_stream_bytes, MEMORY: limits.memory_max_stream_bytes}[config.storage]
+    largest = {FILE: limits.disk_max_stream_bytes, MEMORY: limits.mem_max_stream_bytes}[config.storage]
     errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED.raise_if(0 < largest < config.max_bytes)

@@ -7,20 +7,20 @@ from typing import Any
 import orjson
 import pytest
 
+from pyjs.config.options import AccountJetStreamOptions, JetStreamLimits, JetStreamOptions
 from pyjs.jetstream.config import stream_requests
-from pyjs.jetstream.config.options import AccountLimits, JetStreamOptions
 from pyjs.jetstream.config.stream import StreamConfig, as_json, from_meta, to_meta
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.rules import stream as stream_rules
 
 MS = 1_000_000
 S = 1_000 * MS
-OPTIONS = JetStreamOptions("", -1, -1)
-NO_LIMITS = AccountLimits()
+OPTIONS = JetStreamOptions()
+NO_LIMITS = AccountJetStreamOptions()
 
 
 def check(
-    limits: AccountLimits = NO_LIMITS, options: JetStreamOptions = OPTIONS, **fields: Any
+    limits: AccountJetStreamOptions = NO_LIMITS, options: JetStreamOptions = OPTIONS, **fields: Any
 ) -> StreamConfig:
     request = stream_requests.read_stream(orjson.dumps({"name": "S", **fields}), strict=True)
     return stream_rules.check(request.config, options, limits, request.pedantic, request.unsupported)
@@ -120,7 +120,7 @@ def test_pedantic_requests_are_not_corrected(fields: dict[str, Any], text: str) 
 
 
 def test_the_window_follows_max_age_and_the_servers_limit() -> None:
-    limited = JetStreamOptions("", -1, -1, max_duplicate_window_ns=10 * S)
+    limited = JetStreamOptions(limits=JetStreamLimits(duplicate_window_ns=10 * S))
     assert check(max_age=1 * S).duplicate_window_ns == 1 * S
     assert check(options=limited).duplicate_window_ns == 10 * S
     with pytest.raises(ApiError, match="duplicates window can not be larger then server limit of 10s"):
@@ -137,7 +137,7 @@ def test_negative_replicas() -> None:
 
 
 def test_accounts_may_ask_for_max_bytes() -> None:
-    required = AccountLimits(max_bytes_required=True, memory_max_stream_bytes=100)
+    required = AccountJetStreamOptions(max_bytes_required=True, mem_max_stream_bytes=100)
     with pytest.raises(ApiError, match="10113"):
         check(limits=required)
     with pytest.raises(ApiError, match="10122"):
