@@ -12,7 +12,7 @@ from pyjs.base.gotext import duration_text, time_text, uptime_text
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
 from pyjs.monitor.arguments import Arguments, BadArgument
-from pyjs.monitor.json_text import JsonDict, JsonValue, pretty_piece, text
+from pyjs.monitor.json_text import JsonDict, JsonValue, filled, pretty_piece, text
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
@@ -195,22 +195,16 @@ def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Gener
         "in_bytes": c.in_bytes,
         "out_bytes": c.out_bytes,
     }
-    if c.stalls:
-        entry["stalls"] = c.stalls
-    entry["subscriptions"] = c.num_subscriptions
+    entry |= filled({"stalls": c.stalls}) | {"subscriptions": c.num_subscriptions}
     yield from _add_identity(entry, c, options)
     return entry
 
 
 def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Generator[None, None, None]:
-    for key, value in (("name", c.options.name), ("lang", c.options.lang), ("version", c.options.version)):
-        if value:
-            entry[key] = value
+    entry |= filled({"name": c.options.name, "lang": c.options.lang, "version": c.options.version})
     if options.auth:
-        if user_name(c):
-            entry["authorized_user"] = user_name(c)
-        if c.account.name != GLOBAL_ACCOUNT:
-            entry["account"] = c.account.name
+        account = c.account.name if c.account.name != GLOBAL_ACCOUNT else ""
+        entry |= filled({"authorized_user": user_name(c), "account": account})
     if c.subscriptions and options.subs_detail:
         account = c.account.name if c.closed_at_ns else ""
         details: list[JsonValue] = []

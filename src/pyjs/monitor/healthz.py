@@ -43,10 +43,13 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     arguments.flag("js-meta-only")
     details = arguments.flag("details")
     account, stream, consumer = (arguments.text(name) for name in ("account", "stream", "consumer"))
-    trouble = _bad_request(account, stream, consumer) or _not_ready(monitored)
+    trouble = _bad_request(account, stream, consumer)
+    if trouble is None and not monitored.ready:
+        trouble = Trouble(500, "error", "CONNECTION", "server is not ready for connections")
     if trouble is None and not server_only and monitored.options.jetstream.enabled:
-        trouble = _not_enabled(monitored)
-        if trouble is None and not enabled_only:
+        if monitored.node.jetstream is None:
+            trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
+        elif not enabled_only:
             trouble = _asset_trouble(monitored, account, stream, consumer)
     return _answer(trouble, details)
 
@@ -72,18 +75,6 @@ def _bad_request(account: str, stream: str, consumer: str) -> Trouble | None:
             400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
         )
     return None
-
-
-def _not_ready(monitored: Monitored) -> Trouble | None:
-    if monitored.ready:
-        return None
-    return Trouble(500, "error", "CONNECTION", "server is not ready for connections")
-
-
-def _not_enabled(monitored: Monitored) -> Trouble | None:
-    if monitored.node.jetstream is not None:
-        return None
-    return Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
 
 
 def _accounts(monitored: Monitored) -> dict[str, JetStream]:

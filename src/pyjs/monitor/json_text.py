@@ -50,6 +50,11 @@ def _escaped(text: bytes) -> bytes:
     return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
+def filled(fields: JsonDict) -> JsonDict:
+    """Return the fields that are not empty, as Go's `omitempty` does."""
+    return {name: value for name, value in fields.items() if value}
+
+
 def number(value: float) -> int | float:
     """Return a whole float as an int, because Go writes it so."""
     return int(value) if value == int(value) else value

@@ -14,7 +14,7 @@ from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info
 from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
-from pyjs.monitor.json_text import JsonDict, pretty_piece
+from pyjs.monitor.json_text import JsonDict, filled, pretty_piece
 from pyjs.node import API_LEVEL
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ LIMIT = 1024
 STREAMS_STEP = 16  # streams, and consumers, reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
 CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account, stream_detail and so on
+STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
+OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown when they are set
+TOTALS = ("streams", "consumers", "messages", "bytes", "total")
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
@@ -70,12 +73,9 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     if jetstream is None:
-        return (
-            _no_stats()
-            | head
-            | {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
-            | _no_totals()
-        )
+        stats: JsonDict = dict.fromkeys(STATS, 0) | {"api": {"level": 0, "total": 0, "errors": 0}}
+        disabled: JsonDict = {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
+        return stats | head | disabled | dict.fromkeys(TOTALS, 0)
     answer = jetstream_stats(monitored) | head
     answer["config"] = jetstream_config(monitored)
     answer["limits"] = jetstream_limits(monitored)
@@ -89,22 +89,6 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
         answer["scrub"] = jetstream.scrubber.report()
     answer["total"] = len(accounts)
     return answer
-
-
-def _no_stats() -> JsonDict:
-    return {
-        "memory": 0,
-        "storage": 0,
-        "reserved_memory": 0,
-        "reserved_storage": 0,
-        "accounts": 0,
-        "ha_assets": 0,
-        "api": {"level": 0, "total": 0, "errors": 0},
-    }
-
-
-def _no_totals() -> JsonDict:
-    return {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0, "total": 0}
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
@@ -134,15 +118,7 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
         "store_dir": options.store_dir,
         "sync_interval": options.sync_interval_ns,
     }
-    if options.sync_always:
-        config["sync_always"] = True
-    if options.domain:
-        config["domain"] = options.domain
-    if options.unique_tag:
-        config["unique_tag"] = options.unique_tag
-    if options.strict:
-        config["strict"] = True
-    return config
+    return config | filled({name: getattr(options, name) for name in OPTIONAL})
 
 
 def jetstream_limits(monitored: Monitored) -> JsonDict:
@@ -150,14 +126,12 @@ def jetstream_limits(monitored: Monitored) -> JsonDict:
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     options = jetstream.options
-    bounds = {
+    bounds: JsonDict = {
         "max_request_batch": options.limits.max_request_batch,
         "max_ack_pending": options.limits.max_ack_pending,
         "max_duplicate_window": options.limits.duplicate_window_ns,
     }
-    limits: JsonDict = {name: bound for name, bound in bounds.items() if bound}
-    limits["default_max_consumers"] = options.limits.default_max_consumers
-    return limits
+    return filled(bounds) | {"default_max_consumers": options.limits.default_max_consumers}
 
 
 def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:

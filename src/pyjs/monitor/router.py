@@ -112,25 +112,24 @@ class Router:
             self._log.warn("Healthcheck failed: 1 errors")
         return Response(status, compact_json(body))
 
-    def _head(self) -> JsonDict:
-        return {"server_id": self._monitored.node.server_id}
-
-    def _now(self) -> JsonDict:
-        return {"now": time_text(self._clock.now_ns())}
+    def _alone(self, fields: JsonDict, name: JsonDict | None = None) -> Response:
+        """Answer for connections to other servers, of which there are none."""
+        head: JsonDict = {"server_id": self._monitored.node.server_id}
+        return _json(head | (name or {}) | {"now": time_text(self._clock.now_ns())} | fields)
 
     def _routez(self, arguments: Arguments) -> Response:
         if arguments.text("subs").lower() != "detail":
             arguments.flag("subs")
         name: JsonDict = {"server_name": self._monitored.node.server_name}
-        return _json(self._head() | name | self._now() | {"num_routes": 0, "routes": []})
+        return self._alone({"num_routes": 0, "routes": []}, name)
 
     def _gatewayz(self, arguments: Arguments) -> Response:
         arguments.flag("accs")
-        return _json(self._head() | self._now() | {"outbound_gateways": {}, "inbound_gateways": {}})
+        return self._alone({"outbound_gateways": {}, "inbound_gateways": {}})
 
     def _leafz(self, arguments: Arguments) -> Response:
         arguments.flag("subs")
-        return _json(self._head() | self._now() | {"leafnodes": 0, "leafs": []})
+        return self._alone({"leafnodes": 0, "leafs": []})
 
 
 def _json(value: JsonDict) -> Response:

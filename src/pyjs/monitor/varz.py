@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs import __version__
 from pyjs.base.gotext import time_text, uptime_text
-from pyjs.monitor.json_text import JsonDict, number
+from pyjs.monitor.json_text import JsonDict, filled, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
 from pyjs.node import PEER_VERSION, python_version
 
@@ -54,20 +54,22 @@ def _identity(monitored: Monitored) -> JsonDict:
 def _limits(monitored: Monitored) -> JsonDict:
     options = monitored.options
     answer: JsonDict = {"max_connections": options.max_connections}
-    if options.max_subscriptions:
-        answer["max_subscriptions"] = options.max_subscriptions
-    return answer | {
-        "ping_interval": options.ping_interval_ns,
-        "ping_max": options.ping_max,
-        "http_host": options.http_host or options.host,
-        "http_port": options.http_port,
-        "http_base_path": options.http_base_path,
-        "https_port": 0,
-        "auth_timeout": number(options.authorization.timeout_ns / NS_PER_S),
-        "max_control_line": options.max_control_line,
-        "max_payload": monitored.node.settings.max_payload,
-        "max_pending": options.max_pending,
-    }
+    return (
+        answer
+        | filled({"max_subscriptions": options.max_subscriptions})
+        | {
+            "ping_interval": options.ping_interval_ns,
+            "ping_max": options.ping_max,
+            "http_host": options.http_host or options.host,
+            "http_port": options.http_port,
+            "http_base_path": options.http_base_path,
+            "https_port": 0,
+            "auth_timeout": number(options.authorization.timeout_ns / NS_PER_S),
+            "max_control_line": options.max_control_line,
+            "max_payload": monitored.node.settings.max_payload,
+            "max_pending": options.max_pending,
+        }
+    )
 
 
 def _blocks(monitored: Monitored) -> JsonDict:
@@ -125,7 +127,7 @@ def _counters(monitored: Monitored) -> JsonDict:
         "stalled_clients": node.stalled_clients,
         "subscriptions": sum(len(account.subs) for account in node.accounts.values()),
         "http_req_stats": {path: counts[path] for path in sorted(counts)},
-        **({"pyjs_faults": dict(sorted(node.faults.counts.items()))} if node.faults.counts else {}),
+        **filled({"pyjs_faults": dict(sorted(node.faults.counts.items()))}),
     }
 
 
@@ -135,14 +137,9 @@ def _configuration(monitored: Monitored) -> JsonDict:
         "config_load_time": time_text(monitored.config_loaded_at_ns),
         "config_digest": options.config_digest,
     }
-    if options.server_tags:
-        answer["tags"] = [*options.server_tags]
-    if options.server_metadata:
-        answer["metadata"] = dict(options.server_metadata)
+    answer |= filled({"tags": [*options.server_tags], "metadata": dict(options.server_metadata)})
     answer["feature_flags"] = {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS}
-    if options.system_account:
-        answer["system_account"] = options.system_account
-    return answer
+    return answer | filled({"system_account": options.system_account})
 
 
 def _stats(monitored: Monitored) -> JsonDict:
