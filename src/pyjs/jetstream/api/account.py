@@ -34,4 +34,4 @@ def info(call: ApiCall) -> JsonDict:
     return out
 
 
-ENDPOINTS = (Endpoint("INFO", "account_info_response", info, min_args=0, max_args=0),)
+ENDPOINTS = (Endpoint("INFO", info, min_args=0, max_args=0, response="account_info_response"),)

@@ -136,8 +136,15 @@ def _wrong(text: str) -> ApiError:
 
 
 ENDPOINTS = (
-    Endpoint("PYJS.BULK.LIST", "bulk_list_response", list_segments, type_prefix=TYPE_PREFIX, changes=False),
     Endpoint(
-        "PYJS.BULK.READ", "bulk_read_response", read, type_prefix=TYPE_PREFIX, counted=False, changes=False
+        "PYJS.BULK.LIST", list_segments, type_prefix=TYPE_PREFIX, changes=False, response="bulk_list_response"
+    ),
+    Endpoint(
+        "PYJS.BULK.READ",
+        read,
+        type_prefix=TYPE_PREFIX,
+        counted=False,
+        changes=False,
+        response="bulk_read_response",
     ),
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
 from pyjs.jetstream.config.consumer_requests import (
     OFFSET_REQUEST,
     PAUSE_REQUEST,
@@ -21,7 +21,7 @@ from pyjs.jetstream.config.consumer_requests import (
     CreateRequest,
     read_create,
 )
-from pyjs.jetstream.config.json_strict import JsonFault, Struct, decode, parse_time_ns
+from pyjs.jetstream.config.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info
 from pyjs.jetstream.manage import consumers
@@ -100,7 +100,7 @@ def delete(call: ApiCall) -> Steps:
 
 def pause(call: ApiCall) -> Steps:
     """Hold back deliveries until a time, or go on."""
-    text = _read(call, PAUSE_REQUEST).get("pause_until", ZERO_TIME)
+    text = call.read_optional(PAUSE_REQUEST).get("pause_until", ZERO_TIME)
     until_ns = None if text == ZERO_TIME else parse_time_ns(text)
     consumer = _consumer(call)
     yield from consumers.pause(call.js, call.stream(), consumer, until_ns)
@@ -138,11 +138,6 @@ def reset(call: ApiCall) -> JsonDict | None:
     raise errcodes.CONSUMER_INVALID_RESET.error(err=text)
 
 
-def needs_cluster(call: ApiCall) -> JsonDict:
-    """Refuse what only a cluster can do."""
-    raise errcodes.CLUSTER_REQUIRED.error()
-
-
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
     errcodes.STREAM_MISMATCH.raise_if(request.stream_name != call.args[0])
     errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.raise_if("/" in name or "\\" in name)
@@ -178,41 +173,25 @@ def _consumer(call: ApiCall) -> Consumer:
 
 def _page(call: ApiCall) -> tuple[list[str], int]:
     """Return the names of all consumers that are listed, and the offset in effect."""
-    offset = _read(call, OFFSET_REQUEST).get("offset", 0)
+    offset = call.read_optional(OFFSET_REQUEST).get("offset", 0)
     names = call.stream().listing
     return names, min(max(offset, 0), len(names))
-
-
-def _read(call: ApiCall, fields: Struct) -> JsonDict:
-    try:
-        return decode(call.optional_body(), fields, call.js.options.strict)
-    except JsonFault as fault:
-        raise errcodes.INVALID_JSON.error(err=fault) from None
 
 
 _EMPTY_PAGE: JsonDict = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 _NOT_PAUSED: JsonDict = {"paused": False, "pause_until": ZERO_TIME}
 
 ENDPOINTS = (
-    Endpoint("CONSUMER.CREATE", "consumer_create_response", create, 1, ANY_ARGS, beside=True),
-    Endpoint("CONSUMER.DURABLE.CREATE", "consumer_create_response", create_durable, 2, 2, beside=True),
-    Endpoint("CONSUMER.INFO", "consumer_info_response", info, 2, 2, changes=False, of_consumer=True),
-    Endpoint("CONSUMER.NAMES", "consumer_names_response", names, on_error=_EMPTY_PAGE, changes=False),
-    Endpoint("CONSUMER.LIST", "consumer_list_response", list_consumers, on_error=_EMPTY_PAGE, changes=False),
-    Endpoint("CONSUMER.DELETE", "consumer_delete_response", delete, 2, 2, of_consumer=True),
+    Endpoint("CONSUMER.CREATE", create, 1, ANY_ARGS, beside=True),
     Endpoint(
-        "CONSUMER.PAUSE", "consumer_pause_response", pause, 2, 2, on_error=_NOT_PAUSED, of_consumer=True
+        "CONSUMER.DURABLE.CREATE", create_durable, 2, 2, beside=True, response="consumer_create_response"
     ),
-    Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", unpin, 2, 2, of_consumer=True),
-    Endpoint(
-        "CONSUMER.RESET",
-        "consumer_reset_response",
-        reset,
-        2,
-        2,
-        {"reset_seq": 0},
-        counted=False,
-        of_consumer=True,
-    ),
-    Endpoint("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown_response", needs_cluster, 2, 2),
+    Endpoint("CONSUMER.INFO", info, 2, 2, changes=False, of_consumer=True),
+    Endpoint("CONSUMER.NAMES", names, on_error=_EMPTY_PAGE, changes=False),
+    Endpoint("CONSUMER.LIST", list_consumers, on_error=_EMPTY_PAGE, changes=False),
+    Endpoint("CONSUMER.DELETE", delete, 2, 2, of_consumer=True),
+    Endpoint("CONSUMER.PAUSE", pause, 2, 2, on_error=_NOT_PAUSED, of_consumer=True),
+    Endpoint("CONSUMER.UNPIN", unpin, 2, 2, of_consumer=True),
+    Endpoint("CONSUMER.RESET", reset, 2, 2, on_error={"reset_seq": 0}, counted=False, of_consumer=True),
+    Endpoint("CONSUMER.LEADER.STEPDOWN", needs_cluster, 2, 2),
 )

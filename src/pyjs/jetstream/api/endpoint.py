@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.json_strict import Struct
+from pyjs.jetstream.config.stream_requests import read
 from pyjs.jetstream.errcodes import ErrorCode
 
 if TYPE_CHECKING:
@@ -60,17 +62,23 @@ class ApiCall:
         """
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
-    def require_body(self) -> None:
-        """Refuse a request without payload.
+    def read(self, fields: Struct) -> JsonDict:
+        """Return the fields that the payload sets.
 
         Raises:
-            ApiError: 10003.
+            ApiError: 10025, it is not JSON or holds something unknown.
         """
-        errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
+        return read(self.body, fields, self.js.options.strict)
 
-    def optional_body(self) -> bytes:
-        """Return the payload, or nothing when it does not look like JSON: such a payload is ignored."""
-        return self.body if looks_like_json(self.body) else b""
+    def read_optional(self, fields: Struct) -> JsonDict:
+        """Return as `read` does; a payload that does not look like JSON is ignored."""
+        body = self.body if looks_like_json(self.body) else b""
+        return read(body, fields, self.js.options.strict)
+
+    def read_required(self, fields: Struct) -> JsonDict:
+        """Return as `read` does, of a request that must have a payload. Raises ApiError: 10003."""
+        errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
+        return self.read(fields)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -78,13 +86,13 @@ class Endpoint:
     """One kind of request."""
 
     words: str  # of the subject, behind "$JS.API."
-    response: str  # "stream_info_response": behind the prefix below
     handle: Callable[[ApiCall], JsonDict | Steps | None]
     min_args: int = 1  # tokens behind the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
     unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
+    response: str = ""  # what is behind it; by the words unless said: "stream_info_response"
     counted: bool = True  # whether an answer without error counts in `api.total` and is audited
     changes: bool = True  # whether others may not look at what it is about, or change it, between two steps
     beside: bool = (
@@ -97,6 +105,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         self.in_steps = isgeneratorfunction(self.handle)
+        self.response = self.response or f"{self.words.lower().replace('.', '_')}_response"
 
 
 def is_empty(body: bytes) -> bool:
@@ -110,7 +119,9 @@ def looks_like_json(body: bytes) -> bool:
     return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
 
 
+def needs_cluster(call: ApiCall) -> JsonDict:
+    """Refuse what only a cluster can do."""
+    raise errcodes.CLUSTER_REQUIRED.error()
+
+
 ANY_ARGS = 1 << 10
-
-
-__all__ = ["ANY_ARGS", "ApiCall", "Endpoint", "JsonDict", "Steps", "is_empty", "looks_like_json"]

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 def get(call: ApiCall) -> JsonDict | Steps:
     """Return the message that a sequence, a subject or a time leads to; the first search among many takes steps."""
-    call.require_body()
-    given = stream_requests.read(call.body, stream_requests.GET_MSG_REQUEST, call.js.options.strict)
+    given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
     store = call.stream().store
@@ -97,8 +96,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
 
 def delete(call: ApiCall) -> JsonDict:
     """Remove one message; its bytes are overwritten unless the request says not to."""
-    call.require_body()
-    given = stream_requests.read(call.body, stream_requests.DELETE_MSG_REQUEST, call.js.options.strict)
+    given = call.read_required(stream_requests.DELETE_MSG_REQUEST)
     stream = call.stream()
     errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
     errcodes.STREAM_MSG_DELETE_FAILED.raise_if(stream.config.deny_delete, err="message delete not permitted")
@@ -133,10 +131,6 @@ def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
 
 
 ENDPOINTS = (
-    Endpoint(
-        "STREAM.MSG.GET", "stream_msg_get_response", get, counted=False, changes=False
-    ),  # nor does the peer
-    Endpoint(
-        "STREAM.MSG.DELETE", "stream_msg_delete_response", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED
-    ),
+    Endpoint("STREAM.MSG.GET", get, counted=False, changes=False),  # nor does the peer
+    Endpoint("STREAM.MSG.DELETE", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED),
 )

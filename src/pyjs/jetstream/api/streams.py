@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import purging, streams
@@ -62,7 +62,7 @@ def update(call: ApiCall) -> Steps:
 
 def info(call: ApiCall) -> Steps:
     """Report one stream; its subjects and deleted sequences on demand."""
-    given = stream_requests.read(call.optional_body(), stream_requests.INFO_REQUEST, call.js.options.strict)
+    given = call.read_optional(stream_requests.INFO_REQUEST)
     stream = call.stream()
     subjects, deleted, total, offset = None, None, 0, 0
     if given.get("subjects_filter"):
@@ -77,7 +77,7 @@ def info(call: ApiCall) -> Steps:
 
 def names(call: ApiCall) -> JsonDict:
     """List the names of streams, by subject on demand."""
-    given = stream_requests.read(call.optional_body(), stream_requests.NAMES_REQUEST, call.js.options.strict)
+    given = call.read_optional(stream_requests.NAMES_REQUEST)
     found = [stream.name for stream in _matching(call.js, given.get("subject", ""))]
     page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
@@ -85,7 +85,7 @@ def names(call: ApiCall) -> JsonDict:
 
 def list_streams(call: ApiCall) -> Steps:
     """Report streams, by subject on demand."""
-    given = stream_requests.read(call.optional_body(), stream_requests.LIST_REQUEST, call.js.options.strict)
+    given = call.read_optional(stream_requests.LIST_REQUEST)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
     infos: list[JsonDict] = []
@@ -108,7 +108,7 @@ def delete(call: ApiCall) -> Steps:
 
 def purge(call: ApiCall) -> Steps:
     """Remove messages of a stream."""
-    given = stream_requests.read(call.optional_body(), stream_requests.PURGE_REQUEST, call.js.options.strict)
+    given = call.read_optional(stream_requests.PURGE_REQUEST)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
     errcodes.BAD_REQUEST.raise_if(before_seq and keep)
     stream = call.stream()
@@ -125,15 +125,9 @@ def purge(call: ApiCall) -> Steps:
     return {"success": True, "purged": purged}
 
 
-def needs_cluster(call: ApiCall) -> JsonDict:
-    """Refuse what only a cluster can do."""
-    raise errcodes.CLUSTER_REQUIRED.error()
-
-
 def snapshot(call: ApiCall) -> JsonDict:
     """Refuse a snapshot, which a later version will make, after what makes no sense at all."""
-    call.require_body()
-    given = stream_requests.read(call.body, stream_requests.SNAPSHOT_REQUEST, call.js.options.strict)
+    given = call.read_required(stream_requests.SNAPSHOT_REQUEST)
     call.stream()
     deliver = given.get("deliver_subject", "").encode()
     if not is_valid_subject(deliver) or subject_has_wildcard(deliver):
@@ -143,8 +137,7 @@ def snapshot(call: ApiCall) -> JsonDict:
 
 def restore(call: ApiCall) -> JsonDict:
     """Refuse a restore, which a later version will take, after what makes no sense at all."""
-    call.require_body()
-    given = stream_requests.read(call.body, stream_requests.RESTORE_REQUEST, call.js.options.strict)
+    given = call.read_required(stream_requests.RESTORE_REQUEST)
     errcodes.STREAM_MISMATCH.raise_if(given.get("config", {}).get("name", "") != call.args[0])
     errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(call.args[0] in call.js.streams)
     raise _not_yet(call)
@@ -171,39 +164,17 @@ def _page(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
 _PAGE = {"total": 0, "offset": 0, "limit": 0}
 
 ENDPOINTS = (
-    Endpoint("STREAM.CREATE", "stream_create_response", create),
-    Endpoint("STREAM.UPDATE", "stream_update_response", update),
-    Endpoint("STREAM.INFO", "stream_info_response", info, on_error=_PAGE, changes=False),
-    Endpoint(
-        "STREAM.NAMES",
-        "stream_names_response",
-        names,
-        0,
-        0,
-        on_error={**_PAGE, "streams": None},
-        changes=False,
-    ),
-    Endpoint(
-        "STREAM.LIST",
-        "stream_list_response",
-        list_streams,
-        0,
-        0,
-        on_error={**_PAGE, "streams": []},
-        changes=False,
-    ),
-    Endpoint("STREAM.DELETE", "stream_delete_response", delete),
-    Endpoint(
-        "STREAM.PURGE",
-        "stream_purge_response",
-        purge,
-        on_error={"purged": 0},
-        unsynced=errcodes.STREAM_PURGE_FAILED,
-    ),
-    Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", snapshot, changes=False),
-    Endpoint("STREAM.RESTORE", "stream_restore_response", restore, on_error={"deliver_subject": ""}),
-    Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", needs_cluster),
-    Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", needs_cluster),
-    Endpoint("STREAM.PEER.EVACUATE", "stream_evacuate_peer_response", needs_cluster),
-    Endpoint("STREAM.CANCEL_MOVE", "stream_cancel_move_response", needs_cluster, 1, ANY_ARGS),
+    Endpoint("STREAM.CREATE", create),
+    Endpoint("STREAM.UPDATE", update),
+    Endpoint("STREAM.INFO", info, on_error=_PAGE, changes=False),
+    Endpoint("STREAM.NAMES", names, 0, 0, on_error={**_PAGE, "streams": None}, changes=False),
+    Endpoint("STREAM.LIST", list_streams, 0, 0, on_error={**_PAGE, "streams": []}, changes=False),
+    Endpoint("STREAM.DELETE", delete),
+    Endpoint("STREAM.PURGE", purge, on_error={"purged": 0}, unsynced=errcodes.STREAM_PURGE_FAILED),
+    Endpoint("STREAM.SNAPSHOT", snapshot, changes=False),
+    Endpoint("STREAM.RESTORE", restore, on_error={"deliver_subject": ""}),
+    Endpoint("STREAM.LEADER.STEPDOWN", needs_cluster),
+    Endpoint("STREAM.PEER.REMOVE", needs_cluster, response="stream_remove_peer_response"),
+    Endpoint("STREAM.PEER.EVACUATE", needs_cluster, response="stream_evacuate_peer_response"),
+    Endpoint("STREAM.CANCEL_MOVE", needs_cluster, 1, ANY_ARGS),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.json_strict import (
     BOOL,
@@ -22,12 +21,11 @@ from pyjs.jetstream.config.json_strict import (
     STRINGS,
     TIME,
     UINT64,
-    JsonFault,
     Struct,
-    decode,
     enum,
     struct,
 )
+from pyjs.jetstream.config.stream_requests import read
 
 CONSUMER_CONFIG = Struct(
     "ConsumerConfig",
@@ -68,11 +66,7 @@ CONSUMER_CONFIG = Struct(
         "pause_until": TIME,
         "priority_groups": STRINGS,
         "priority_policy": enum(
-            "none",
-            "overflow",
-            "pinned_client",
-            "prioritized",
-            unknown_text="unknown priority policy: {raw}",
+            "none", "overflow", "pinned_client", "prioritized", unknown_text="unknown priority policy: {raw}"
         ),
         "priority_timeout": DURATION,
     },
@@ -128,10 +122,7 @@ def read_create(body: bytes, strict: bool) -> CreateRequest:
     Raises:
         ApiError: 10025, the body is not JSON or holds something unknown.
     """
-    try:
-        fields = decode(body, CREATE_REQUEST, strict)
-    except JsonFault as fault:
-        raise errcodes.INVALID_JSON.error(err=fault) from None
+    fields = read(body, CREATE_REQUEST, strict)
     return CreateRequest(
         fields.get("stream_name", ""),
         from_json(fields.get("config", {})),

@@ -163,10 +163,7 @@ def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
 
 
 def check(
-    config: ConsumerConfig,
-    stream: StreamTraits,
-    limits: ConsumerLimits,
-    covered: str | None = NOT_SEARCHED,
+    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
     """Refuse a normalised `config` that cannot be; the first fault in the peer's order decides.
 
