@@ -2,7 +2,8 @@
 
 Sees functions, methods, classes, constants, members of enums, fields of structs and attributes, in .py, .pyx and .pxd
 alike. Goes by names: one that is used anywhere counts as used everywhere, so what is found is dead for sure. A line
-that imports a name, sets it or passes it by keyword does not use it, and neither does a test.
+that imports a name, sets it or passes it by keyword does not use it, and neither does a test. A method is used behind
+a dot.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ CONSTANT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 FIELD = re.compile(r"([A-Za-z_]\w*)\s*:(?!=)")
 SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]+)?=(?!=)")
 NAME = re.compile(r"[A-Za-z_]\w*")
+METHOD = re.compile(r"^    (?:async )?def (\w+)\((?:self|cls)\b", re.MULTILINE)
+DOTTED = re.compile(r"[.@\"'](\w+)")
 NO_USE = re.compile(
     r"^[ \t]*(?:from\s+[\w.]+\s+)?c?import\s+(?:\([^)]*\)|[^\n]*)"
     r"|^[ \t]*__(?:all|slots)__\s*=\s*(?:\([^)]*\)|\[[^\]]*\]|[^\n]*)"
@@ -76,16 +79,22 @@ def unused(src: Path, package: str = "pyjs") -> list[str]:
     """Return what `package` below `src` defines for nobody, as "file: name", what KNOWN excuses among it."""
     defined: dict[str, list[str]] = {}
     uses: Counter[str] = Counter()
+    methods: set[str] = set()
+    dotted: set[str] = set()
     for path in source_files(src):
         source, name = Source(path), path.relative_to(src).as_posix()
         found = list(_definitions(source))
-        uses.update(NAME.findall(NO_USE.sub("", _code(source.text))))
+        code = NO_USE.sub("", _code(source.text))
+        uses.update(NAME.findall(code))
+        dotted.update(DOTTED.findall(code))
         uses.subtract(each for each, is_counted in found if is_counted)
+        methods.update(METHOD.findall(source.blanked))
         for each, _ in found:
             is_ours = name.startswith(f"{package}/") and not each.startswith("__")
             if is_ours and not (name.startswith(PUBLIC) and each[0] != "_"):
                 defined.setdefault(each, []).append(name)
-    dead = {each: places for each, places in defined.items() if uses[each] <= 0}
+    lonely = methods - dotted
+    dead = {each: places for each, places in defined.items() if uses[each] <= 0 or each in lonely}
     return sorted(f"{place}: {each}" for each, places in dead.items() for place in dict.fromkeys(places))
 
 

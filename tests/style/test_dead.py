@@ -38,6 +38,7 @@ def dead(folder: Path, **files: str) -> list[str]:
         "lonely: int = 1\n",
         "if x:\n    def lonely():\n        pass\n",
         "class A:\n    def lonely(self):\n        pass\nA()\n",
+        "class A:\n    def lonely(self):\n        pass\nA()\nlonely = f(lonely)\n",
         "class A:\n    lonely: int = 1\nA(lonely=2)\n",
         "class A:\n    def f(self):\n        self.lonely = 1\nA().f()\n",
         "class A:\n    def f(self):\n        self.lonely: int = 1\n        self.lonely += 1\nA().f()\n",

@@ -6,17 +6,31 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pyjs.base.disk import OsDisk
+from pyjs.base.disk import Disk, OsDisk
+from pyjs.base.log import Log
 from pyjs.core.sink import Turn
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.metadata import Change, MetadataWriter
-from pyjs.jetstream.manage.persist import AccountFiles
+from pyjs.jetstream.manage.persist import AccountFiles, Stores
+from pyjs.store.crypt.vault import Vault
+from pyjs.store.open_files import OpenFiles
+from pyjs.store.segment.view import ViewCache
+from pyjs.store.state.consumer_state import OpenLogs
 from pyjs.store.store import StreamStore
 
 if TYPE_CHECKING:
     from pyjs.core.chore import Step
 
 T = TypeVar("T")
+
+
+def account_files(
+    disk: Disk, root: str, account: str, log: Log, now_ns: Callable[[], int], vault: Vault | None = None
+) -> AccountFiles:
+    """Return the files of an account that shares nothing with others."""
+    files = OpenFiles(disk)
+    logs = OpenLogs(disk, files)
+    return AccountFiles(Stores(disk, root, log, now_ns, files, logs, ViewCache(), vault), account)
 
 
 class WriterAtOnce(MetadataWriter):

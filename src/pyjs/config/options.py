@@ -201,10 +201,6 @@ class Options:
         for account in self.accounts.values():
             yield from account.users
 
-    def auth_required(self) -> bool:
-        """Return whether a client must say who it is."""
-        return bool(self.authorization.token) or any(True for _ in self.users())
-
     def has_plain_password(self) -> bool:
         """Return whether some password or token is written in clear."""
         secrets = [self.authorization.token, *(user.password for user in self.users())]

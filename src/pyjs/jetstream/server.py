@@ -30,7 +30,6 @@ from pyjs.jetstream.manage.scrub import Scrubber
 from pyjs.jetstream.stream.usage import Usage
 from pyjs.store.format.layout import file_name, lock_store, streams_directory
 from pyjs.store.open_files import OpenFiles
-from pyjs.store.segment.view import ViewCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +38,9 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.base.timers import Timer
     from pyjs.config.options import Options
-    from pyjs.jetstream.files.removals import Removals
-    from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.manage.persist import AccountFiles, Stores
     from pyjs.jetstream.manage.reopening import Mender
-    from pyjs.store.crypt.vault import Vault
     from pyjs.store.format.layout import StoreLock
-    from pyjs.store.state.consumer_state import OpenLogs
-    from pyjs.store.state.log_sync import LogSync
 
     class ServiceHost(Protocol):
         """The node, as JetStream sees it."""
@@ -87,11 +82,8 @@ class JetStreamServer:
         self.accounts: dict[str, JetStream] = {}
         self._mender: Mender | None = None  # None: nothing has failed
         self._seats: dict[str, ApiSeat] = {}
-        self._vault: Vault | None = None  # the keys; None: nothing is encrypted, or nothing is stored yet
-        self._removals: Removals | None = None  # of all accounts; None: nothing is stored yet
+        self._stores: Stores | None = None  # None: nothing is stored yet
         self.open_files = OpenFiles(host.disk, host.disk.open_files_max)  # of all streams and consumers
-        self.views = ViewCache()  # what is read of compressed and encrypted segments, of all streams
-        self._logs: OpenLogs | None = None  # of all consumers; None: nothing is stored yet
         self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
         self._scrub_timer: Timer | None = None
         self._lock: StoreLock | None = None  # of the store directory
@@ -106,9 +98,6 @@ class JetStreamServer:
             self._mender = Mender(self.accounts)
         self._mender.mend(owner)
 
-    def _ask_for_sync(self, logs: LogSync) -> None:
-        self._host.turn_state.unsynced.append(logs)
-
     @property
     def memory(self) -> Usage:
         """What memory streams of all accounts use and reserve."""
@@ -118,11 +107,6 @@ class JetStreamServer:
     def storage(self) -> Usage:
         """What file streams of all accounts use and reserve."""
         return self.shared.usage[FILE]
-
-    def start(self) -> None:
-        """Do all steps of `start_steps`. Raises as they do."""
-        for _ in self.start_steps():
-            pass
 
     def start_steps(self) -> Iterator[None]:
         """Recover every stream and begin to answer requests; a step reads a segment, a consumer or some messages.
@@ -220,8 +204,8 @@ class JetStreamServer:
             seat.close()
         for engine in list(self.accounts.values()):
             self._stop_account(engine)
-        if self._logs is not None:
-            self._logs.sync.sync_now()
+        if self._stores is not None:
+            self._stores.logs.sync.sync_now()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -234,36 +218,30 @@ class JetStreamServer:
 
     def _open_files(self, account: str) -> AccountFiles:
         # Imported with the first stream: a store directory without streams needs nothing that reads and writes them.
-        from pyjs.jetstream.files.removals import Removals
         from pyjs.jetstream.manage.persist import AccountFiles
+
+        if self._stores is None:
+            self._stores = self._opened_stores()
+        return AccountFiles(self._stores, account)
+
+    def _opened_stores(self) -> Stores:
+        from pyjs.jetstream.files.removals import Removals
+        from pyjs.jetstream.manage.persist import Stores
+        from pyjs.store.segment.view import ViewCache
         from pyjs.store.state.consumer_state import OpenLogs
         from pyjs.store.state.log_sync import LogSync
 
-        host, disk = self._host, self._disk
-        if self._logs is None:
-            self._logs = OpenLogs(
-                disk, self.open_files, sync=LogSync(disk, self._ask_for_sync, self.options.sync_always)
-            )
-        if self._vault is None and self.options.key:
+        host, options, vault = self._host, self.options, None
+        turn = host.turn_state
+        sync = LogSync(host.disk, lambda logs: turn.unsynced.append(logs), options.sync_always)
+        logs = OpenLogs(host.disk, self.open_files, sync=sync)
+        if options.key:
             from pyjs.store.crypt.vault import ALGORITHMS, Vault
 
-            algorithm = ALGORITHMS[self.options.cipher]
-            self._vault = Vault(self.options.key, algorithm, host.rng.randbytes, self.options.prev_key)
-        now_ns, root = host.clock.now_ns, self.options.store_dir
-        if self._removals is None:
-            self._removals = Removals(disk, host.log, host.turn_state)
-        return AccountFiles(
-            disk,
-            root,
-            account,
-            host.log,
-            now_ns,
-            self._logs,
-            self._vault,
-            self._removals,
-            self.open_files,
-            self.views,
-        )
+            vault = Vault(options.key, ALGORITHMS[options.cipher], host.rng.randbytes, options.prev_key)
+        removals = Removals(host.disk, host.log, turn)
+        root, now_ns = options.store_dir, host.clock.now_ns
+        return Stores(host.disk, root, host.log, now_ns, self.open_files, logs, ViewCache(), vault, removals)
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.stored_streams import WriterAtOnce, create_stream
+from tests.support.stored_streams import WriterAtOnce, account_files, create_stream
 from tests.unit.monitor.conftest import Site
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
 from pyjs.jetstream.config.stream import StreamConfig
-from pyjs.jetstream.manage.persist import AccountFiles
 from pyjs.store.crypt.vault import CHACHA, Vault
 from pyjs.testing import RawClient
 
@@ -193,10 +192,11 @@ def store_of(site: Site) -> str:
 def kept_with_another_key(site: Site) -> object:
     """Look at whether a stream comes back that was encrypted with the key `before`."""
     vault = Vault("before", CHACHA, os.urandom)
-    files = AccountFiles(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, vault=vault)
+    files = account_files(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, vault)
     create_stream(files, WriterAtOnce(store_of(site)), StreamConfig("S"), 1).close()
     assert site.node.jetstream is not None
-    site.node.jetstream.accounts["$G"].recover()
+    for _ in site.node.jetstream.accounts["$G"].recover_steps():
+        pass
     return ask(site.client(), "STREAM.NAMES", {}).get("total")
 
 

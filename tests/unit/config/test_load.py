@@ -15,7 +15,7 @@ def test_without_a_file_the_defaults_hold() -> None:
     assert (options.config_path, options.config_digest, options.warnings) == (None, "", ())
     assert options.jetstream.sync_interval_ns == NS_PER_S
     assert not options.jetstream.enabled
-    assert not options.auth_required()
+    assert list(options.users()) == []
 
 
 def test_a_file_sets_path_and_digest(load: Load) -> None:
@@ -272,12 +272,6 @@ def test_bcrypt_is_known_by_its_start(secret: str) -> None:
     assert is_bcrypt(secret)
     assert not is_bcrypt(secret[1:])
     assert not is_bcrypt("$2a$xx$")
-
-
-def test_auth_is_required_when_there_is_someone_to_be(load: Load) -> None:
-    assert load("authorization {token: a}").auth_required()
-    assert load("accounts {A {users [{user: a}]}}").auth_required()
-    assert not load("accounts {A {}}").auth_required()
 
 
 def test_an_unknown_name_that_a_variable_uses_is_no_error(load: Load, refusal: Refusal) -> None:

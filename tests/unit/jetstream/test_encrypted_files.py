@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk
-from tests.support.stored_streams import WriterAtOnce, change_stream, create_stream
+from tests.support.stored_streams import WriterAtOnce, account_files, change_stream, create_stream
 from tests.unit.jetstream.changes import make_consumer
 
 from pyjs.base.disk import OsDisk
@@ -20,7 +20,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.stream import S2, StreamConfig
-from pyjs.jetstream.manage.persist import AccountFiles, StoredConsumer
+from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.store.crypt.vault import AES, ALGORITHMS, CHACHA, Vault
 from pyjs.store.file.store import FileStore
 
@@ -56,7 +56,7 @@ class Files:
         self.log = ListLog()
         vault = Vault(key, algorithm, os.urandom, prev_key) if key else None
         self.disk = disk or OsDisk()
-        self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5, vault=vault)
+        self.files = account_files(self.disk, str(root), "A", self.log, lambda: 5, vault)
         self.writer = WriterAtOnce(root, disk)
 
     @property
@@ -79,7 +79,7 @@ class Files:
     def recover(self) -> dict[str, object]:
         """Open everything; return what is there."""
         found: dict[str, object] = {}
-        for config, created_ns, store in self.files.recover():
+        for config, created_ns, store in filter(None, self.files.recover_steps()):
             assert created_ns == 77
             messages = [store.get(seq) for seq in range(1, store.last_seq + 1)]
             consumers = [self._plain(each) for each in self.files.recover_consumers(config.name)]
@@ -276,7 +276,7 @@ def test_a_stream_that_cannot_be_removed_keeps_its_key(tmp_path: Path) -> None:
     disk.at = disk.calls
     with pytest.raises(StoreFailed):
         files.files.hide("S")
-    [(config, created_ns, store)] = Files(tmp_path, "one").files.recover()
+    [(config, created_ns, store)] = filter(None, Files(tmp_path, "one").files.recover_steps())
     change_stream(
         files.files, files.writer, replace(config, description="a description of now"), created_ns, store
     )

@@ -167,11 +167,6 @@ class JetStream:
         self.limits = limits
         self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 
-    def recover(self) -> None:
-        """Open every stream that is stored."""
-        for _ in self.recover_steps():
-            pass
-
     def recover_steps(self) -> Iterator[None]:
         """Open every stream that is stored, in steps."""
         from pyjs.jetstream.manage import streams

@@ -99,47 +99,45 @@ def segment_size(config: StreamConfig) -> int:
     return size
 
 
+@dataclass(eq=False, repr=False, slots=True)
+class Stores:
+    """What the files of all accounts of a server have in common."""
+
+    disk: Disk
+    root: str
+    log: Log
+    now_ns: Callable[[], int]
+    open_files: OpenFiles
+    logs: OpenLogs
+    views: ViewCache
+    vault: Vault | None = None  # None: what is new is not encrypted
+    removals: Removals | None = None  # None: what is removed is removed at once
+
+
 class AccountFiles:
     """The stored streams of one account, below `<root>/<account>/streams`."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        root: str,
-        account: str,
-        log: Log,
-        now_ns: Callable[[], int],
-        logs: OpenLogs | None = None,
-        vault: Vault | None = None,
-        removals: Removals | None = None,
-        open_files: OpenFiles | None = None,
-        views: ViewCache | None = None,
-    ) -> None:
-        self._disk = disk
+    def __init__(self, stores: Stores, account: str) -> None:
+        self._stores = stores
+        self._disk = stores.disk
+        self._log = stores.log
+        self._logs = stores.logs
         self._account = account
-        self._log = log
-        self._now_ns = now_ns
-        self._streams = streams_directory(root, account)
+        self._streams = streams_directory(stores.root, account)
         self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay although they could not be read
-        self._open_files = open_files or OpenFiles(disk)  # those of all accounts
-        self._logs = logs or OpenLogs(disk, self._open_files)  # those of all accounts
-        self._views = ViewCache() if views is None else views  # those of all accounts
         self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
         # Directories of streams for which descriptors or memory were short; None: not even the metadata is read.
         self.postponed: dict[str, StreamConfig | None] = {}
         self.unrecovered: list[str] = []  # file names of streams that this start could not open
-        self.tails = TailIndexes(disk, self._streams, log)
+        self.tails = TailIndexes(self._disk, self._streams, self._log)
         self._anchored = False  # the names of `_streams` and the account are on the medium
         self._hidden = 0  # directories that were hidden since the start
-        self._removals = removals  # None: what is removed is removed at once
-        self._vault = vault  # None: what is new is not encrypted
         self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
         self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
-        self._states: dict[
-            tuple[str, str], str
-        ] = {}  # directory of a stream and consumer -> where its state is
+        # Directory of a stream and consumer -> where its state is.
+        self._states: dict[tuple[str, str], str] = {}
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
@@ -147,7 +145,7 @@ class AccountFiles:
 
     def directory_of(self, stream: str) -> str:
         """Return where a stream is kept."""
-        return self._stream_dir(stream)
+        return f"{self._streams}/{file_name(stream)}"
 
     def damaged(self) -> list[str]:
         """Return the paths of everything that is set aside, as far as nobody has removed it since."""
@@ -164,12 +162,11 @@ class AccountFiles:
         Raises:
             StoreFailed: it cannot be made, or another one is in its place.
         """
-        directory = self._stream_dir(config.name)
-        if directory in self._unread:
-            raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
+        directory = self.directory_of(config.name)
+        self._check_room(directory)
         self._forget(directory)
-        if self._vault is not None:
-            self._keys[directory] = self._vault.new_key()
+        if self._stores.vault is not None:
+            self._keys[directory] = self._stores.vault.new_key()
         meta = self._encoded(directory, _stream_values(config, created_ns))
         change = StreamCreation(directory, meta, self._anchored)
         try:
@@ -204,7 +201,7 @@ class AccountFiles:
         Raises:
             StoreFailed: the one before may still be kept.
         """
-        directory = self._stream_dir(config.name)
+        directory = self.directory_of(config.name)
         change = StreamUpdate(directory, self._encoded(directory, _stream_values(config, created_ns)))
         yield from metadata.commit(change)
         self._configure(store, config, change.data)
@@ -215,7 +212,7 @@ class AccountFiles:
         Raises:
             StoreFailed: the one before may still be kept.
         """
-        directory = self._stream_dir(config.name)
+        directory = self.directory_of(config.name)
         assert isinstance(store, FileStore)
         try:
             meta = self._save(directory, _stream_values(config, created_ns))
@@ -232,7 +229,7 @@ class AccountFiles:
 
     def open_purge(self, stream: str) -> PurgeFile:
         """Return where a purge in steps of a stream is written down."""
-        directory = self._stream_dir(stream)
+        directory = self.directory_of(stream)
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 
     def hide(self, name: str) -> str:
@@ -241,7 +238,7 @@ class AccountFiles:
         Raises:
             StoreFailed: the stream may come back.
         """
-        directory = self._stream_dir(name)
+        directory = self.directory_of(name)
         try:
             return self._hide(directory, sync=False)
         except OSError as error:
@@ -259,20 +256,17 @@ class AccountFiles:
     def remove(self, hidden: str) -> None:
         """Remove the files of what was hidden, some time; what stays, the next start removes."""
         try:
-            if hidden and self._removals is not None:
-                self._removals.add(hidden)
+            if hidden and self._stores.removals is not None:
+                self._stores.removals.add(hidden)
             elif hidden:
                 self._disk.remove_tree(hidden)
         except OSError as error:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
 
-    def recover(self) -> Iterator[tuple[StreamConfig, int, StreamStore]]:
-        """Yield configuration, creation time and store of every stream."""
-        return (found for found in self.recover_steps() if found is not None)
-
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield what `recover` does, and None after each step that gave no stream."""
-        self._finish_removals(self._streams)
+        """Yield configuration, creation time and store of every stream, and None after each step that gave none."""
+        for problem in finish_removals(self._disk, self._streams):
+            self._log.warn(f"  {problem}")
         self.tails.load()
         for name in self._disk.list_dir(self._streams):
             if name.startswith("."):
@@ -287,14 +281,14 @@ class AccountFiles:
 
     def close_for_good(self, name: str) -> None:
         """Let nobody use the files of the stream called `name` before the next start."""
-        directory = self._stream_dir(name)
+        directory = self.directory_of(name)
         self._logs.close_below(directory)
         self._unread.add(directory)
         self._note_unrecovered(directory, "Stream")
 
     def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
-        directory = self._stream_dir(name)
+        directory = self.directory_of(name)
         self._logs.close_below(directory)
         yield from self._recover_directory(directory)
 
@@ -314,7 +308,7 @@ class AccountFiles:
         self, directory: str, values: dict[str, Any]
     ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Open the store of a stream, in steps; what keeps it from being opened is logged, and ends there."""
-        started_ns = self._now_ns()
+        started_ns = self._stores.now_ns()
         store: FileStore | None = None
         config: StreamConfig | None = None
         try:
@@ -330,8 +324,10 @@ class AccountFiles:
                 yield None
             self._complete(store, config, meta)
             # A process that was killed while it made the stream did not sync its names.
-            above = self._directories_above()
-            store.files.names_above = (*self._consumer_names(directory), directory, self._streams, *above)
+            account = self._streams.rpartition("/")[0]
+            above = (directory, self._streams, account, account.rpartition("/")[0])
+            consumers = f"{directory}/{NAME}"
+            store.files.names_above = (consumers, *above) if self._disk.exists(consumers) else above
             if directory in self._rewrapped:
                 store.writer.begin_anew()
         except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
@@ -343,7 +339,7 @@ class AccountFiles:
             if store is not None:
                 store.release()
             raise
-        took_ms = (self._now_ns() - started_ns) // 1_000_000
+        took_ms = (self._stores.now_ns() - started_ns) // 1_000_000
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         yield config, created_ns, store
 
@@ -351,7 +347,7 @@ class AccountFiles:
         """Leave alone what recover gave, since it makes no sense."""
         assert isinstance(store, FileStore)
         store.release()
-        self._leave(self._stream_dir(config.name), "Stream", error, config)
+        self._leave(self.directory_of(config.name), "Stream", error, config)
 
     def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
         """Return a store into which nothing was read yet."""
@@ -364,9 +360,9 @@ class AccountFiles:
             created_ns,
             key,
             recovered=False,
-            files=self._open_files,
+            files=self._stores.open_files,
             stored_tail=self.tails.of(directory.rpartition("/")[2]),
-            views=self._views,
+            views=self._stores.views,
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
@@ -382,7 +378,7 @@ class AccountFiles:
         Raises:
             StoreFailed: there is no place for it.
         """
-        directory = f"{self._stream_dir(stream)}/sources"
+        directory = f"{self.directory_of(stream)}/sources"
         try:
             if not self._disk.exists(directory):
                 make_directory(self._disk, directory)
@@ -392,7 +388,7 @@ class AccountFiles:
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
         """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
-        path = f"{self._stream_dir(stream)}/window"
+        path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
                 write_parts(self._disk, path, parts, self._key_of(path))
@@ -407,7 +403,7 @@ class AccountFiles:
         Raises:
             PyjsError, OSError: not all of them can be read.
         """
-        path = f"{self._stream_dir(stream)}/window"
+        path = f"{self.directory_of(stream)}/window"
         key = self._key_of(path)
         if self._disk.exists(path):
             if key is not None and is_plain(self._disk, path):
@@ -434,7 +430,7 @@ class AccountFiles:
         directory = change.directory
         if change.aside:
             self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
-        self._states[self._stream_dir(stream), change.name] = directory
+        self._states[self.directory_of(stream), change.name] = directory
         file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), change.state)
         file.begun()
         return file
@@ -455,7 +451,7 @@ class AccountFiles:
 
     def list_of(self, stream: str) -> ListFile:
         """Return the list of the consumers of a stream."""
-        directory = self._stream_dir(stream)
+        directory = self.directory_of(stream)
         if directory not in self._lists:
             self._lists[directory] = ListFile(directory, self._keys.get(directory))
         return self._lists[directory]
@@ -468,7 +464,7 @@ class AccountFiles:
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
         """Yield every kept consumer of a stream."""
-        directory = self._stream_dir(stream)
+        directory = self.directory_of(stream)
         file = self._lists[directory] = ListFile(directory, self._keys.get(directory))
         found = self._load_list(directory)
         if found is None:
@@ -569,19 +565,6 @@ class AccountFiles:
 
     # -- parts ---------------------------------------------------------------------------------------------
 
-    def _consumer_names(self, directory: str) -> tuple[str, ...]:
-        """Return the directory of a stream's consumers, if there is one."""
-        consumers = f"{directory}/consumers"
-        return (consumers,) if self._disk.exists(consumers) else ()
-
-    def _directories_above(self) -> tuple[str, str]:
-        """Return where the names of `_streams` and of the account are."""
-        account = self._streams.rpartition("/")[0]
-        return account, account.rpartition("/")[0]
-
-    def _stream_dir(self, name: str) -> str:
-        return f"{self._streams}/{file_name(name)}"
-
     def _save(self, directory: str, values: dict[str, Any]) -> bytes:
         """Write the metadata of a stream and return the envelope."""
         data = self._encoded(directory, values)
@@ -596,7 +579,7 @@ class AccountFiles:
 
     def _load(self, directory: str) -> dict[str, Any] | None:
         """Return the metadata of a stream, None: it cannot be read, which is dealt with."""
-        opener = Opener(vault=self._vault)
+        opener = Opener(vault=self._stores.vault)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
         except (FileNotFoundError, CorruptRecord) as error:
@@ -637,8 +620,8 @@ class AccountFiles:
     def _take_key(self, directory: str, opener: Opener) -> None:
         """Remember the data key of a stream that is recovered; one that has none gets one if there is a key."""
         key = opener.key
-        if key is None and self._vault is not None:
-            key = self._vault.new_key()
+        if key is None and self._stores.vault is not None:
+            key = self._stores.vault.new_key()
             self._log.info(f"  {directory} is not encrypted: it will be now")
         if key is not None:
             self._keys[directory] = key
@@ -753,10 +736,6 @@ class AccountFiles:
             file.closed = True
             for name in file.live:
                 self._states.pop((directory, name), None)
-
-    def _finish_removals(self, parent: str) -> None:
-        for problem in finish_removals(self._disk, parent):
-            self._log.warn(f"  {problem}")
 
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:

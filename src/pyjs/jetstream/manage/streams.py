@@ -9,6 +9,7 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -44,11 +45,15 @@ SETTLED_STEP = 4000  # sequences looked at in one step
 RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator
+    from typing import TypeAlias
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
+
+    Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the time of its creation
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     """
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
-    _close(js, stream, deleted=True)
+    _close(js, stream, "deleted")
     stream.store.destroy()
     js.account.turn.jobs.extend(MemoryRelease(remains) for remains in stream.store.catalogue.take_remains())
     yield from _stop_consumers(stream)
@@ -232,16 +237,9 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 
 def recover_steps(js: JetStream) -> Iterator[None]:
     """Open every stream that is stored, in steps; what cannot be opened is named in the log and left alone."""
-    whole: list[Stream] = []
-    for found in js.files.recover_steps():
-        if found is not None:
-            yield from _recover_stream(js, *found, whole)
-        yield
+    whole = yield from _open_found(js, js.files.recover_steps())
     js.files.tails.settle({file_name(name) for name in js.streams})
-    for inflow in js.inflows.values():
-        inflow.attach_all()  # what is not copied yet stays in its origin
-    for stream in whole:
-        stream.sweep()
+    _take_up(js.inflows.values(), whole)
     for stream in js.streams.values():
         if stream.store.wants_upkeep and not stream.store.failed:
             try:
@@ -249,6 +247,24 @@ def recover_steps(js: JetStream) -> Iterator[None]:
             except StoreFailed:
                 pass  # the store has told, and publishers will be
     _retry_postponed(js)
+
+
+def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
+    """Open the stored streams that `steps` find; return those of which all consumers are there."""
+    whole: list[Stream] = []
+    for found in steps:
+        if found is not None:
+            yield from _recover_stream(js, *found, whole)
+        yield
+    return whole
+
+
+def _take_up(inflows: Iterable[Inflow], whole: list[Stream]) -> None:
+    """Go on with recovered streams: copy from origins, which keep what is not copied yet, and end what is settled."""
+    for inflow in inflows:
+        inflow.attach_all()
+    for stream in whole:
+        stream.sweep()
 
 
 def _retry_postponed(js: JetStream) -> None:
@@ -264,13 +280,9 @@ def _retry_postponed(js: JetStream) -> None:
 
 
 def _open_postponed(js: JetStream) -> Iterator[None]:
-    whole: list[Stream] = []
     names = [config.name for config in js.files.postponed.values() if config is not None]
     try:
-        for found in js.files.recover_postponed_steps():
-            if found is not None:
-                yield from _recover_stream(js, *found, whole)
-            yield
+        whole = yield from _open_found(js, js.files.recover_postponed_steps())
         js.files.tails.settle({file_name(name) for name in js.streams})
     finally:
         again = [config.name for config in js.files.postponed.values() if config is not None]
@@ -278,10 +290,7 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
             if name not in again:
                 js.held.let_go(name)  # it is open, or never will be
         _retry_postponed(js)
-    for inflow in js.inflows.values():
-        inflow.attach_all()
-    for stream in whole:
-        stream.sweep()
+    _take_up(js.inflows.values(), whole)
 
 
 def _recover_stream(
@@ -306,7 +315,7 @@ def _recover_stream(
             js.observer.stream_opened(stream, recovered=True)
     except Exception as error:
         if config.name in js.streams:
-            _close(js, js.streams[config.name], deleted=False)
+            _close(js, js.streams[config.name], "shutdown")
         js.files.leave_stream(config, store, error)
         js.held.hold_all(js.files.postponed.values())
 
@@ -352,7 +361,7 @@ def close_all(js: JetStream) -> None:
     names = {file_name(name) for name in js.streams}
     tails = js.files.tails.room_for(len(names))
     for stream in list(js.streams.values()):
-        _close(js, stream, deleted=False)
+        _close(js, stream, "shutdown")
         _close_store(stream, tails)
         if stream.config.storage == FILE:
             js.files.save_window(stream.name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
@@ -407,7 +416,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
     if isinstance(store, FileStore):
-        store.examiner.on_mistake = Mistake(stream)
+        store.examiner.on_mistake = partial(_mistaken, stream)
     stream.sync_always = js.options.sync_always and config.storage == FILE
     _set_subjects(js, stream)
     js.streams[config.name] = stream
@@ -415,18 +424,9 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     return stream
 
 
-class Mistake:
-    """Has a stream opened again from its files, of which an index file was wrong. Called by its store."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def __call__(self) -> None:
-        """Let the end of the turn do it."""
-        stream = self._stream
-        stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
+def _mistaken(stream: Stream) -> None:
+    """Have a stream opened again from its files, of which an index file was wrong, at the end of the turn."""
+    stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
 def _set_subjects(js: JetStream, stream: Stream) -> None:
@@ -436,10 +436,12 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
     stream.republisher = None if republished is None else Republisher(stream.name, republished, rng)
 
 
-def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
+def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
+    """Close a stream, which is "deleted", or goes with a "shutdown" or, without a write, a "fault"."""
+    deleted = reason == "deleted"
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)
-    if js.inflows and deleted:
+    if js.inflows and reason != "shutdown":
         from pyjs.jetstream.mirror import sourcing
 
         sourcing.closing(js, stream)
@@ -447,15 +449,18 @@ def _close(js: JetStream, stream: Stream, deleted: bool) -> None:
         if deleted:
             consumer.close()  # and `_stop_consumers` stops it
         else:
-            consumer.stop("shutdown")
+            consumer.stop(reason)
     _subscribe(js, stream, ())
-    stream.close()
+    if fault is None:
+        stream.close()
+    else:
+        stream.abandon(fault)
     _untie(stream, deleted)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
 
 
-def _untie(stream: Stream, deleted: bool = False) -> None:
+def _untie(stream: Stream, deleted: bool) -> None:
     """Let consumers and store of a stream that has ended know nothing of it: each would keep it in a cycle."""
     if not deleted:  # else `_stop_consumers` does it
         for consumer in stream.consumers.values():
@@ -466,19 +471,7 @@ def _untie(stream: Stream, deleted: bool = False) -> None:
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
     """End a stream after a fault, without writing: its files are what is left of it."""
-    if js.observer is not None:
-        js.observer.stream_closing(stream, deleted=False)
-    if js.inflows:
-        from pyjs.jetstream.mirror import sourcing
-
-        sourcing.closing(js, stream)
-    for consumer in list(stream.consumers.values()):
-        consumer.stop("fault")
-    _subscribe(js, stream, ())
-    stream.abandon(error)
-    _untie(stream)
-    _reserve(js, stream.config, -1)
-    del js.streams[stream.name]
+    _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
         js.held.hold(stream.config)  # until it is open again, at the next start if not before
     if isinstance(stream.store, FileStore):
@@ -487,15 +480,8 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
 
 def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
     """Open a stream that was abandoned as its files have it."""
-    whole: list[Stream] = []
-    for found in js.files.reopen_steps(name):
-        if found is not None:
-            yield from _recover_stream(js, *found, whole)
-        yield
-    if name in js.inflows:
-        js.inflows[name].attach_all()
-    for stream in whole:
-        stream.sweep()
+    whole = yield from _open_found(js, js.files.reopen_steps(name))
+    _take_up([js.inflows[name]] if name in js.inflows else [], whole)
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.consumer_lists import damage_entry
 from tests.support.disk import Crash, FaultyDisk, damaged
-from tests.support.stored_streams import WriterAtOnce, change_stream, create_stream, finish
+from tests.support.stored_streams import WriterAtOnce, account_files, change_stream, create_stream, finish
 from tests.unit.jetstream.changes import commit, make_consumer
 from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
 from tests.unit.jetstream.jsfixture import JetStreamFixture
@@ -22,7 +22,7 @@ from pyjs.base.log import ListLog
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig, to_meta
-from pyjs.jetstream.manage.persist import AccountFiles, StoredConsumer, segment_size
+from pyjs.jetstream.manage.persist import StoredConsumer, segment_size
 from pyjs.store.format import meta
 from pyjs.store.store import StreamStore
 
@@ -39,7 +39,7 @@ class Files:
         self.root = root
         self.log = ListLog()
         self.disk = disk or OsDisk()
-        self.files = AccountFiles(self.disk, str(root), "A", self.log, lambda: 5_000_000)
+        self.files = account_files(self.disk, str(root), "A", self.log, lambda: 5_000_000)
         self.writer = WriterAtOnce(root, disk)
 
     def create(self, config: StreamConfig, created_ns: int) -> StreamStore:
@@ -73,7 +73,7 @@ class Files:
     def recover(self) -> dict[str, tuple[StreamConfig, list[bytes], list[StoredConsumer]]]:
         """Open everything; return configuration, payloads and consumers of each stream."""
         found = {}
-        for config, created_ns, store in self.files.recover():
+        for config, created_ns, store in filter(None, self.files.recover_steps()):
             assert created_ns == 77
             messages = [store.get(seq) for seq in range(1, store.last_seq + 1)]
             payloads = [message.payload for message in messages if message is not None]
@@ -193,7 +193,7 @@ def test_a_changed_configuration_is_in_the_segment_that_is_written_next(copied: 
     root = copied()
     files = Files(root)
     new = replace(CONFIG, max_msgs=5)
-    for _, _, store in files.files.recover():
+    for _, _, store in filter(None, files.files.recover_steps()):
         files.change(new, 77, store)
         store.flush()
         store.close()
@@ -376,7 +376,7 @@ def test_a_crash_while_a_configuration_is_changed_leaves_the_old_or_the_new(tmp_
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).fill()
         files = Files(root, disk)
-        for _, _, store in files.files.recover():
+        for _, _, store in filter(None, files.files.recover_steps()):
             files.change(new, 77, store)
 
     seen = set()
@@ -392,7 +392,7 @@ def test_a_crash_while_a_stream_is_removed_leaves_all_or_nothing(tmp_path: Path)
     def work(root: Path, disk: OsDisk) -> None:
         Files(root).fill()
         files = Files(root, disk)
-        for _, _, store in files.files.recover():
+        for _, _, store in filter(None, files.files.recover_steps()):
             hidden = files.files.hide("S")
             store.destroy()
             finish(files.files.remove_hidden(hidden, files.writer))
