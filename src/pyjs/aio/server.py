@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from pyjs.aio.configuration import options_from, wants_scratch
 from pyjs.aio.log import StandardLog
-from pyjs.server.failures import StartFailed, reason
+from pyjs.base.errors import reason_of
+from pyjs.server.failures import StartFailed
 from pyjs.server.logging import Logger, opened_logger
 from pyjs.server.server import Server as ShellServer
 from pyjs.server.system.scratch import ScratchStore
@@ -150,4 +151,4 @@ def _scratch_store() -> ScratchStore:
     try:
         return ScratchStore()
     except OSError as error:
-        raise StartFailed(f"no store directory: {error.filename}: {reason(error)}") from None
+        raise StartFailed(f"no store directory: {error.filename}: {reason_of(error)}") from None

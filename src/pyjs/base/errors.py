@@ -10,6 +10,11 @@ class PyjsError(Exception):
     """Base of every error that a user may see; its text says where, what and what to do."""
 
 
+def reason_of(error: OSError) -> str:
+    """Return what the system says of an error, in lower case as Go writes it."""
+    return (error.strerror or str(error)).lower()
+
+
 class StoreFailed(PyjsError):
     """A write or sync failed: the stream takes no more messages until it can be trusted again.
 

@@ -13,6 +13,7 @@ DAYS_OF_400_YEARS = 146097
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
+_LARGE_UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60))
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
 _dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
@@ -79,18 +80,12 @@ def _decimal(value: int, unit: int) -> str:
 
 def uptime_text(ns: int) -> str:
     """Return whole seconds as `1y2d3h4m5s`, from the largest part that is not zero."""
-    seconds = max(ns, 0) // NS_PER_S
-    days, seconds = divmod(seconds, 86400)
-    years, year_days = divmod(days, 365)
-    hours, seconds = divmod(seconds, 3600)
-    minutes, seconds = divmod(seconds, 60)
-    if years:
-        return f"{years}y{year_days}d{hours}h{minutes}m{seconds}s"
-    if days:
-        return f"{days}d{hours}h{minutes}m{seconds}s"
-    if hours:
-        return f"{hours}h{minutes}m{seconds}s"
-    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+    seconds, parts = max(ns, 0) // NS_PER_S, ""
+    for unit, size in _LARGE_UNITS:
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts += f"{count}{unit}"
+    return f"{parts}{seconds}s"
 
 
 def size_text(size: int) -> str:

@@ -26,11 +26,6 @@ class Place:
     line: int
     column: int
 
-    def __init__(self, file: str, line: int, column: int) -> None:  # written out: there are two for each key
-        self.file = file
-        self.line = line
-        self.column = column
-
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 

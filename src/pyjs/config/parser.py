@@ -24,6 +24,7 @@ from __future__ import annotations
 from posixpath import dirname, isabs, normpath
 from typing import TYPE_CHECKING
 
+from pyjs.base.errors import reason_of
 from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import ConfigMap, Entry, Value
@@ -52,11 +53,6 @@ def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
         fix = "give the path of a file that can be read"
         raise ConfigError([Problem(Place("", 0, 0), f"open {path}: {reason_of(error)}", fix)]) from error
     return Parser(Lexer(text, path), read, environ, including=(normpath(path),)).parse()
-
-
-def reason_of(error: OSError) -> str:
-    """Return why a file could not be read, in the words that nats-server uses."""
-    return (error.strerror or str(error)).lower()
 
 
 def _read_nothing(path: str) -> str:

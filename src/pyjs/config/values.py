@@ -24,24 +24,17 @@ class Value:
 
     data: Data
     place: Place
-    raw: str
-
-    def __init__(self, data: Data, place: Place, raw: str = "") -> None:  # written out: there are many
-        self.data = data
-        self.place = place
-        self.raw = raw
+    raw: str = ""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Entry:
     """A key with its value in a map."""
 
-    __slots__ = ("key", "place", "used", "value")
-
-    def __init__(self, key: str, place: Place, value: Value) -> None:
-        self.key = key
-        self.place = place
-        self.value = value
-        self.used = False  # a $variable referred to it, so it may bear any name
+    key: str
+    place: Place
+    value: Value
+    used: bool = False  # a $variable referred to it, so it may bear any name
 
 
 class ConfigMap(dict[str, Entry]):

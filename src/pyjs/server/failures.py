@@ -27,11 +27,6 @@ def fail(text: str) -> NoReturn:
     raise StartFailed(text) from None
 
 
-def reason(error: OSError) -> str:
-    """Return what the system says of an error, in lower case as Go writes it."""
-    return (error.strerror or str(error)).lower()
-
-
 def attempt(log: Log, step: Callable[[], object]) -> None:
     """Do a step of the end; if it fails, those behind it are done all the same."""
     try:

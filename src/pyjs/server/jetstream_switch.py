@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import PyjsError, reason_of
 from pyjs.base.gotext import duration_text
 from pyjs.server.announce import announce_jetstream
-from pyjs.server.failures import attempt, fail, reason
+from pyjs.server.failures import attempt, fail
 from pyjs.server.system import files
 from pyjs.server.threads.io_thread import IoThread
 from pyjs.server.threads.syncer import Syncer
@@ -66,7 +66,9 @@ class JetStreamSwitch:
             self._start_syncing()
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir
-            fail(f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason(error)}")
+            fail(
+                f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason_of(error)}"
+            )
         except PyjsError as error:
             fail(f"Can't start JetStream: {error}")
         self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")

@@ -14,8 +14,9 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from pyjs.base.errors import reason_of
 from pyjs.base.log import Log
-from pyjs.server.failures import StartFailed, reason
+from pyjs.server.failures import StartFailed
 
 if TYPE_CHECKING:
     from pyjs.config.options import Options
@@ -169,4 +170,4 @@ def opened_logger(options: Options) -> Logger:
     try:
         return configured_logger(options)
     except OSError as error:
-        raise StartFailed(f"error opening file: open {options.log_file}: {reason(error)}") from None
+        raise StartFailed(f"error opening file: open {options.log_file}: {reason_of(error)}") from None

@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.errors import reason_of
 from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
@@ -24,7 +25,7 @@ from pyjs.server.addresses import ListenFailed, host_port, listen, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
-from pyjs.server.failures import StartFailed, attempt, fail, reason
+from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
@@ -151,7 +152,7 @@ class Server:
         try:
             files.write_pid_file(self.options.pid_file)
         except OSError as error:
-            fail(f"Could not write pidfile: open {self.options.pid_file}: {reason(error)}")
+            fail(f"Could not write pidfile: open {self.options.pid_file}: {reason_of(error)}")
 
     async def _start_monitoring(self) -> None:
         if not self.options.http_port:
@@ -234,7 +235,7 @@ class Server:
             files.write_ports_file(options.ports_file_dir, listed)
         except OSError as error:
             path = files.ports_path(options.ports_file_dir)
-            self.log.error(f"Error writing ports file ({path}): {reason(error)}")
+            self.log.error(f"Error writing ports file ({path}): {reason_of(error)}")
 
     def reload(self) -> None:
         """Apply the configuration file as it is now: all of it, or nothing and say why."""
@@ -288,7 +289,7 @@ class Server:
             if self.options.pid_file:
                 files.write_pid_file(self.options.pid_file)
         except OSError as error:
-            self.log.error(f"Failed to write pidfile: {reason(error)}")
+            self.log.error(f"Failed to write pidfile: {reason_of(error)}")
         if old.ports_file_dir:
             files.remove_ports_file(old.ports_file_dir)
         self.write_ports_file()

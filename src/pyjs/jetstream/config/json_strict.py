@@ -15,6 +15,7 @@ Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/confi
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -32,16 +33,15 @@ JsonObject: TypeAlias = "dict[str, Any]"
 Path = tuple[str | int, ...]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Struct:
     """An object with named fields; `name` is how error texts call it."""
 
-    __slots__ = ("fields", "name")
-
-    def __init__(self, name: str, fields: dict[str, Kind]) -> None:
-        self.name = name
-        self.fields = fields
+    name: str
+    fields: dict[str, Kind]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Kind:
     """What a field holds.
 
@@ -49,25 +49,12 @@ class Kind:
     or "map"; `shown` is its name in error texts where that differs.
     """
 
-    __slots__ = ("item", "name", "shown", "struct", "unknown_text", "words")
-
-    def __init__(
-        self,
-        name: str,
-        shown: str = "",
-        item: Kind | None = None,
-        struct: Struct | None = None,
-        words: tuple[str, ...] = (),
-        unknown_text: str = "",
-    ) -> None:
-        self.name = name
-        self.shown = shown
-        self.item = item  # of list and map
-        self.struct = struct
-        self.words = words  # of enum
-        self.unknown_text = (
-            unknown_text  # enum: the whole error text for an unknown word; "" is the common form
-        )
+    name: str
+    shown: str = ""
+    item: Kind | None = None  # of list and map
+    struct: Struct | None = None
+    words: tuple[str, ...] = ()  # of enum
+    unknown_text: str = ""  # enum: the whole error text for an unknown word; "" is the common form
 
     def title(self) -> str:
         """Return the kind's name in error texts."""

@@ -313,9 +313,6 @@ class CheckedList(Change):
             if not self.is_early:
                 self.problems = self._file.rewrite(disk, only_damaged=True, known=self.known)
 
-    def undo(self, disk: Disk) -> None:
-        """Leave it: it is durable."""
-
 
 def state_directory(stream: str, name: str, ident: int) -> str:
     """Return where the state of a consumer is, in the directory of its stream."""

@@ -87,9 +87,6 @@ class StreamUpdate(Change):
         dirty.renamed(temporary, second)
         dirty.add_directory(self.path)
 
-    def undo(self, disk: Disk) -> None:
-        """Leave it: one copy is durable, and the next start takes it."""
-
 
 class NamesChange(Change):
     """Names in one directory that were changed already, and are to be durable."""
@@ -100,9 +97,6 @@ class NamesChange(Change):
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Have the directory synced."""
         dirty.add_directory(self.path)
-
-    def undo(self, disk: Disk) -> None:
-        """Leave them."""
 
 
 class PurgeBegin(Change):
@@ -136,6 +130,3 @@ class PurgeEnd(Change):
             dirty.forget(self.path)
             disk.unlink(self.path)
             dirty.add_directory(self.path.rpartition("/")[0])
-
-    def undo(self, disk: Disk) -> None:
-        """Leave it removed."""

@@ -24,7 +24,7 @@ from pyjs.jetstream.consumer.seat import Seat
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
-from pyjs.jetstream.rules.consumer import ConsumerLimits, StreamTraits
+from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.last_seqs import Count
 
@@ -60,9 +60,9 @@ def create_or_update(
     if existing is not None:
         config = replace(config, pause_until_ns=existing.config.pause_until_ns)
     config = consumer_rules.with_required_level(config)
-    traits, limits = traits_of(stream), limits_of(js)
-    config = consumer_rules.normalised(config, traits, limits, request.pedantic)
-    consumer_rules.check(config, traits, limits, covered)
+    limits = limits_of(js)
+    config = consumer_rules.normalised(config, stream.config, limits, request.pedantic)
+    consumer_rules.check(config, stream.config, limits, covered)
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
@@ -200,20 +200,6 @@ def _keep_state(js: JetStream, consumer: Consumer) -> None:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
         js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
-
-
-def traits_of(stream: Stream) -> StreamTraits:
-    """Return what the rules for consumers need to know of `stream`."""
-    config = stream.config
-    return StreamTraits(
-        config.subjects,
-        config.retention,
-        config.num_replicas,
-        config.max_consumers,
-        config.max_msgs_per_subject,
-        config.consumer_limits.max_ack_pending,
-        config.consumer_limits.inactive_threshold_ns,
-    )
 
 
 def limits_of(js: JetStream) -> ConsumerLimits:

@@ -1,6 +1,6 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and what an update may change.
 
-Works on values only: what the stream and the limits say comes in as StreamTraits and ConsumerLimits. The order of
+Works on values only: what the stream and the limits say comes in as StreamConfig and ConsumerLimits. The order of
 the checks is part of the interface, since a request with two faults must get the peer's error.
 
 Source: order and texts probed on nats-server 2.15.1.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
+from pyjs.jetstream.config.stream import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.overlap import at_once, first_covered
@@ -42,30 +42,16 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTraits:
-    """What the rules need to know of the stream."""
-
-    subjects: tuple[str, ...] = ()
-    retention: str = "limits"
-    num_replicas: int = 1
-    max_consumers: int = -1
-    max_msgs_per_subject: int = -1
-    limit_max_ack_pending: int = 0  # the stream's consumer_limits
-    limit_inactive_threshold_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumerLimits:
     """What server and account allow; 0 is no limit."""
 
     server_max_ack_pending: int = 0
     server_max_request_batch: int = 0
     account_max_ack_pending: int = 0
-    max_consumers: int = 0  # of the account, for streams that set none
 
 
 def normalised(
-    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, pedantic: bool = False
+    config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, pedantic: bool = False
 ) -> ConsumerConfig:
     """Return `config` with nonsense corrected and defaults filled in.
 
@@ -125,26 +111,26 @@ def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig
 
 
 def _max_ack_pending(
-    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, pedantic: bool
+    config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, pedantic: bool
 ) -> int:
-    if stream.limit_max_ack_pending:
+    if stream.consumer_limits.max_ack_pending:
         if pedantic:
             raise errcodes.PEDANTIC.error(
                 err="max_ack_pending must be set if it's configured in stream limits"
             )
-        return stream.limit_max_ack_pending
+        return stream.consumer_limits.max_ack_pending
     if config.ack_policy == "none":
         return 0
     allowed = (limits.server_max_ack_pending, limits.account_max_ack_pending)
     return min([ACK_PENDING_DEFAULT, *(limit for limit in allowed if limit > 0)])
 
 
-def _inactive_threshold(stream: StreamTraits, pedantic: bool) -> int:
-    if stream.limit_inactive_threshold_ns > 0 and pedantic:
+def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
+    if stream.consumer_limits.inactive_threshold_ns > 0 and pedantic:
         raise errcodes.PEDANTIC.error(
             err="inactive_threshold must be set if it's configured in stream limits"
         )
-    return max(stream.limit_inactive_threshold_ns, 0)
+    return max(stream.consumer_limits.inactive_threshold_ns, 0)
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
@@ -163,7 +149,7 @@ def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
 
 
 def check(
-    config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
+    config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
     """Refuse a normalised `config` that cannot be; the first fault in the peer's order decides.
 
@@ -196,7 +182,7 @@ def check(
     _check_priorities(config)
 
 
-def _check_name_and_replicas(config: ConsumerConfig, stream: StreamTraits) -> None:
+def _check_name_and_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
     if config.name and not is_valid_name(config.name):
         raise errcodes.invalid_config("consumer name can not contain '.', '*', '>', '\\', '/'")
     if config.durable_name and not is_valid_name(config.durable_name):
@@ -227,7 +213,7 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
     errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER.raise_if(config.max_deliver > 0)
 
 
-def _check_push(config: ConsumerConfig, stream: StreamTraits) -> None:
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     deliver = config.deliver_subject.encode()
     errcodes.CONSUMER_DELIVER_TO_WILDCARDS.raise_if(subject_has_wildcard(deliver))
     errcodes.CONSUMER_INVALID_DELIVER_SUBJECT.raise_if(not is_valid_subject(deliver))
@@ -239,7 +225,7 @@ def _check_push(config: ConsumerConfig, stream: StreamTraits) -> None:
     errcodes.CONSUMER_SMALL_HEARTBEAT.raise_if(0 < config.idle_heartbeat_ns < HEARTBEAT_MIN_NS)
 
 
-def _check_pull(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
+def _check_pull(config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits) -> None:
     if config.ack_policy == "none" and stream.retention == "workqueue":
         raise errcodes.CONSUMER_PULL_REQUIRES_ACK.error()
     errcodes.CONSUMER_PULL_WITH_RATE_LIMIT.raise_if(config.rate_limit_bps)
@@ -250,14 +236,14 @@ def _check_pull(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLi
         raise errcodes.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED.error(limit=limits.server_max_request_batch)
 
 
-def _check_limits(config: ConsumerConfig, stream: StreamTraits, limits: ConsumerLimits) -> None:
+def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits) -> None:
     for limit in (
         limits.server_max_ack_pending,
         limits.account_max_ack_pending,
-        stream.limit_max_ack_pending,
+        stream.consumer_limits.max_ack_pending,
     ):
         errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS.raise_if(0 < limit < config.max_ack_pending, limit=limit)
-    threshold_ns = stream.limit_inactive_threshold_ns
+    threshold_ns = stream.consumer_limits.inactive_threshold_ns
     if 0 < threshold_ns < config.inactive_threshold_ns:
         raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=duration_text(threshold_ns))
 
@@ -276,13 +262,9 @@ def _check_filters(config: ConsumerConfig, covered: str | None) -> None:
             raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
 
 
-_POLICY_WORDS = {"last_per_subject": "last per subject", "by_start_sequence": "by start sequence"}
-_POLICY_WORDS["by_start_time"] = "by start time"
-
-
 def _check_start(config: ConsumerConfig) -> None:
     policy = config.deliver_policy
-    words = _POLICY_WORDS.get(policy, policy)
+    words = policy.replace("_", " ")
 
     def fault(what: str, state: str) -> ApiError:
         text = f"consumer delivery policy is deliver {words}, but optional {what} is {state}"

@@ -37,40 +37,16 @@ class RefusedPull(Exception):
 class PullRequest:
     """What a client asked for; 0 is unset in all numbers but `batch`."""
 
-    batch: int
-    expires_ns: int
-    no_wait: bool
-    max_bytes: int
-    heartbeat_ns: int
-    group: str | None  # None: no JSON, and no groups asked about
-    min_pending: int
-    min_ack_pending: int
-    pin_id: str
-    priority: int
-
-    def __init__(  # written out, since a fetch of one message makes one
-        self,
-        batch: int = 1,
-        expires_ns: int = 0,
-        no_wait: bool = False,
-        max_bytes: int = 0,
-        heartbeat_ns: int = 0,
-        group: str | None = None,
-        min_pending: int = 0,
-        min_ack_pending: int = 0,
-        pin_id: str = "",
-        priority: int = PRIORITY_LAST,
-    ) -> None:
-        self.batch = batch
-        self.expires_ns = expires_ns
-        self.no_wait = no_wait
-        self.max_bytes = max_bytes
-        self.heartbeat_ns = heartbeat_ns
-        self.group = group
-        self.min_pending = min_pending
-        self.min_ack_pending = min_ack_pending
-        self.pin_id = pin_id
-        self.priority = priority
+    batch: int = 1
+    expires_ns: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    heartbeat_ns: int = 0
+    group: str | None = None  # None: no JSON, and no groups asked about
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    pin_id: str = ""
+    priority: int = PRIORITY_LAST
 
 
 def read_pull(body: bytes) -> PullRequest:
