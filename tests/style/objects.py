@@ -27,8 +27,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConfigKeys", "booleans"): (9, "keys that are on or off"),
     ("StreamConfig", "booleans"): (9, "options that are on or off, as clients send them"),
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
-    ("ClientSession", "attributes"): (50, "input, output and identity of a connection: parts to be cut out"),
-    ("ClientSession", "booleans"): (20, "half of them are one state of the connection, an enum to be made"),
     ("Stream", "attributes"): (55, "ingest, limits and retention: parts to be cut out"),
     ("Stream", "booleans"): (13, "most say which features its configuration asks for"),
     ("Consumer", "attributes"): (41, "its three ways to tell the stream are to become lists"),

@@ -9,8 +9,19 @@ cdef class OutBuf:
     cdef list pieces            # in front of `data`: bytes objects, full ones or as they came
     cdef size_t pieces_len
     cdef public size_t limit           # max_pending: more sets `overflow`
+    cdef size_t stall_at        # pending bytes from which publishers are slowed down
+    cdef size_t unsent          # bytes with the transport when it was last given some
     cdef public bint overflow
 
+    cdef inline size_t queued(self) noexcept nogil:
+        """Bytes that wait for the transport."""
+        return self.pieces_len + self.len
+
+    cdef inline size_t unwritten(self) noexcept nogil:
+        """Bytes that wait here or, when it was last given some, with the transport."""
+        return self.pieces_len + self.len + self.unsent
+
+    cdef void set_limit(self, size_t limit) noexcept
     cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or no memory
     cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow

@@ -27,13 +27,17 @@ cdef class OutBuf:
     """Bytes on their way out."""
 
     def __cinit__(self, size_t limit=67108864):
-        self.limit = limit
+        self.set_limit(limit)
         self.pieces = []
 
     def __dealloc__(self):
         if self.large == NULL:
             free(self.data)
         release(self.large)
+
+    cdef void set_limit(self, size_t limit) noexcept:
+        self.limit = limit
+        self.stall_at = limit // 4 * 3
 
     def __len__(self) -> int:
         """Return the number of queued bytes."""

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.account cimport Account
+from pyjs.core.intake cimport Intake
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.subjects.routes cimport Target
@@ -9,6 +10,26 @@ from pyjs.subjects.sublist cimport Subscription
 from pyjs.subjects.trie cimport SubState
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.parser cimport Parser
+
+cdef enum Entry:
+    NEEDS_CONNECT               # the first operation must be CONNECT
+    MAY_CONNECT                 # there is no authorization, or it was turned off after a client had come
+    CONNECTED                   # CONNECT was accepted
+    GREETED                     # its first PONG has left, and the INFO behind it
+
+cdef enum Output:
+    FLOWS
+    PAUSED                      # the transport takes no more for now
+    LOST                        # nothing can be written any more
+
+cdef enum Feature:              # what CONNECT asked for and the message path reads
+    ECHO = 1
+    HEADERS = 2
+    VERBOSE = 4
+    PEDANTIC = 8
+    NO_RESPONDERS = 16
+    GUARDED = 32                # publishing is subject to permissions
+
 
 cdef class ClientSession(Sink):
     cdef Parser parser
@@ -27,31 +48,18 @@ cdef class ClientSession(Sink):
     cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls
     cdef readonly str closed_reason     # "": open
-    cdef readonly bint connected        # CONNECT was accepted
-    cdef readonly bint awaiting_auth    # the first operation must be CONNECT
+    cdef Entry entry                    # how far it has come with CONNECT
+    cdef Output output                  # what the transport does with output
+    cdef unsigned int features          # Feature flags
     cdef bint closing                   # take no more input, deliver nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
-    cdef object unparsed                # deque of reads: the first is with the parser when `mid_read`
-    cdef bint mid_read                  # the parser stopped inside unparsed[0]
-    cdef bint input_queued              # is in Turn.inputs
-    cdef bint awaiting_verdict          # a job decides about the last CONNECT: parse nothing until then
-    cdef bint held                      # reading is paused because of `unparsed`
-    cdef bint resting                   # reading is paused for STALL_NS
-    cdef bint link_lost                 # nothing can be written any more
-    cdef bint input_over                # nothing more arrives: close when `unparsed` is used up
-    cdef bint paused                    # the transport takes no more
-    cdef bint stalled                   # a receiver is nearly full: read on a little later
-    cdef bint echo, headers, verbose, pedantic, no_responders
-    cdef bint guarded                   # publishing is subject to permissions
+    cdef Intake input                   # what was read and is not parsed yet
     cdef object replies                 # core.replies.Replies, None: no allow_responses
-    cdef int64_t paused_at_ns
-    cdef bint pong_sent
     cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
     cdef list timers
-    cdef size_t unsent                  # bytes with the transport when it was last given some
-    cdef size_t stall_at                # pending bytes from which publishers are slowed down
 
+    cdef void set_feature(self, unsigned int feature, bint on)
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil
     cdef bint parse(self, int64_t work) except -1

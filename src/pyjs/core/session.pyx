@@ -14,6 +14,7 @@ from libc.string cimport memcpy
 
 from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
+from pyjs.core.intake cimport HELD, REST, VERDICT, Intake
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.reserved cimport reserved_reply, reserved_subject
 from pyjs.core.sink cimport Sink
@@ -26,8 +27,6 @@ from pyjs.wire.ops cimport (
     OP_SUB, OP_TOO_BIG, OP_UNSUB, Msg,
 )
 from pyjs.wire.parser cimport Parser
-
-from collections import deque
 
 from pyjs.base.gotext import printable, quoted_bytes
 from pyjs.core.auth.handshake import ConnectOptions, info_line
@@ -57,11 +56,6 @@ cdef dict LINE_ERRORS = {
 }
 
 
-cdef inline size_t queued(OutBuf out) noexcept nogil:
-    """Bytes that wait for the transport."""
-    return out.pieces_len + out.len
-
-
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size) noexcept nogil:
     """Do what follows from a message in the output buffer."""
     t.sub.delivered += 1
@@ -71,11 +65,11 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.mark_dirty()
     if t.sub.max and t.sub.delivered >= t.sub.max:
         session.retire_later(t.sub)
-    if queued(session.out) > FLUSH_AT:
+    if session.out.queued() > FLUSH_AT:
         session.turn.pressure = True
         session.turn.extra_work += <int64_t> (size >> PILED_UP_BITS)
-        session.turn.crowded = session.turn.crowded or queued(session.out) + session.unsent > session.stall_at // 4
-        if queued(session.out) + session.unsent > session.stall_at and m.origin != NULL:
+        session.turn.crowded = session.turn.crowded or session.out.unwritten() > session.out.stall_at // 4
+        if session.out.unwritten() > session.out.stall_at and m.origin != NULL:
             (<ClientSession> m.origin).slow_down()
     if session.replies is not None and m.reply_len:
         with gil:
@@ -98,11 +92,11 @@ cdef class ClientSession(Sink):
         self.options = ConnectOptions()
         self.subscriptions, self.used_up = {}, []
         self.login, self.pings = Login(self), Pings(self)
-        self.unparsed = deque()
+        self.input = Intake(link)
         self.timers = [None, None]          # authentication, write deadline
         self.closed_reason = ""
         self.started_at_ns = self.last_activity_ns = host.clock.now_ns()
-        self.awaiting_auth = host.authenticator.required
+        self.entry = NEEDS_CONNECT if host.authenticator.required else MAY_CONNECT
         self.apply_options()
         self.apply_settings()
 
@@ -116,7 +110,7 @@ cdef class ClientSession(Sink):
         if refusal is not None:
             self.close(refusal[1], refusal[0])
             return
-        if self.awaiting_auth:
+        if self.entry == NEEDS_CONNECT:
             deadline_ns = self.started_at_ns + settings.auth_timeout_ns
             self.timers[0] = self.host.timers.at(deadline_ns, self.auth_timeout, self)
         else:
@@ -126,12 +120,16 @@ cdef class ClientSession(Sink):
     def apply_options(self) -> None:
         """Copy what CONNECT said into the flags that the message path reads."""
         options = self.options
-        self.echo = options.echo
-        self.verbose = options.verbose
-        self.pedantic = options.pedantic
-        self.headers = options.headers and self.host.settings.headers
-        self.no_responders = options.no_responders and self.headers
-        self.parser.headers = self.headers
+        cdef bint headers = options.headers and self.host.settings.headers
+        self.set_feature(ECHO, options.echo)
+        self.set_feature(VERBOSE, options.verbose)
+        self.set_feature(PEDANTIC, options.pedantic)
+        self.set_feature(HEADERS, headers)
+        self.set_feature(NO_RESPONDERS, headers and options.no_responders)
+        self.parser.headers = headers
+
+    cdef void set_feature(self, unsigned int feature, bint on):
+        self.features = self.features | feature if on else self.features & ~feature
 
     def apply_settings(self) -> None:
         """Take over the node's limits; called again after a reload."""
@@ -141,8 +139,7 @@ cdef class ClientSession(Sink):
         limits = self.account.limits
         if limits is not None and limits.max_payload >= 0:
             self.parser.max_payload = min(settings.max_payload, limits.max_payload)
-        self.out.limit = settings.max_pending
-        self.stall_at = settings.max_pending // 4 * 3
+        self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
         """Queue an INFO line with the present facts; `connected`: the one after the first PONG."""
@@ -168,14 +165,14 @@ cdef class ClientSession(Sink):
         self.closed_at_ns = self.host.clock.now_ns()
         self.cancel_timers()
         self.account.sessions.discard(self)
-        self.unparsed.clear()
+        self.input.reads.clear()
         self.login.cancel()
-        if self.link_lost:
+        if self.output == LOST:
             self.out.clear()
         elif self.out.overflow or reason == "Slow Consumer (Write Deadline)":
             self.link.abort()
         else:
-            if queued(self.out):
+            if self.out.queued():
                 self.write_out()
             self.link.close()
         self.host.session_closed(self)      # monitoring remembers what it was subscribed to
@@ -184,7 +181,7 @@ cdef class ClientSession(Sink):
 
     def lose_link(self) -> None:
         """Write nothing more: the transport is gone. `end_input` has to follow."""
-        self.link_lost = True
+        self.output = LOST
         self.out.clear()
 
     def connection_lost(self) -> None:
@@ -217,7 +214,7 @@ cdef class ClientSession(Sink):
 
     def auth_timeout(self) -> None:
         """Close a client that did not say who it is."""
-        if self.awaiting_auth:
+        if self.entry == NEEDS_CONNECT:
             self.close("Authentication Timeout", "Authentication Timeout")
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -231,44 +228,44 @@ cdef class ClientSession(Sink):
         if self.closing:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
-        self.unparsed.append(data)
-        if len(self.unparsed) > 1 or self.awaiting_verdict:
-            self.hold_reading()
+        self.input.reads.append(data)
+        if len(self.input.reads) > 1 or self.input.waits & VERDICT:
+            self.input.hold()
             return True
-        if self.turn.input_left <= 0 and not self.connected:
+        if self.turn.input_left <= 0 and self.entry < CONNECTED:
             self.queue_input()
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
         """Go on with input that was left; called by the turn: who waits longest comes first."""
-        self.input_queued = False
-        if not self.closing and not self.awaiting_verdict and not self.resting:
+        self.input.queued = False
+        if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     cdef bint parse(self, int64_t work) except -1:
-        """Run the operations of `unparsed` until `work` is used up; False: the session is over."""
+        """Run the operations of what was read until `work` is used up; False: the session is over."""
         cdef int64_t left = work
         cdef bytes data
-        while self.unparsed:
-            data = self.unparsed[0]
-            if not self.mid_read:
-                self.mid_read = True
+        while self.input.reads:
+            data = self.input.reads[0]
+            if not self.input.begun:
+                self.input.begun = True
                 self.parser.begin(data, len(data))
             left = self.parse_read(left)
             if self.closing:
                 return False
-            if self.mid_read:
+            if self.input.begun:
                 self.turn.input_left -= work - left
                 self.leave_input()
                 return True
-            self.unparsed.popleft()
+            self.input.reads.popleft()
         self.turn.input_left -= work - left
         self.input_used_up()
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Run operations of one read while there is work left; returns that. `mid_read`: the read is not used up."""
+        """Run operations of one read while there is work left; return that. It is used up unless `input.begun`."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -282,13 +279,13 @@ cdef class ClientSession(Sink):
                     left = self.relieve(left)
             elif op == OP_NEED:
                 self.parser.finish()
-                self.mid_read = False
+                self.input.begun = False
                 return left
             else:
                 left -= CONNECT_WORK if op == OP_CONNECT else CONTROL_WORK
                 self.control(op)
             left -= <int64_t> (self.account.subs.found.visited - visited) + self.turn.extra_work
-            if left <= 0 or self.awaiting_verdict:
+            if left <= 0 or self.input.waits & VERDICT:
                 return left
         return left
 
@@ -299,40 +296,32 @@ cdef class ClientSession(Sink):
 
     def leave_input(self) -> None:
         """Stop in the middle of the input; a later turn, the verdict or the end of a rest goes on."""
-        if self.stalled:
+        if self.input.stalled:
             self.stall()
-        if self.awaiting_verdict:
-            self.hold_reading()
-        elif not self.resting:
+        if self.input.waits & VERDICT:
+            self.input.hold()
+        elif not self.input.waits & REST:
             self.queue_input()
 
     def queue_input(self) -> None:
         """Ask the turn to go on with the input."""
-        if self.unparsed and not self.input_queued:
-            self.input_queued = True
+        if self.input.reads and not self.input.queued:
+            self.input.queued = True
             self.turn.inputs.append(self)
 
     def input_used_up(self) -> None:
         """Read on, or close when nothing more can come."""
-        if self.stalled:
+        if self.input.stalled:
             self.stall()
-        if self.input_over:
+        if self.input.over:
             self.close("Client Closed")
-        elif self.held:
-            self.held = False
-            if not self.resting:
-                self.link.resume_reading()
-
-    def hold_reading(self) -> None:
-        """Take no more input before what is here has been parsed."""
-        if not self.held:
-            self.held = True
-            self.link.pause_reading()
+        else:
+            self.input.go_on(HELD)
 
     def end_input(self) -> None:
         """Close the session after the last of its input: the peer sends no more."""
-        if self.unparsed and not self.closing:
-            self.input_over = True
+        if self.input.reads and not self.closing:
+            self.input.over = True
         else:
             self.close("Client Closed")
 
@@ -341,12 +330,12 @@ cdef class ClientSession(Sink):
         self.in_msgs += 1
         self.in_bytes += m.size
         m.origin = <PyObject*> self
-        if self.guarded or self.awaiting_auth or self.verbose or self.pedantic \
+        if self.features & (GUARDED | VERBOSE | PEDANTIC) or self.entry == NEEDS_CONNECT \
                 or m.subject[0] == c'$' or m.subject[0] == c'_' \
                 or (m.reply_len and (m.reply[0] != c'_' or m.reply[1] != c'I')):
             return self.publish_checked(m)
         receivers = self.account.publish(m)
-        if receivers == 0 and m.reply_len and self.no_responders:
+        if receivers == 0 and m.reply_len and self.features & NO_RESPONDERS:
             with gil:
                 self.no_responder(m)
         return receivers
@@ -354,19 +343,19 @@ cdef class ClientSession(Sink):
     cdef int publish_checked(self, Msg* m) noexcept nogil:
         """As publish, for clients and subjects that need a closer look."""
         cdef int receivers
-        if self.awaiting_auth:
+        if self.entry == NEEDS_CONNECT:
             with gil:
                 self.awaited_connect()
-                if self.awaiting_auth:
+                if self.entry == NEEDS_CONNECT:
                     return -1
-        if self.pedantic and not valid_literal(m.subject, m.subject_len):
+        if self.features & PEDANTIC and not valid_literal(m.subject, m.subject_len):
             with gil:
                 self.send_error("Invalid Publish Subject")
         if reserved_subject(m.subject, m.subject_len) and m.subject[1] != c'N':
             with gil:
                 self.deny_publish(m.subject[:m.subject_len])
                 return -1
-        if self.guarded:
+        if self.features & GUARDED:
             with gil:
                 if not self.may_publish(m):
                     self.deny_publish(m.subject[:m.subject_len])
@@ -381,11 +370,11 @@ cdef class ClientSession(Sink):
                 self.send_error("Permissions Violation for Publish with Reply of "
                                 + quoted_bytes(m.reply[:m.reply_len]))
                 return -1
-        if self.verbose:
+        if self.features & VERBOSE:
             self.out.add(b"+OK\r\n", 5)
             self.mark_dirty()
         receivers = self.account.publish(m)
-        if receivers == 0 and m.reply_len and self.no_responders:
+        if receivers == 0 and m.reply_len and self.features & NO_RESPONDERS:
             with gil:
                 self.no_responder(m)
         return receivers
@@ -438,7 +427,7 @@ cdef class ClientSession(Sink):
         if op == OP_CONNECT:
             self.login.connect(self.parser.line[:self.parser.line_len])
             return 0
-        if self.awaiting_auth:
+        if self.entry == NEEDS_CONNECT:
             self.awaited_connect()
             if self.closing:
                 return 0
@@ -467,7 +456,7 @@ cdef class ClientSession(Sink):
         if user is None:
             self.close("Authentication Failure", "Authorization Violation")
             return
-        self.connected = True
+        self.entry = CONNECTED
         self.bind(user)
 
     def bind(self, object user) -> None:
@@ -481,7 +470,6 @@ cdef class ClientSession(Sink):
         self.account.sessions.discard(self)
         self.account = account
         self.account.sessions.add(self)
-        self.awaiting_auth = False
         self.take_permissions(user)
         self.apply_settings()
         self.pings.begin()
@@ -493,7 +481,7 @@ cdef class ClientSession(Sink):
 
     def enter(self) -> None:
         """Stay without CONNECT: a reload has turned authorization off."""
-        self.awaiting_auth = False
+        self.entry = MAY_CONNECT
         self.cancel_timers()
         self.account.sessions.add(self)
         self.pings.begin()
@@ -508,37 +496,37 @@ cdef class ClientSession(Sink):
             self.replies = Replies(limits)      # nats-server forgets the pending ones too
         self.user = user
         self.permissions = permissions
-        self.guarded = permissions is not None and permissions.limits_publishing
+        self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:
         """Parse nothing more until `have_verdict`: a job decides about CONNECT."""
-        self.awaiting_verdict = True
+        self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
         """Go on with the input in this turn."""
-        self.awaiting_verdict = False
+        self.input.waits &= ~VERDICT
         self.queue_input()
 
     def log_in(self, object user) -> None:
         """Be `user`, as CONNECT asked for."""
-        self.connected = True
+        self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
             return
         self.apply_options()
         if self.options.protocol not in (0, 1):
             self.close("Bad Client Protocol Version", "invalid client protocol")
-        elif self.options.no_responders and not self.headers:
+        elif self.options.no_responders and not self.features & HEADERS:
             self.close("No Responders Requires Headers", "no responders requires headers support")
-        elif self.verbose:
+        elif self.features & VERBOSE:
             self.send_line(b"+OK\r\n")
         if not self.closing:
             self.pings.connected()
 
     def _ping(self) -> None:
         self.send_line(b"PONG\r\n")
-        if self.connected and not self.pong_sent:
-            self.pong_sent = True
+        if self.entry == CONNECTED:
+            self.entry = GREETED
             if self.options.protocol >= 1:
                 self.send_info(connected=True)
 
@@ -572,7 +560,7 @@ cdef class ClientSession(Sink):
             sub.filtered = permissions is not None and permissions.filters_messages(subject, queue)
             self.subscriptions[sid] = sub
             self.account.add(sub)
-        if self.verbose:
+        if self.features & VERBOSE:
             self.send_line(b"+OK\r\n")
 
     def _unsub(self, bytes line) -> None:
@@ -588,7 +576,7 @@ cdef class ClientSession(Sink):
             else:
                 del self.subscriptions[args[0]]
                 self.account.unsubscribe(sub)
-        if self.verbose:
+        if self.features & VERBOSE:
             self.send_line(b"+OK\r\n")
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -611,9 +599,9 @@ cdef class ClientSession(Sink):
         cdef char* out
         cdef size_t n
         cdef bint hmsg = m.header_len != 0
-        if t.head == NULL or m.aliased or m.split or (hmsg and not self.headers):
+        if t.head == NULL or m.aliased or m.split or (hmsg and not self.features & HEADERS):
             return self.deliver_composed(m, t)
-        if t.sub.closed or self.closing or (m.origin == <void*> self and not self.echo):
+        if t.sub.closed or self.closing or (m.origin == <void*> self and not self.features & ECHO):
             return 0
         n = t.head_len + m.tail_len
         out = self.out.reserve(n)
@@ -627,13 +615,13 @@ cdef class ClientSession(Sink):
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
         """As deliver, when the line has to be written from its parts."""
-        cdef bint hmsg = m.header_len != 0 and self.headers
-        cdef bint strip = m.header_len != 0 and not self.headers
+        cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
+        cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
         cdef size_t body = m.size - (m.header_len if strip else 0)
         cdef char* start
         cdef char* out
-        if t.sub.closed or self.closing or (m.origin == <void*> self and not self.echo):
+        if t.sub.closed or self.closing or (m.origin == <void*> self and not self.features & ECHO):
             return 0
         start = self.out.reserve(m.subject_len + t.sub.sid_len + m.reply_len + 64 + (0 if strip else m.tail_len)
                                  + (body if (strip or m.split) and not whole else 0))
@@ -686,27 +674,24 @@ cdef class ClientSession(Sink):
 
     cdef void slow_down(self) noexcept nogil:
         """Stall after this read: a receiver is nearly full."""
-        self.stalled = True
+        self.input.stalled = True
 
     def stall(self) -> None:
         """Read on in a few milliseconds, so that a receiver can catch up."""
-        self.stalled = False
+        self.input.stalled = False
         if not self.host.settings.stall_producers:
             return
         self.stalls += 1
         self.host.stalled_clients += 1
-        self.resting = True
-        self.link.pause_reading()
+        self.input.rest()
         self.host.timers.at(self.turn.now + STALL_NS, self.end_rest)
 
     def end_rest(self) -> None:
         """Go on with input and reading after a stall."""
-        self.resting = False
         if self.closing:
             return
+        self.input.go_on(REST)
         self.queue_input()
-        if not self.held:
-            self.link.resume_reading()
 
     def accepts(self, bytes subject) -> bool:
         """Tell whether the deny list lets a message of `subject` through to this client."""
@@ -724,13 +709,13 @@ cdef class ClientSession(Sink):
             self.host.log.info(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
             self.close("Slow Consumer (Pending Bytes)")
             return
-        if self.link_lost:
+        if self.output == LOST:
             self.out.clear()
             return
-        if self.paused or not queued(self.out):
+        if self.output == PAUSED or not self.out.queued():
             return
         self.write_out()
-        self.unsent = self.link.pending_size()
+        self.out.unsent = self.link.pending_size()
 
     def retire(self) -> None:
         """Take out the subscriptions that reached their UNSUB max."""
@@ -752,24 +737,23 @@ cdef class ClientSession(Sink):
 
     def output_paused(self) -> None:
         """Keep output here until the transport takes more; close when it does not within write_deadline."""
-        self.paused = True
-        self.unsent = self.link.pending_size()
-        self.paused_at_ns = self.host.clock.now_ns()
-        self.timers[1] = self.host.timers.at(
-            self.paused_at_ns + self.host.settings.write_deadline_ns, self.write_deadline_passed)
+        self.output = PAUSED
+        self.out.unsent = self.link.pending_size()
+        deadline_ns = self.host.clock.now_ns() + self.host.settings.write_deadline_ns
+        self.timers[1] = self.host.timers.at(deadline_ns, self.write_deadline_passed)
 
     def output_resumed(self) -> None:
         """Go on writing."""
-        self.paused = False
-        self.unsent = self.link.pending_size()
+        self.output = FLOWS
+        self.out.unsent = self.link.pending_size()
         if self.timers[1] is not None:
             self.timers[1].cancel()
-        if queued(self.out):
+        if self.out.queued():
             self.mark_dirty()
 
     def write_deadline_passed(self) -> None:
         """Close a client that takes nothing."""
-        if self.paused and not self.closing:
+        if self.output == PAUSED and not self.closing:
             self.host.slow_consumers += 1
             self.host.log.info(f"{self} - Slow Consumer Detected: WriteDeadline of "
                                f"{self.host.settings.write_deadline_ns / 1e9:g}s exceeded with "
@@ -778,11 +762,21 @@ cdef class ClientSession(Sink):
 
     def pending_size(self) -> int:
         """Return how many bytes wait for this client, here and in the transport."""
-        return queued(self.out) + self.link.pending_size()
+        return self.out.queued() + self.link.pending_size()
 
     def room(self) -> int:
         """Return how many bytes more may wait for this client before it counts as slow."""
         return max(0, self.out.limit - self.pending_size())
+
+    @property
+    def connected(self) -> bool:
+        """Whether CONNECT was accepted."""
+        return self.entry >= CONNECTED
+
+    @property
+    def awaiting_auth(self) -> bool:
+        """Whether its first operation must be CONNECT."""
+        return self.entry == NEEDS_CONNECT
 
     @property
     def num_subscriptions(self) -> int:

@@ -1,0 +1,19 @@
+"""What one connection has read and not parsed yet."""
+
+cdef enum Wait:
+    HELD = 1                    # reading, until what is here has been parsed
+    REST = 2                    # reading and parsing, for a few milliseconds: a receiver is nearly full
+    VERDICT = 4                 # parsing: a job decides about the last CONNECT
+
+cdef class Intake:
+    cdef object reads           # deque of bytes; the first is with the parser when `begun`
+    cdef object link            # core.link.Link
+    cdef unsigned int waits     # Wait flags
+    cdef bint begun             # the parser stopped inside reads[0]
+    cdef bint queued            # its session is in Turn.inputs
+    cdef bint over              # nothing more arrives: the session closes when `reads` is used up
+    cdef bint stalled           # a receiver is nearly full: rest after this read
+
+    cdef int hold(self) except -1
+    cdef int rest(self) except -1
+    cdef int go_on(self, unsigned int wait) except -1

@@ -1,0 +1,4 @@
+from pyjs.core.link import Link
+
+class Intake:
+    def __init__(self, link: Link) -> None: ...
