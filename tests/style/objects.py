@@ -30,8 +30,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("Stream", "attributes"): (55, "ingest, limits and retention: parts to be cut out"),
     ("Stream", "booleans"): (13, "most say which features its configuration asks for"),
     ("Consumer", "attributes"): (41, "its three ways to tell the stream are to become lists"),
-    ("SegmentContents", "attributes"): (46, "what only the scan needs is a part to be cut out"),
-    ("SegmentContents", "booleans"): (7, "as its attributes"),
     ("Copier", "booleans"): (6, "the states of a copy, an enum to be made"),
     ("NewConsumer", "levels"): (
         3,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyjs.fsck.findings import Mend
     from pyjs.store.crypt.vault import StreamKey
     from pyjs.store.format.form import Buffer
-    from pyjs.store.segment.scan import SegmentContents
+    from pyjs.store.segment.contents import SegmentContents
 
 RECORD = struct.Struct("<IBBHQqII")
 CHECKSUM = struct.Struct("<Q")

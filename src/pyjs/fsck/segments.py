@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyjs.fsck.findings import Mend, StreamReport
     from pyjs.store.format.form import Buffer
-    from pyjs.store.segment.scan import SegmentContents
+    from pyjs.store.segment.contents import SegmentContents
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.files.consumer_files import Known
     from pyjs.jetstream.manage.engine import JetStream, Shared
     from pyjs.jetstream.stream.stream import Stream
-    from pyjs.store.segment.scan import SegmentContents
+    from pyjs.store.segment.contents import SegmentContents
 
     Step: TypeAlias = (
         "SegmentStep | MetadataStep | ListStep"  # called in a thread, settled where the node runs

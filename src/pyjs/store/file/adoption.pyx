@@ -12,7 +12,7 @@ from pyjs.store.index.sequences cimport (
     segment_mark_range, segment_new,
 )
 from pyjs.store.segment.recovery cimport RecoveredSegment
-from pyjs.store.segment.scan cimport SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.index.subjects cimport Subject, subjects_add
 
@@ -38,7 +38,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
     adopt_subjects(catalogue, c, s)
     s.entries, s.n, s.cap = c.entries, c.n, (c.n + 63) & ~<uint32_t> 63
     s.roomy = c.sparse
-    s.removed, s.n_removed, s.removed_room = c.removals, c.n_removals, c.removals_cap
+    s.removed, s.n_removed, s.removed_room = c.removals, c.n_removals, c.removals_room
     c.entries = NULL
     c.removals = NULL
     s.end = c.end

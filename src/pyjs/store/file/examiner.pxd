@@ -5,7 +5,7 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.file.losses cimport Losses
-from pyjs.store.segment.scan cimport SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport SegmentReader

@@ -15,7 +15,7 @@ from pyjs.store.index.sequences cimport (
 )
 from pyjs.store.file.losses cimport Losses
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
-from pyjs.store.segment.scan cimport SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
 from pyjs.store.file.segment_reader cimport SegmentReader, failure_of
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 

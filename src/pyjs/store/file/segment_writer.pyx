@@ -28,7 +28,7 @@ from pyjs.store.format.record cimport (
     stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.recovery cimport RecoveredSegment
-from pyjs.store.segment.scan cimport ERASED_BIT
+from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.store_sync cimport StoreSync
 from pyjs.store.segment.view cimport View

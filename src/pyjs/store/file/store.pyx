@@ -42,7 +42,7 @@ from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.segment.recovery cimport RecoveredSegment, Recovery
 from pyjs.store.index.remains cimport Remains
 from pyjs.store.file.retired_files cimport RetiredFiles
-from pyjs.store.segment.scan cimport ERASED_BIT
+from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport (

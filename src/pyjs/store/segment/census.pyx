@@ -10,7 +10,7 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp
 
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, by_seq
-from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
 
 
 def removals_of(SegmentContents c not None) -> bytes:

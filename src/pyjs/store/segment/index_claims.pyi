@@ -1,5 +1,5 @@
 from pyjs.store.format.form import PlainImage
-from pyjs.store.segment.scan import SegmentContents
+from pyjs.store.segment.contents import SegmentContents
 
 def confirmed(c: SegmentContents, image: PlainImage) -> bool: ...
 def begins_alike(known: SegmentContents, c: SegmentContents) -> bool: ...

@@ -16,7 +16,7 @@ from pyjs.store.format.record cimport (
     FLAG_ERASED, KIND_DELETES, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN,
     SEGMENT_HEADER_SIZE, RecordHeader, plausible,
 )
-from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
+from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
 
 cdef enum:
     READ_SIZE = 4096            # read at once; more when that was not enough several times

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Segment
-from pyjs.store.segment.scan cimport SegmentContents
+from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef enum:

@@ -6,7 +6,7 @@ from pyjs.base.log import Log
 from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.format.form import PlainImage
 from pyjs.store.open_files import OpenFile
-from pyjs.store.segment.scan import SegmentContents
+from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.store import SyncJob
 
 _Buffer = bytes | bytearray | memoryview

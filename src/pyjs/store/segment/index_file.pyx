@@ -28,7 +28,8 @@ from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, intact, plausible,
 )
-from pyjs.store.segment.scan cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow, sendable
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow
+from pyjs.store.segment.scan cimport SegmentScan, sendable
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
@@ -146,7 +147,7 @@ cpdef SegmentContents decode_index(data):
 
 
 cdef int copy_parts(SegmentContents c, IndexHeader* h, const char* p) except -1:
-    if c.reserve(0, h.subjects, h.names_size, h.removals) != 0:
+    if c.reserve(h.subjects, h.names_size, h.removals) != 0:
         raise MemoryError
     c.n_subjects, c.names_size, c.n_removals = h.subjects, h.names_size, h.removals
     memcpy(c.subjects, p, c.n_subjects * sizeof(SubjectRow))
@@ -355,7 +356,7 @@ def small_index(FullSegment f not None):
     if f.entries == NULL or f.n > SMALL_ENTRIES:
         return None
     c = SegmentContents()
-    c.entries, c.cap, c.borrowed = room, f.n, True
+    c.entries, c.room, c.borrowed = room, f.n, True
     try:
         if f.fill(c, NULL) != 0:
             raise MemoryError
@@ -445,12 +446,12 @@ cdef class FullSegment:
 
         `room` takes the entries where they are in an index file; it must stay as long as the contents.
         """
-        cdef SegmentContents c = SegmentContents()
+        cdef SegmentContents c
         cdef int failed
         if self.entries == NULL:
             if check_segment_header(file, size) != 0:
                 raise IndexUnusable("its header is damaged")
-            c.scan(file, size)
+            c = SegmentScan().whole(file, size)
             if c.problems or c.incarnation != self.incarnation:
                 raise IndexUnusable(f"the segment is damaged: {c.problems}")
             if c.sparse:
@@ -458,7 +459,8 @@ cdef class FullSegment:
             return c
         if size < self.end:
             raise IndexUnusable(f"it has {size} bytes where {self.end} were written")
-        c.entries, c.cap, c.borrowed = <Entry*> (room + INDEX_HEADER_SIZE), self.n, True
+        c = SegmentContents()
+        c.entries, c.room, c.borrowed = <Entry*> (room + INDEX_HEADER_SIZE), self.n, True
         with nogil:
             failed = self.fill(c, file)
         if failed:
@@ -475,7 +477,7 @@ cdef class FullSegment:
         cdef uint32_t i, ids = 0
         cdef Entry* e
         cdef const char* name
-        if c.reserve(0, 0, 0, self.n_removals) != 0:
+        if c.reserve(0, 0, self.n_removals) != 0:
             return -1
         c.base_seq, c.number, c.incarnation, c.sealed = self.base_seq, self.number, self.incarnation, self.sealed
         c.end, c.chain, c.floor = self.end, self.chain, self.floor

@@ -1,7 +1,7 @@
 """Reading the segments of a directory back."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.segment.scan cimport SegmentContents
+from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class RecoveredSegment:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from pyjs.base.log import Log
 from pyjs.store.format.form import PlainImage
-from pyjs.store.segment.scan import SegmentContents
+from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.segment.segment_files import SegmentFiles
 
 def is_segment(name: str) -> bool: ...

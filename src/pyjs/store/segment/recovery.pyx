@@ -18,7 +18,8 @@ from pyjs.store.format.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
     make_segment_header,
 )
-from pyjs.store.segment.scan cimport SegmentContents, told_header
+from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.segment.scan cimport SegmentScan, told_header
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 from pyjs.base.disk import is_shortage, read_around
@@ -57,22 +58,22 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     cdef const unsigned char[::1] view = data or b"\0"
     cdef const char* p = <const char*> &view[0]
     cdef size_t size = len(data)
-    cdef SegmentContents c = SegmentContents()
+    cdef SegmentScan scan = SegmentScan()
+    cdef SegmentContents c
     cdef SegmentHeader header
     cdef int found = check_segment_header(p, size)
     if found == -2:
         raise unknown_format(bytes(view[:SEGMENT_HEADER_SIZE]), path)
     if image is not None:
-        c.shift, c.unread = image.shift, image.unread
+        scan.shift, scan.unread = image.shift, image.unread
     if found == 0:
-        c.scan(p, size)
-        return c
-    c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
+        return scan.whole(p, size)
+    scan.c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
     if sure and size > SEGMENT_HEADER_SIZE:
         make_segment_header(&header, next_seq, number, incarnation)
     elif told_header(&header, p, size, number, incarnation, next_seq) != 0:
         return None
-    c.scan_without(&header, p, size)
+    c = scan.without_header(&header, p, size)
     return c if c.messages or not sure else None
 
 
@@ -305,8 +306,7 @@ cdef class Recovery:
             c.problems.append((c.end, known.end - c.end, "the end is missing; its index file tells what was in it"))
         c.lost_bytes = max(c.lost_bytes, known.end - c.end)
         self.miss(known, c.n)
-        c.after_damage = 0              # what was there is known
-        if c.fill_gap(known.base_seq + known.n) != 0:
+        if c.add_gap(known.base_seq + known.n) != 0:
             raise MemoryError
         c.end_damaged = False
         self.state_due = True         # nothing in the file says how far the sequences went

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Segment
-from pyjs.store.segment.scan cimport SegmentContents
+from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentRewrite:
     """One segment to be written anew: a job for any thread, which touches nothing but files.

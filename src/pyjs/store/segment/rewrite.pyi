@@ -1,4 +1,4 @@
-from pyjs.store.segment.scan import SegmentContents
+from pyjs.store.segment.contents import SegmentContents
 
 class SegmentRewrite:
     path: str

@@ -22,7 +22,8 @@ from pyjs.store.format.record cimport (
     REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum,
     write_segment_header,
 )
-from pyjs.store.segment.scan cimport ERASED_BIT, SegmentContents
+from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
+from pyjs.store.segment.scan cimport SegmentScan
 
 from pyjs.base.bad_pages import bad_page_count
 from pyjs.store.format.form import UNREADABLE, encode_file, write_file
@@ -71,7 +72,7 @@ cdef class SegmentRewrite:
     def __call__(self):
         """Write the new file and sync it; return the error that kept it from being written, None: it is there."""
         cdef const unsigned char[::1] view
-        cdef SegmentContents old = SegmentContents()
+        cdef SegmentContents old
         cdef const char* file
         cdef int failed
         try:
@@ -79,7 +80,7 @@ cdef class SegmentRewrite:
             file = <const char*> &view[0]
             if check_segment_header(file, view.shape[0]) != 0:
                 raise ValueError("its header is damaged")
-            old.scan(file, view.shape[0])
+            old = SegmentScan().whole(file, view.shape[0])
             if old.problems or old.base_seq != self.base or old.incarnation != self.incarnation:
                 raise ValueError(f"it is damaged: {old.problems}")
             unreadable = bad_page_count()
@@ -89,8 +90,7 @@ cdef class SegmentRewrite:
                 raise ValueError("a page of it cannot be read any more")
             if failed:
                 raise MemoryError
-            self.contents = SegmentContents()
-            self.contents.scan(self.out, self.size)
+            self.contents = SegmentScan().whole(self.out, self.size)
             if self.contents.problems:
                 raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
             self.save()

@@ -1,28 +1,8 @@
-class SegmentContents:
-    shift: int
-    unread: bool
-    base_seq: int
-    incarnation: int
-    number: int
-    sealed: bool
-    end: int
-    chain: int
-    floor: int
-    first_ts: int
-    last_ts: int
-    messages: int
-    with_headers: int
-    message_bytes: int
-    n: int
-    n_subjects: int
-    n_removals: int
-    problems: list[tuple[int, int, str]]
-    lost: list[tuple[int, int]]
-    mended: dict[int, bytes]
-    lost_bytes: int
-    end_damaged: bool
-    meta_at: int
-    meta_size: int
+from pyjs.store.segment.contents import SegmentContents
+
+SOURCE_HASH: bytes
+
+class SegmentScan: ...
 
 def scan_segment(data: bytes) -> SegmentContents: ...
 def last_meta(data: bytes) -> bytes: ...

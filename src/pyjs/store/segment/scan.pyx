@@ -1,26 +1,20 @@
-"""What one segment file holds, by itself: entries, subjects, removals, and what is damaged.
+"""What one segment file holds, by its records: each is checked, and damage is told.
 
-`scan` checks every record. Where one does not check out there are three cases. Its checksum alone is damaged: the
-next record, whose seed is that checksum, fits the one computed, and nothing is lost. Valid records follow somewhere:
-the bytes between are damage, and what follows is kept. Nothing valid follows: the last write was cut short and was
-never acknowledged; unless a whole record stands there, then it is damage as well.
+Where a record does not check out there are three cases. Its checksum alone is damaged: the next record, whose seed is
+that checksum, fits the one computed, and nothing is lost. Valid records follow somewhere: the bytes between are
+damage, and what follows is kept. Nothing valid follows: the last write was cut short and was never acknowledged;
+unless a whole record stands there, then it is damage as well.
 
 A short record that tells of removals, which nothing else may say, is put right when one byte of it is damaged.
-
-The result depends on the file alone, so it can be kept in an index file (store/segment/index_file): sequences that
-are gone are still entries, subjects have ids of this segment. A sequence without a message has the time of the
-message or STATE record before it in the file, 0 when there is none.
 
 Knows the format (store/format/record), no files and no store: it works on bytes, in any thread, without the GIL.
 Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, copy_sparse
 from pyjs.store.format.mending cimport MEND_SIZE_MAX, mend_record
 from pyjs.store.format.record cimport (
     CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META,
@@ -28,16 +22,16 @@ from pyjs.store.format.record cimport (
     SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header,
     plausible, stored_checksum,
 )
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SegmentContents
 
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage
-    WIDE_GAP = 64               # entries; a wider gap takes no memory
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
     EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
     MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
-ERASED_BIT = <uint64_t> 1 << 63
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
 
 
@@ -56,14 +50,12 @@ def scan_segment(bytes data) -> SegmentContents:
     """
     if check_segment_header(data, len(data)) != 0:
         raise ValueError("no header of a segment that this version reads")
-    contents = SegmentContents()
-    contents.scan(data, len(data))
-    return contents
+    return SegmentScan().whole(data, len(data))
 
 
 def last_meta(bytes data) -> bytes:
     """Return the body of the last META record of a segment file, b"": there is none. Its header may be damaged."""
-    cdef SegmentContents c = SegmentContents()
+    cdef SegmentContents c
     cdef SegmentHeader header
     cdef RecordHeader first
     memset(&header, 0, sizeof(header))
@@ -71,23 +63,23 @@ def last_meta(bytes data) -> bytes:
         return b""
     memcpy(&first, <const char*> data + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
     header.base_seq = first.seq         # so that no gap lies before it
-    c.scan_without(&header, data, len(data))
+    c = SegmentScan().without_header(&header, data, len(data))
     return data[c.meta_at:c.meta_at + c.meta_size]
 
 
 cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) except -2:
-    cdef SegmentContents c = SegmentContents()
+    cdef SegmentScan scan = SegmentScan()
     cdef size_t at = SEGMENT_HEADER_SIZE
     cdef RecordHeader first
     cdef uint64_t base
     if size < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
         return -1
-    c.p, c.size, c.effort = p, size, size * EFFORT_PART
+    scan.p, scan.size, scan.effort = p, size, size * EFFORT_PART
     memcpy(&first, p + at, RECORD_HEADER_SIZE)
     if not (plausible(p + at, size - at) and first.kind == KIND_MSG and first.flags & FLAG_ERASED
-            and c.goes_on(at, &first)):
-        at = c.resync(at)
+            and scan.goes_on(at, &first)):
+        at = scan.resync(at)
         memcpy(&first, p + at, RECORD_HEADER_SIZE)
     base = first.seq + (first.kind != KIND_MSG)
     if at == 0 or base < next_seq:
@@ -110,60 +102,39 @@ cdef bint sendable(const char* subject, size_t n) noexcept nogil:
     return n > 0
 
 
-cdef class SegmentContents:
+cdef class SegmentScan:
     def __cinit__(self):
-        self.problems = []
-        self.lost = []
-        self.mended = {}
+        self.c = SegmentContents()
 
     def __dealloc__(self):
-        if not self.borrowed:
-            free(self.entries)
-        free(self.subjects)
-        free(self.names)
-        free(self.removals)
         table_free(&self.by_name)
 
-    cdef int own_entries(self) except -1:
-        """Copy the entries that are somebody else's."""
-        cdef Entry* theirs = self.entries
-        cdef uint32_t n = self.n
-        self.entries, self.cap, self.borrowed = NULL, 0, False
-        if self.reserve(n, 0, 0, 0) != 0:
-            raise MemoryError
-        memcpy(self.entries, theirs, n * sizeof(Entry))
-        self.source = None
-        return 0
-
-    cdef int scan(self, const char* p, size_t size) except -1:
+    cdef SegmentContents whole(self, const char* p, size_t size):
         """Read a file whose header was found to be one."""
         cdef SegmentHeader header
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
-        return self.scan_behind(&header, p, size)
+        return self.behind(&header, p, size)
 
-    cdef int scan_without(self, SegmentHeader* header, const char* p, size_t size) except -1:
+    cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size):
         """Read a file whose own header is damaged, with one that was made for it."""
         memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.adrift = True              # that may be the damage
-        return self.scan_behind(header, p, size)
+        return self.behind(header, p, size)
 
-    cdef int scan_behind(self, SegmentHeader* header, const char* p, size_t size) except -1:
+    cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size):
+        """Read the records behind a header."""
+        cdef SegmentContents c = self.c
         cdef int failed
-        self.base_seq = header.base_seq
-        self.incarnation = header.incarnation
-        self.number = header.number
-        self.chain = header.checksum
-        self.p = p
-        self.size = size
+        c.base_seq, c.incarnation, c.number = header.base_seq, header.incarnation, header.number
+        c.chain = header.checksum
+        self.p, self.size = p, size
         self.bad_before = bad_pages()
         table_init(&self.by_name, 8)
         with nogil:
             failed = self.records()
-        self.p = NULL
-        table_free(&self.by_name)
         if failed:
             raise MemoryError
-        return 0
+        return c
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
@@ -172,7 +143,7 @@ cdef class SegmentContents:
         cdef uint32_t length = 0
         cdef int taken
         self.effort = self.size * EFFORT_PART
-        while at < self.size and not self.sealed:
+        while at < self.size and not self.c.sealed:
             if self.accept(at):
                 if self.take(at, self.p + at) != 0:
                     return -1
@@ -195,12 +166,12 @@ cdef class SegmentContents:
                 self.judge_end(at, used)
                 break
             self.report(at, next_at - at, b"damaged bytes between records")
-            self.lost_bytes += next_at - at
+            self.c.lost_bytes += next_at - at
             self.after_damage = max(<size_t> 1, (next_at - at) // (RECORD_SIZE_MIN + 1))
-            memcpy(&self.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
+            memcpy(&self.c.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             self.adrift = True
             at = next_at
-        self.end = at
+        self.c.end = at
         return 0
 
     cdef bint accept(self, size_t at) noexcept nogil:
@@ -213,19 +184,19 @@ cdef class SegmentContents:
         if not plausible(p, left):
             return False
         memcpy(&h, p, RECORD_HEADER_SIZE)
-        computed = computed_checksum(p, h.length, self.chain, &sound)
+        computed = computed_checksum(p, h.length, self.c.chain, &sound)
         stored = stored_checksum(p, h.length)
         if computed == stored and not sound:
             self.report(at + RECORD_HEADER_SIZE - CHECK_SIZE, CHECK_SIZE, b"a damaged check; its record is whole")
         if computed == stored or (h.kind == KIND_MSG and h.flags & FLAG_ERASED and self.goes_on(at, &h)) \
                 or (self.adrift and sound):
-            self.chain = stored
+            self.c.chain = stored
             self.adrift = False
             return True
         # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
         if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
             self.report(at + h.length - CHECKSUM_SIZE, CHECKSUM_SIZE, b"a damaged checksum; its record is whole")
-            self.chain = computed
+            self.c.chain = computed
             return True
         return False
 
@@ -240,15 +211,15 @@ cdef class SegmentContents:
             return 0
         self.mends += 1
         memcpy(record, self.p + at, length)
-        if mend_record(record, length, self.chain) != 0:
+        if mend_record(record, length, self.c.chain) != 0:
             return 0
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind != KIND_DELETES and h.kind != KIND_STATE:
             return 0
         self.report(at, length, b"a damaged byte in a record of removals; its checksums tell what it was")
         with gil:
-            self.mended[at] = record[:length]
-        self.chain = stored_checksum(record, length)
+            self.c.mended[at] = record[:length]
+        self.c.chain = stored_checksum(record, length)
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
@@ -277,12 +248,12 @@ cdef class SegmentContents:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
             # A message has the next sequence, what is no message the last one.
             if RECORD_SIZE_MIN <= h.length and h.length > end - at \
-                    and h.seq + (h.kind != KIND_MSG) == self.base_seq + self.n:
+                    and h.seq + (h.kind != KIND_MSG) == self.c.base_seq + self.c.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, b"the last record is damaged")
-        self.lost_bytes += used - at
-        self.end_damaged = True         # its sequence field may be the damage
+        self.c.lost_bytes += used - at
+        self.c.end_damaged = True         # its sequence field may be the damage
 
     cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
         """Whether a write stopped at `end`, within the checksum of a record all of which is right up to there."""
@@ -291,7 +262,7 @@ cdef class SegmentContents:
         cdef bint sound = True
         if not begin < end < at + length or not intact_alone(self.p + at):
             return False
-        computed = computed_checksum(self.p + at, length, self.chain, &sound)
+        computed = computed_checksum(self.p + at, length, self.c.chain, &sound)
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
@@ -307,7 +278,7 @@ cdef class SegmentContents:
 
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil:
         with gil:
-            self.problems.append((at, size, what.decode()))
+            self.c.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
         """The next place where a record stands that fits the checksum in front of it, or its own check; 0: none.
@@ -347,35 +318,35 @@ cdef class SegmentContents:
             if state[0] > h.seq + 1:
                 self.report(at, h.length, b"a first sequence behind the last one: not believed")
             else:
-                self.floor = max(self.floor, state[0])
-            self.last_ts = max(self.last_ts, <int64_t> state[1])
+                self.c.floor = max(self.c.floor, state[0])
+            self.c.last_ts = max(self.c.last_ts, <int64_t> state[1])
         elif h.kind == KIND_DELETES and failed == 0:
             failed = self.take_removals(at, record, &h)
         elif h.kind == KIND_FOOTER:
-            self.sealed = True
+            self.c.sealed = True
         elif h.kind == KIND_META:
-            self.meta_at = at + RECORD_HEADER_SIZE
-            self.meta_size = h.length - RECORD_SIZE_MIN
+            self.c.meta_at = at + RECORD_HEADER_SIZE
+            self.c.meta_size = h.length - RECORD_SIZE_MIN
         self.after_damage = 0
         return failed
 
     cdef int take_removals(self, size_t at, const char* record, RecordHeader* h) noexcept nogil:
         cdef uint32_t i, n = <uint32_t> (h.length - RECORD_SIZE_MIN) // 8
         cdef uint64_t seq = 0
-        if self.reserve(0, 0, 0, self.n_removals + n) != 0:
+        if self.c.reserve(0, 0, self.c.n_removals + n) != 0:
             return -1
         for i in range(n):
             memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
             if seq > h.seq:             # of a message that was still to come
                 self.report(at, h.length, b"the removal of a later sequence: not believed")
                 return 0
-            self.removals[self.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
-        self.n_removals += n
+            self.c.removals[self.c.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
+        self.c.n_removals += n
         return 0
 
     cdef int take_message(self, size_t at, const char* record, RecordHeader* h) noexcept nogil:
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
-        cdef uint64_t expected = self.base_seq + self.n
+        cdef uint64_t expected = self.c.base_seq + self.c.n
         cdef uint32_t place
         cdef Entry* e
         if h.seq < expected or not self.follows(h.seq):
@@ -388,7 +359,7 @@ cdef class SegmentContents:
             self.after_damage = 1
             return 0
         place = self.subject_place(record + fixed, h.subject_len)
-        e = self.add_entry()
+        e = self.c.add_entry()
         if place == NO_PLACE or e == NULL:
             return -1
         e.seq = h.seq
@@ -402,147 +373,39 @@ cdef class SegmentContents:
             e.flags |= ENTRY_EXTENDED
         if h.flags & FLAG_ERASED:
             e.flags |= ENTRY_ERASED
-        self.count_message(e, place)
+        self.c.count_message(e, place)
         return 0
-
-    cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil:
-        """Count the message of an entry, which is the last one up to now, under the subject at `place`."""
-        cdef SubjectRow* row = &self.subjects[place]
-        cdef uint32_t i = <uint32_t> (e.seq - self.base_seq)
-        e.subject_id = place
-        if row.count:
-            e.prev = i - row.last
-        else:
-            e.prev = 0
-            row.first = i
-        row.last = i
-        row.count += 1
-        if self.messages == 0:
-            self.first_ts = e.ts
-        self.last_ts = e.ts
-        self.messages += 1
-        self.with_headers += e.header_len != 0
-        self.message_bytes += e.subject_len + e.size
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
         """Whether the next entry can be that of `before`: all gaps of a segment together have their limit."""
-        cdef uint64_t expected = self.base_seq + self.n
+        cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
-        return before <= expected or before - expected + (self.n - self.messages) < GAP_MAX
+        return before <= expected or before - expected + (self.c.n - self.c.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
         """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""
-        cdef uint64_t first = self.base_seq + self.n
-        cdef Entry* e
-        if self.after_damage and self.base_seq + self.n < before:
+        cdef uint64_t first = self.c.base_seq + self.c.n
+        if self.after_damage and first < before:
             with gil:
-                self.lost.append((first, min(before, first + self.after_damage) - 1))
+                self.c.lost.append((first, min(before, first + self.after_damage) - 1))
         self.after_damage = 0
-        if before > first + WIDE_GAP:
-            return self.add_wide_gap(<uint32_t> (before - first))
-        while self.base_seq + self.n < before:
-            e = self.add_entry()
-            if e == NULL:
-                return -1
-            memset(e, 0, sizeof(Entry))
-            e.seq = self.base_seq + self.n - 1
-            e.ts = self.last_ts
-            e.subject_id = NO_PLACE
-        return 0
-
-    cdef int add_wide_gap(self, uint32_t count) noexcept nogil:
-        """Add entries of a gap as zeros behind one that says how many they are; no memory is written for them."""
-        if self.grow_sparse(self.n + count) != 0:
-            return -1
-        self.entries[self.n].size = count
-        self.n += count
-        return 0
-
-    cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Have room for `n` entries, zeros behind those that are there; pages of zeros are not touched."""
-        cdef Entry* more
-        if self.sparse and n <= self.cap:
-            return 0
-        n = (max(n, self.cap * 2, <uint32_t> 64) + 63) & ~<uint32_t> 63
-        more = <Entry*> calloc(n, sizeof(Entry))
-        if more == NULL:
-            return -1
-        copy_sparse(more, self.entries, self.n)
-        free(self.entries)
-        self.entries, self.cap, self.sparse = more, n, True
-        return 0
-
-    # -- tables ------------------------------------------------------------------------------------------------
-    cdef Entry* add_entry(self) noexcept nogil:
-        if self.n == self.cap and self.reserve(self.n + 1, 0, 0, 0) != 0:
-            return NULL
-        self.n += 1
-        return &self.entries[self.n - 1]
+        return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
         """Return the place of the subject's row, made if absent; NO_PLACE: no memory."""
         cdef SubjectRow* row
         cdef uint32_t place
-        if self.n_subjects:
-            row = &self.subjects[self.latest]
-            if row.name_size == size and memcmp(self.names + row.name_at, name, size) == 0:
+        if self.c.n_subjects:
+            row = &self.c.subjects[self.latest]
+            if row.name_size == size and memcmp(self.c.names + row.name_at, name, size) == 0:
                 return self.latest
         place = <uint32_t> <uintptr_t> table_get(&self.by_name, name, size)
         if place:
             self.latest = place - 1
             return self.latest
-        place = self.add_subject(name, size)
+        place = self.c.add_subject(name, size)
         if place != NO_PLACE:
             self.latest = place
-            table_put(&self.by_name, name, size, <void*> <uintptr_t> self.n_subjects)
+            table_put(&self.by_name, name, size, <void*> <uintptr_t> self.c.n_subjects)
         return place
-
-    cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
-        cdef SubjectRow* row
-        if self.reserve(0, self.n_subjects + 1, self.names_size + size, 0) != 0:
-            return NO_PLACE
-        row = &self.subjects[self.n_subjects]
-        memset(row, 0, sizeof(SubjectRow))
-        row.name_at = <uint32_t> self.names_size
-        row.name_size = size
-        memcpy(self.names + self.names_size, name, size)
-        self.names_size += size
-        self.n_subjects += 1
-        return self.n_subjects - 1
-
-    cdef int reserve(self, uint32_t n, uint32_t n_subjects, size_t names_size, uint32_t n_removals) noexcept nogil:
-        """Have room for so many of each; -1: no memory."""
-        cdef void* more
-        if n > self.cap and self.sparse:
-            if self.grow_sparse(n) != 0:
-                return -1
-        elif n > self.cap:
-            n = (max(n, self.cap * 2, <uint32_t> 64) + 63) & ~<uint32_t> 63
-            more = realloc(self.entries, n * sizeof(Entry))
-            if more == NULL:
-                return -1
-            self.entries = <Entry*> more
-            self.cap = n
-        if n_subjects > self.subjects_cap:
-            n_subjects = max(n_subjects, self.subjects_cap * 2, <uint32_t> 8)
-            more = realloc(self.subjects, n_subjects * sizeof(SubjectRow))
-            if more == NULL:
-                return -1
-            self.subjects = <SubjectRow*> more
-            self.subjects_cap = n_subjects
-        if names_size > self.names_cap:
-            names_size = max(names_size, self.names_cap * 2, <size_t> 64)
-            more = realloc(self.names, names_size)
-            if more == NULL:
-                return -1
-            self.names = <char*> more
-            self.names_cap = names_size
-        if n_removals > self.removals_cap:
-            n_removals = max(n_removals, self.removals_cap * 2, <uint32_t> 8)
-            more = realloc(self.removals, n_removals * 8)
-            if more == NULL:
-                return -1
-            self.removals = <uint64_t*> more
-            self.removals_cap = n_removals
-        return 0

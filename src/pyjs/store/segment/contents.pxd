@@ -1,0 +1,60 @@
+"""What one segment file holds, by itself: entries, subjects, removals, and what is damaged."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.store.index.sequences cimport Entry
+
+cdef enum:
+    NO_PLACE = 0xffffffff       # as subject: there is none
+
+cdef uint64_t ERASED_BIT        # set in a removal whose message was overwritten
+
+cdef struct SubjectRow:         # 24 bytes, as in an .idx file; its place is the id that entries name it by
+    uint32_t count              # messages
+    uint32_t first              # place of its first entry
+    uint32_t last
+    uint32_t name_at            # in the names
+    uint32_t name_size
+    uint32_t spare
+
+cdef class SegmentContents:
+    """One segment file, read by a scan or from its index file. Liveness is not its business: removals are a list."""
+    cdef readonly uint64_t base_seq, incarnation
+    cdef readonly uint32_t number
+    cdef readonly bint sealed           # its last record is a footer
+    cdef readonly uint64_t end          # bytes that header and records take
+    cdef readonly uint64_t chain        # checksum of the last record
+    cdef readonly uint64_t floor        # highest first_seq that a STATE record names; 0: none
+    cdef readonly int64_t first_ts      # of the first message; 0: none
+    cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
+    cdef readonly uint32_t messages, with_headers
+    cdef readonly uint64_t message_bytes        # subjects, headers and payloads
+    cdef Entry* entries                 # subject_id is a place in `subjects`, prev stays inside the segment
+    cdef bint borrowed                  # they are somebody else's
+    cdef object source                  # whose: the map of an index file; None: none is
+    cdef bint erased                    # from an index file: some are overwritten
+    cdef readonly uint32_t n
+    cdef size_t room                    # a multiple of 64
+    cdef SubjectRow* subjects
+    cdef readonly uint32_t n_subjects
+    cdef size_t subjects_room
+    cdef char* names
+    cdef size_t names_size, names_room
+    cdef uint64_t* removals             # with ERASED_BIT
+    cdef readonly uint32_t n_removals
+    cdef size_t removals_room
+    cdef readonly bint sparse           # its entries have wide gaps (store/index/sequences), and no index file
+    cdef readonly list problems         # (offset, size, what)
+    cdef readonly list lost             # (first, last) sequence of each loss
+    cdef readonly dict mended           # place -> bytes of a record in which a damaged byte was put right
+    cdef readonly uint64_t lost_bytes
+    cdef readonly bint end_damaged      # the last record is, whatever it was
+    cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
+
+    cdef int own_entries(self) except -1
+    cdef Entry* add_entry(self) noexcept nogil
+    cdef int add_gap(self, uint64_t before) noexcept nogil
+    cdef int grow_sparse(self, uint32_t n) noexcept nogil
+    cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil
+    cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil
+    cdef int reserve_entries(self, size_t n) noexcept nogil
+    cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil
