@@ -10,8 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport Entry, Segment, index_find, index_last, index_push, is_dead, segment_new
-from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.index.sequences cimport index_find, index_last, index_push, is_dead, segment_new
+from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -62,33 +62,17 @@ cdef class MemStore(StreamStore):
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.catalogue.index, seq)
-        cdef Entry* e
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
             return -1
-        e = &s.entries[seq - s.base]
-        r.subject = s.bodies[seq - s.base]
-        r.body = r.subject + e.subject_len
-        r.seq = seq
-        r.ts = e.ts
-        r.subject_len = e.subject_len
-        r.header_len = e.header_len
-        r.size = e.size
+        fill_record(r, &s.entries[seq - s.base], seq, s.bodies[seq - s.base])
         return 0
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
         p[0] = s.bodies[i]
         return 1
 
-    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
-        cdef uint32_t i
-        StreamStore.clear_front(self, s, end)
-        for i in range(end):
-            free(s.bodies[i])
-            s.bodies[i] = NULL
-
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
-        cdef Entry* e = &s.entries[i]
         if erase:
-            memset(s.bodies[i], 0, e.subject_len + e.size)
+            memset(s.bodies[i], 0, s.entries[i].subject_len + s.entries[i].size)
         free(s.bodies[i])
         s.bodies[i] = NULL

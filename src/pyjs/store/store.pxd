@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport Segment
+from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.index.remains cimport Remains
 from pyjs.wire.ops cimport Msg
 
@@ -14,6 +14,12 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t subject_len
     uint32_t header_len
     uint32_t size               # header_len + payload length
+
+cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
+    """Make `r` a view of the message of an entry; headers and payload stand behind its `subject`."""
+    r.subject, r.body = subject, subject + e.subject_len
+    r.seq, r.ts = seq, e.ts
+    r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
 
 cdef class StoredMessage:
     """One message copied out of a store."""
@@ -43,7 +49,6 @@ cdef class StreamStore:
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
     cdef void clear_segments(self) noexcept nogil               # every message is gone
-    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil        # entries before `end` are gone
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # the first n segments go
     cdef Segment* tail(self) noexcept nogil                     # where the next entry goes; NULL: refused
 
@@ -51,5 +56,6 @@ cdef class StreamStore:
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil
     cdef void keep_from(self, uint64_t seq) noexcept
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
+    cdef void drop_singly_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)

@@ -8,17 +8,14 @@ Compiled because every published message is appended here (benchmarks/: JetStrea
 Source: state and purge rules as seen on nats-server, tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memset
 
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
-    Segment, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
-    segment_free, segment_mark_range, subject_of,
+    index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
+    segment_clear_front, segment_free, subject_of,
 )
-from pyjs.store.index.remains cimport Remains
 from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
-from pyjs.wire.ops cimport Msg
+from pyjs.wire.compose cimport compose
 
 from pyjs.base.errors import NotNow
 
@@ -198,9 +195,13 @@ cdef class StreamStore:
         if self.keeps_few(seq):
             with gil:
                 self.keep_from(seq)
+        self.drop_singly_below(seq)
+        return before - self.catalogue.msgs
+
+    cdef void drop_singly_below(self, uint64_t seq) noexcept nogil:
+        """Do so one after the other."""
         while self.catalogue.msgs and self.catalogue.first_seq < seq:
             self.drop(self.catalogue.first_seq, 0)
-        return before - self.catalogue.msgs
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
         """Whether few of many messages stay, all in segments that nobody else reads: it is enough to count those."""
@@ -232,14 +233,10 @@ cdef class StreamStore:
             return
         s = self.catalogue.index.segments[at]
         if s.base < seq:
-            self.clear_front(s, <uint32_t> (seq - s.base))
+            segment_clear_front(s, <uint32_t> (seq - s.base))
         self.part_from_first(at, remains)
         self.catalogue.count_anew()
         self.catalogue.move_first(seq)
-
-    cdef void clear_front(self, Segment* s, uint32_t end) noexcept nogil:
-        """Mark the entries of a segment before `end` as gone, without counting them."""
-        segment_mark_range(s, 0, end)
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
         """Go on without the first `n` segments."""
@@ -270,12 +267,7 @@ cdef class StreamStore:
         """Append a message; return its sequence, 0 if the store refused. For the API path and tests."""
         cdef Msg m
         cdef bytes body = headers + payload
-        memset(&m, 0, sizeof(Msg))
-        m.subject = subject
-        m.subject_len = <uint32_t> len(subject)
-        m.body = body
-        m.header_len = <uint32_t> len(headers)
-        m.size = <uint32_t> len(body)
+        compose(&m, subject, len(subject), body, len(headers), len(body))
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:

@@ -6,14 +6,12 @@ over millions of entries (benchmarks/store_start.py).
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport (
     ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_push, segment_mark,
     segment_mark_range, segment_new,
 )
-from pyjs.store.segment.recovery cimport RecoveredSegment
 from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
-from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.index.subjects cimport Subject, subjects_add
 
 cdef enum:

@@ -7,18 +7,13 @@ recast one, whose image is the same, at once. A segment that changed meanwhile m
 Knows nothing of records (store/segment/rewrite and store/format/recast write the files) and of when it is asked.
 Compiled because every removed message may queue a segment (benchmarks/, JetStream rows with limits).
 """
-from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.file.condition cimport STORE_CLOSED, StoreCondition
-from pyjs.store.index.sequences cimport Segment, index_place, segment_free
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.file.condition cimport STORE_CLOSED
+from pyjs.store.index.sequences cimport index_place, segment_free
 from pyjs.store.segment.index_file cimport full_segment
 from pyjs.store.format.record cimport RECORD_SIZE_MIN
-from pyjs.store.file.retired_files cimport RetiredFiles
-from pyjs.store.segment.rewrite cimport SegmentRewrite, rewrite_of, rewritten_segment
-from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.segment_maps cimport SegmentMaps
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.segment.rewrite cimport rewrite_of, rewritten_segment
 
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.format.recast import Recast

@@ -6,12 +6,10 @@ A compressed segment is kept as its image again first.
 Knows nothing of when messages go. Compiled because it holds plain pointers (benchmarks/store_start.py has such
 stores).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 
-from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
-from pyjs.store.file.segment_writer cimport SegmentWriter
 
 from pyjs.store.format.form import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain

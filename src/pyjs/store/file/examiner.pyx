@@ -6,17 +6,12 @@ is whole and its index file said something else, that file is removed, and the s
 Knows nothing of who read the record. Compiled because it compares every entry of a segment
 (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from pyjs.store.file.condition cimport STORE_CLOSED
-from pyjs.store.index.sequences cimport (
-    ENTRY_ERASED, ENTRY_MSG, Entry, Segment, index_find, index_last, index_place, is_dead,
-)
-from pyjs.store.file.losses cimport Losses
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
-from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
-from pyjs.store.file.segment_reader cimport SegmentReader, failure_of
+from pyjs.store.file.segment_reader cimport failure_of
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 
 from pyjs.base.errors import CorruptRecord

@@ -9,9 +9,7 @@ Knows nothing of messages. Compiled because it holds plain pointers (benchmarks/
 from libc.stdlib cimport free
 
 from pyjs.base.grow cimport grow
-from pyjs.store.index.sequences cimport Segment, segment_free
-from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.index.sequences cimport segment_free
 
 from pyjs.store.segment.removal import SegmentRemoval
 

@@ -5,11 +5,9 @@ once when they are many, views when their cache needs the room for others.
 
 Knows nothing of records. Compiled because a Segment holds plain pointers (benchmarks/, pull consumers).
 """
-from libc.stdint cimport uint32_t
 
-from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport Segment, index_place
-from pyjs.store.segment.view cimport View, ViewCache
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport index_place
 
 cdef enum:
     MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process

@@ -7,16 +7,15 @@ the store has the whole segment read then.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.bad_pages cimport is_readable
-from pyjs.store.index.sequences cimport Entry, Segment, index_last, index_place, is_filled
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport Entry, index_last, index_place, is_filled
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
     stored_checksum, whole,
 )
-from pyjs.store.file.segment_writer cimport SegmentWriter
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 from pyjs.store.segment.view cimport View, note_use
 

@@ -12,27 +12,20 @@ Long because staging and segments change one state.
 """
 import errno
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.grow cimport grow, grow_to
-from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.file.compactor cimport Compactor
-from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FAILED, STORE_FULL, StoreCondition
-from pyjs.store.index.sequences cimport Entry, Segment, index_last, index_push, is_dead, segment_new
-from pyjs.store.segment.index_file cimport FullSegment, full_segment
+from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FAILED, STORE_FULL, STORE_SYNC_LOST
+from pyjs.store.index.sequences cimport Entry, index_last, index_push, is_dead, segment_new
+from pyjs.store.segment.index_file cimport full_segment
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
     RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
     stored_checksum, write_segment_header,
 )
-from pyjs.store.segment.recovery cimport RecoveredSegment
 from pyjs.store.segment.contents cimport ERASED_BIT
-from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.store_sync cimport StoreSync
 from pyjs.store.segment.view cimport View
-from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
 from pyjs.store.format.form import TailVeil
@@ -236,18 +229,13 @@ cdef class SegmentWriter:
         return 0
 
     cdef int write_staged(self) noexcept nogil:
-        cdef int failed = -1
         with gil:
             try:
                 self.write_out()
-                failed = 0
-            except OSError as error:
-                self.fail(error)
-            except MemoryError:
-                self.fail(OSError(errno.ENOMEM, "out of memory"))
+                return 0
             except BaseException as error:
-                self.fail(OSError(0, repr(error)))
-        return failed
+                self.fail(error)
+        return -1
 
     cdef int write_out(self) except -1:
         """Write what is staged behind the last segment's records, reserving the space first."""
@@ -317,6 +305,10 @@ cdef class SegmentWriter:
 
     cdef void fail(self, object error) noexcept:
         """Refuse appends from now on, and forget what did not get into the file."""
+        if isinstance(error, MemoryError):
+            error = OSError(errno.ENOMEM, "out of memory")
+        elif not isinstance(error, OSError):
+            error = OSError(0, repr(error))
         resumable = error.errno in NO_SPACE or error.errno in UNOPENED
         reason = StoreFailed(self.files.directory, error.strerror or str(error))
         self.condition.worsen(STORE_FULL if resumable else STORE_FAILED, reason)
@@ -324,6 +316,18 @@ cdef class SegmentWriter:
         self.forget_staged()
         self.files.log.error(f"Store of {self.files.directory} refuses messages: {error}; "
                              + ("it goes on when there is room again" if resumable else "restart to recover it"))
+
+    def sync_failed(self, error) -> None:
+        """Refuse everything from now on, unless the directory could only not be opened to be synced."""
+        directory = self.files.directory
+        if getattr(error, "errno", 0) in UNOPENED:
+            self.files.names_unsynced = True
+            self.fail(error)
+            return
+        reason = StoreFailed(directory, f"sync failed: {error}; what it held may be lost")
+        self.condition.worsen(STORE_SYNC_LOST, reason)
+        self.forget_staged()
+        self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     cdef void forget_staged(self) noexcept nogil:
         """Take back the messages that were staged; their sequences stay used."""
@@ -350,20 +354,15 @@ cdef class SegmentWriter:
 
     # -- segments ----------------------------------------------------------------------------------------------
     cdef int begin_segment(self) noexcept nogil:
-        cdef int failed = -1
         if self.condition.refuses() or self.seal() != 0:
             return -1
         with gil:
             try:
                 self.new_segment()
-                failed = 0
-            except OSError as error:
-                self.fail(error)
-            except MemoryError:
-                self.fail(OSError(errno.ENOMEM, "out of memory"))
+                return 0
             except BaseException as error:
-                self.fail(OSError(0, repr(error)))
-        return failed
+                self.fail(error)
+        return -1
 
     cdef int new_segment(self) except -1:
         cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)

@@ -6,7 +6,6 @@ from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.file.eraser cimport Eraser
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.index.sequences cimport Segment
-from pyjs.store.segment.recovery cimport RecoveredSegment, Recovery
 from pyjs.store.file.retired_files cimport RetiredFiles
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
@@ -34,16 +33,3 @@ cdef class FileStore(StreamStore):
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int leave_empty_tail(self) noexcept nogil
     cdef void give_up(self, Segment* s) noexcept
-    cdef list adopt(self, RecoveredSegment found)
-    cdef int settle(self, Recovery recovery, list erased) except -1
-    cdef int drop_erased(self, Recovery recovery, list erased) except -1
-    cdef int tell_losses(self, Recovery recovery, removed) except -1
-    cdef int lose_end(self, Recovery recovery) except -1
-    cdef set removed_seqs(self, Recovery recovery)
-    cdef int finish_erasure(self) except -1
-    cdef int drop_removed(self, Recovery recovery) except -1
-    cdef int retire_empty(self) except -1
-    cdef int reopen(self, Recovery recovery) except -1
-    cdef int leave_last(self, Recovery recovery, Segment* s) except -1
-    cdef int sync_later(self, Recovery recovery) except -1
-    cdef int find_sparse(self) except -1

@@ -22,45 +22,27 @@ record.
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because start, message path, syncs and end are told by the same parts.
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.store.file.adoption cimport adopt_segment
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.file.compactor cimport Compactor
-from pyjs.store.file.condition cimport (
-    STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST, StoreCondition,
-)
-from pyjs.store.file.eraser cimport Eraser
-from pyjs.store.file.examiner cimport Examiner
-from pyjs.store.index.sequences cimport (
-    ENTRY_MSG, Entry, Segment, index_find, index_free, index_last, index_remove, is_dead,
-)
+from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
+from pyjs.store.file.start cimport StoreStart
+from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_remove, is_dead
 from pyjs.store.file.losses cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
-from pyjs.store.segment.recovery cimport RecoveredSegment, Recovery
 from pyjs.store.index.remains cimport Remains
-from pyjs.store.file.retired_files cimport RetiredFiles
 from pyjs.store.segment.contents cimport ERASED_BIT
-from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.segment_maps cimport SegmentMaps
-from pyjs.store.file.segment_reader cimport (
-    TRUST_ALL, TRUST_NONE, TRUST_READER, SegmentReader, Trust,
-)
-from pyjs.store.file.segment_writer cimport STAGED_MAX, SegmentWriter
-from pyjs.store.store cimport Record, StreamStore
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
+from pyjs.store.file.segment_writer cimport STAGED_MAX
+from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
-from pyjs.store.format.form import MARK
-from pyjs.store.segment.index_file import index_segments, remove_file, small_index
-from pyjs.store.segment.segment_files import UNOPENED
+from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
-    CODEC_MASK = 0xff00         # of a form: it is compressed
-    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
     EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
 
 
@@ -84,7 +66,6 @@ cdef class FileStore(StreamStore):
             for _ in self.recover_steps():
                 pass
 
-    # -- start -------------------------------------------------------------------------------------------------
     def recover_steps(self):
         """Read the directory, a segment at each step; until it has ended, only `release` may be called.
 
@@ -93,204 +74,9 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
         """
-        cdef Recovery recovery = Recovery(self.files, self.writer.segment_size, self.writer.stored_tail)
-        erased = []
-        for found in recovery.steps():
-            if found is not None:
-                erased += self.adopt(found)
-            yield
-        self.settle(recovery, erased)
-
-    cdef list adopt(self, RecoveredSegment found):
-        """Take a segment over, and append to it until another follows; return its overwritten messages."""
-        self.writer.go_on_behind(found)
-        return adopt_segment(self.catalogue, self.maps, found)
-
-    cdef int settle(self, Recovery recovery, list erased) except -1:
-        """Apply what was removed, and open the last segment for appending; the bytes of `erased` are overwritten."""
-        self.set_aside = recovery.damaged_paths
-        self.examiner.losses.bytes += recovery.lost_bytes
-        self.catalogue.last_seq = recovery.last_seq
-        self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
-        if recovery.end_damaged:
-            self.lose_end(recovery)
-        removed = self.removed_seqs(recovery) if recovery.lost else set()
-        self.finish_erasure()
-        self.drop_below(recovery.floor)
-        self.drop_removed(recovery)
-        self.hear_witnesses(recovery, removed)
-        self.drop_erased(recovery, erased)
-        if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
-            self.catalogue.first_seq = self.catalogue.last_seq + 1
-        self.condition.recovered()
-        if recovery.sync_error is not None:
-            self.sync_failed(recovery.sync_error)
-        self.retire_empty()
-        for removal in recovery.unrecorded:
-            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
-                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
-        self.tell_losses(recovery, removed)
-        self.reopen(recovery)
-        self.sync_later(recovery)
-        self.find_sparse()
-        return 0
-
-    cdef int drop_erased(self, Recovery recovery, list erased) except -1:
-        """Count messages as lost whose bytes are overwritten although their removal is not recorded."""
-        for seq in erased:
-            if self.drop(seq, False) == 0:
-                recovery.lost.append((seq, seq))
-                self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
-        return 0
-
-    cdef int tell_losses(self, Recovery recovery, removed) except -1:
-        """Count the damaged messages, those excepted that were gone anyway, and tell of ends that are missing.
-
-        Segments without a message in them that is still there may be without a footer: a purge leaves them so.
-        """
-        lost = [seq for first, last in recovery.lost for seq in range(max(first, recovery.floor), last + 1)
-                if seq not in removed]
-        if lost:
-            self.examiner.note_lost(lost)
-        for path, end, next_seq in recovery.ends:
-            if next_seq > recovery.floor:
-                self.files.log.warn(f"{path} at {end}: the end of the segment is missing")
-        return 0
-
-    cdef int lose_end(self, Recovery recovery) except -1:
-        """Use up a sequence for the damaged record that nothing follows."""
-        if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
-            raise MemoryError
-        recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
-        self.writer.state_due = True
-        return 0
-
-    cdef set removed_seqs(self, Recovery recovery):
-        """Return what the DELETES records name."""
-        cdef size_t at
-        cdef uint32_t i
-        cdef Segment* s
-        seqs = {removal & ~ERASED_BIT for removal in recovery.unrecorded}
-        for at in range(self.catalogue.index.n):
-            s = self.catalogue.index.segments[at]
-            for i in range(s.n_removed):
-                seqs.add(s.removed[i] & ~ERASED_BIT)
-        return seqs
-
-    cdef int finish_erasure(self) except -1:
-        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
-        cdef Segment* s = index_last(&self.catalogue.index)
-        cdef uint64_t seq
-        if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
-            return 0
-        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
-        s = index_find(&self.catalogue.index, seq)
-        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
-            self.eraser.overwrite(s, <uint32_t> (seq - s.base))
-        return 0
-
-    cdef int drop_removed(self, Recovery recovery) except -1:
-        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
-        cdef Segment* s
-        cdef size_t at, n = 0
-        cdef uint64_t* removed
-        for at in range(self.catalogue.index.n):
-            n += self.catalogue.index.segments[at].n_removed
-        removed = <uint64_t*> malloc((n + 1) * 8)
-        if removed == NULL:
-            raise MemoryError
-        n = 0
-        for at in range(self.catalogue.index.n):
-            s = self.catalogue.index.segments[at]
-            memcpy(removed + n, s.removed, s.n_removed * 8)
-            n += s.n_removed
-        with nogil:
-            for at in range(n):
-                self.drop(removed[at] & ~ERASED_BIT, False)
-        free(removed)
-        for removal in recovery.unrecorded:
-            self.drop(removal & ~ERASED_BIT, False)
-        return 0
-
-    def hear_witnesses(self, Recovery recovery, removed) -> None:
-        """Tell of segments that are missing, unless all that was in them would be gone by now.
-
-        A power loss may bring back the index file of one that was removed.
-        """
-        for path, last_seq, missed, size, what in recovery.witnesses:
-            if any(seq >= recovery.floor and seq not in removed for seq in missed):
-                self.examiner.losses.bytes += size
-                if what:
-                    self.files.log.error(what)
-            elif last_seq < recovery.floor:
-                remove_file(self.files.disk, self.files.log, path)
-
-    cdef int retire_empty(self) except -1:
-        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
-        cdef size_t at = self.catalogue.index.n
-        while at > 1:
-            at -= 1
-            if self.catalogue.index.segments[at - 1].live == 0:
-                self.retire(at - 1)
-        return 0
-
-    cdef int reopen(self, Recovery recovery) except -1:
-        """Open the last segment, if it may grow."""
-        cdef Segment* s
-        if self.catalogue.index.n == 0:
-            return 0
-        s = index_last(&self.catalogue.index)
-        if s.sealed:
-            return 0
-        if s.form:
-            self.leave_last(recovery, s)
-            return 0
-        # Old bytes behind the end must not look like records later.
-        if self.writer.allocated > self.writer.written:
-            self.writer.cut()
-            self.writer.allocated = self.writer.written
-        if self.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
-            self.writer.seal()
-        return 0
-
-    cdef int leave_last(self, Recovery recovery, Segment* s) except -1:
-        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
-
-        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
-        """
-        s.sealed = self.writer.left = True
-        if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and recovery.marked):
-            return 0
-        fd = self.files.disk.open_file(self.files.path_of(s.number))
-        try:
-            self.files.disk.truncate(fd, recovery.shift + self.writer.written)
-            self.files.disk.write_at(fd, MARK, recovery.shift + self.writer.written)
-        finally:
-            self.files.disk.close_file(fd)
-        self.writer.allocated = self.writer.written
-        return 0
-
-    cdef int sync_later(self, Recovery recovery) except -1:
-        """Have the first sync cover what was read: a process that was killed may not have synced it.
-
-        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away.
-        """
-        cdef size_t at
-        cdef Segment* s
-        newest = set(recovery.scanned[-UNSYNCED_MAX:])
-        for at in range(self.catalogue.index.n):
-            s = self.catalogue.index.segments[at]
-            if s.number in newest:
-                self.files.found.append(self.files.path_of(s.number))
-        return 0
-
-    cdef int find_sparse(self) except -1:
-        """Have segments written anew that are mostly dead, or not in the form that the stream wants."""
-        cdef size_t at
-        for at in range(self.catalogue.index.n):
-            self.compactor.note_sparse(self.catalogue.index.segments[at])
-            self.compactor.note_form(self.catalogue.index.segments[at])
-        return 0
+        start = StoreStart(self, self.writer, self.examiner, self.eraser)
+        yield from start.steps()
+        self.set_aside = start.recovery.damaged_paths
 
     # -- state -------------------------------------------------------------------------------------------------
     @property
@@ -374,8 +160,8 @@ cdef class FileStore(StreamStore):
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.catalogue.index, seq)
-        cdef Entry* e
         cdef const char* p = NULL
+        cdef Entry* e
         cdef uint32_t length = 0
         cdef int failed
         if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
@@ -385,13 +171,7 @@ cdef class FileStore(StreamStore):
             return failed
         e = &s.entries[seq - s.base]
         memcpy(&length, p, sizeof(length))
-        r.subject = p + length - CHECKSUM_SIZE - e.size - e.subject_len     # behind term and index, if there
-        r.body = r.subject + e.subject_len
-        r.seq = seq
-        r.ts = e.ts
-        r.subject_len = e.subject_len
-        r.header_len = e.header_len
-        r.size = e.size
+        fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)     # behind term and index
         return 0
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
@@ -466,9 +246,6 @@ cdef class FileStore(StreamStore):
         index_free(&self.catalogue.index, 0)
         self.writer.forget_removals()
 
-    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        return self.condition.state != STORE_RECOVERING and StreamStore.keeps_few(self, seq)
-
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
         cdef size_t i
         for i in range(n):
@@ -526,22 +303,10 @@ cdef class FileStore(StreamStore):
             return                          # the stream was deleted meanwhile, with its files
         if error is not None:
             self.files.found, self.files.names_above = job.found, job.above
-            self.sync_failed(error)
+            self.writer.sync_failed(error)
         elif not self.sync_lost:
             self.syncs.done(job)
             self.compactor.take_rewritten()
-
-    def sync_failed(self, error) -> None:
-        """Refuse everything from now on, unless the directory could only not be opened to be synced."""
-        directory = self.files.directory
-        if getattr(error, "errno", 0) in UNOPENED:
-            self.files.names_unsynced = True
-            self.writer.fail(error)
-            return
-        reason = StoreFailed(directory, f"sync failed: {error}; what it held may be lost")
-        self.condition.worsen(STORE_SYNC_LOST, reason)
-        self.writer.forget_staged()
-        self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     def sync_now(self) -> None:
         """Sync in this thread; for a stop and for tests."""
@@ -550,7 +315,7 @@ cdef class FileStore(StreamStore):
             error = job()
             self.files.handles.give_back(taken)
             if error is not None:
-                self.sync_failed(error)
+                self.writer.sync_failed(error)
             return
         error = None
         while error is None:

@@ -5,7 +5,7 @@ messages come back. The header of a file that is encrypted or compressed: withou
 
 Knows no files. Compiled: a record takes up to 130,000 hashes, which a start waits for (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
 from pyjs.base.xxh64 cimport xxh64

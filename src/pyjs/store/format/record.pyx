@@ -12,7 +12,6 @@ header. So a chain of records proves that nothing is missing between.
 
 Knows no files. Compiled: each append makes one record (benchmarks/: JetStream async publish).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.xxh64 cimport xxh64

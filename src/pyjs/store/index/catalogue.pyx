@@ -13,21 +13,17 @@ Compiled because consumers ask for the next match per message (benchmarks/: pull
 Long because every count and every search of both stores is here.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
 
-from pyjs.store.index.drop_log cimport DropLog
-from pyjs.store.index.filter cimport StoreFilter
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport (
-    ENTRY_MSG, PRESENCE_MASK, Entry, Segment, by_seq, index_at, index_count_from, index_find, index_free, index_last,
-    index_live, index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
+    ENTRY_MSG, PRESENCE_MASK, by_seq, index_at, index_count_from, index_find, index_free, index_last, index_live,
+    index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
     segment_next_live, segment_place, subject_of,
 )
-from pyjs.store.index.remains cimport Remains
 from pyjs.store.index.subject_trie cimport Matches
-from pyjs.store.index.subject_set cimport SubjectSet
-from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_add, subjects_find, subjects_remove
+from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search looks at before it asks the subjects

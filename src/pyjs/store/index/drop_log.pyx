@@ -4,7 +4,6 @@ Knows nothing of stores. Without memory a drop is not told of. Compiled because 
 (benchmarks/: JetStream rows).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 

@@ -6,10 +6,10 @@ Knows nothing of where messages are; store.pyx searches.
 Compiled because searches ask it per message (benchmarks/: pull 500).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
-from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
 cdef enum:
     VERDICTS = 2048             # a power of two

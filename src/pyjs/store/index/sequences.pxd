@@ -115,6 +115,7 @@ cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, un
 cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
 cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil      # those of i .. end
+cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil      # the same up to `end`, and frees bodies
 cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil      # to zeros: pages of zeros are left out
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i

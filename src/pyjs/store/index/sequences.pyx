@@ -7,7 +7,6 @@ that they may live in a read-only map.
 
 Compiled because every append, load and search of a consumer comes through here (benchmarks/: JetStream rows).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
@@ -98,6 +97,14 @@ cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogi
     while i < end:
         segment_mark(s, i)
         i += 1
+
+
+cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil:
+    cdef uint32_t i
+    segment_mark_range(s, 0, end)
+    for i in range(end if s.bodies != NULL else 0):
+        free(s.bodies[i])
+        s.bodies[i] = NULL
 
 
 cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil:

@@ -5,33 +5,17 @@ from then on; a filter that few subjects are compared with needs none.
 
 Compiled because every append looks up its subject here (benchmarks/: jspub-150k).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from pyjs.store.index.filter cimport StoreFilter
-from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, SeqIndex, index_find, index_next_live, subject_of
-from pyjs.store.index.remains cimport Remains
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, index_find, index_next_live, subject_of
 from pyjs.store.index.subject_trie cimport (
-    Matches,
-    matches_push,
-    subject_index_add,
-    subject_index_collect,
-    subject_index_free,
-    subject_index_is_every,
-    subject_index_new,
-    subject_index_remove,
+    matches_push, subject_index_add, subject_index_collect, subject_index_free, subject_index_is_every,
+    subject_index_new, subject_index_remove,
 )
 from pyjs.store.index.subjects cimport (
-    Subject,
-    SubjectTable,
-    subject_by_id,
-    subject_matches,
-    subjects_add,
-    subjects_clear,
-    subjects_find,
-    subjects_free,
-    subjects_init,
+    subject_by_id, subject_matches, subjects_add, subjects_clear, subjects_find, subjects_free, subjects_init,
     subjects_remove,
 )
 

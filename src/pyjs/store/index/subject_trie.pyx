@@ -8,14 +8,14 @@ from the subjects. Knows nothing of messages.
 Nothing here recurses: the depth of the trie is what clients make it.
 Compiled because a branch is taken per token of each subject (benchmarks/: scaling, subjects).
 """
-from libc.stdint cimport uint32_t, uintptr_t
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyjs.base.grow cimport grow, grow_by_half
 from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_search
 from pyjs.base.table cimport table_hash
-from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id, subject_matches
+from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
 cdef uint32_t LEAF = 0x80000000u        # in a child: an id follows, not the number of a branch
 cdef enum:

@@ -7,14 +7,11 @@ meanwhile is left out. Knows nothing of what they are listed for.
 Compiled because a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
 
 from pyjs.base.grow cimport grow
-from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.subject_trie cimport Matches
-from pyjs.store.index.subjects cimport Subject, SubjectTable, subject_by_id
+from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
 
 cdef class SubjectWalk:

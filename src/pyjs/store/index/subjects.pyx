@@ -11,7 +11,6 @@ those are emptied into it that are less than a quarter live. So blocks move, but
 
 Compiled because every append looks its subject up here (benchmarks/: jspub-150k).
 """
-from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 

@@ -7,13 +7,12 @@ STATE record before it in the file, 0 when there is none.
 Knows nothing of records and files. Compiled: a start after a kill makes an entry of each record of the open segment
 (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
-from pyjs.store.index.sequences cimport Entry, copy_sparse
+from pyjs.store.index.sequences cimport copy_sparse
 
 SOURCE_HASH = PYJS_SOURCE_HASH
 

@@ -17,20 +17,17 @@ Compiled: a clean start copies and checks each entry (benchmarks/store_start.py)
 """
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.xxh64 cimport xxh64
-from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry, Segment
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, intact, plausible,
 )
-from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 from pyjs.store.segment.scan cimport SegmentScan, sendable
-from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
 from pyjs.base.disk import is_shortage

@@ -11,16 +11,13 @@ An index file also bears witness: it names the messages of a segment that is mis
 where to go on) is in the Recovery. Knows nothing of stores.
 Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport ENTRY_MSG
 from pyjs.store.format.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
     make_segment_header,
 )
-from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.scan cimport SegmentScan, told_header
-from pyjs.store.segment.segment_files cimport SegmentFiles
 
 from pyjs.base.disk import is_shortage, read_around
 from pyjs.base.errors import CorruptRecord

@@ -8,13 +8,12 @@ medium, so a crash at any moment leaves one whole file. A damaged segment is lef
 Knows nothing of stores: filestore chooses segments and puts the new ones in their place. Runs in any thread, without
 the GIL. Compiled: it copies every live record and seals it anew (benchmarks/store_start.py reads what it wrote).
 """
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport (
-    ENTRY_MSG, PRESENCE_WORDS, Entry, Segment, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
+    ENTRY_MSG, PRESENCE_WORDS, Entry, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
     segment_next_live, subject_of,
 )
 from pyjs.store.format.record cimport (
@@ -22,7 +21,7 @@ from pyjs.store.format.record cimport (
     REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum,
     write_segment_header,
 )
-from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
+from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.scan cimport SegmentScan
 
 from pyjs.base.bad_pages import bad_page_count

@@ -10,20 +10,19 @@ A short record that tells of removals, which nothing else may say, is put right 
 Knows the format (store/format/record), no files and no store: it works on bytes, in any thread, without the GIL.
 Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.format.mending cimport MEND_SIZE_MAX, mend_record
 from pyjs.store.format.record cimport (
-    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META,
-    KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
-    SegmentHeader, check_segment_header, computed_checksum, intact, intact_alone, make_segment_header,
-    plausible, stored_checksum,
+    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, check_segment_header, computed_checksum, intact,
+    intact_alone, make_segment_header, plausible, stored_checksum,
 )
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
-from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SegmentContents
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE
 
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage

@@ -5,7 +5,7 @@ publish).
 """
 import errno
 
-from libc.stdint cimport uint32_t, uint64_t
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
 
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles

@@ -16,7 +16,6 @@ Knows nothing of records. Compiled: the message path reads records here as it do
 """
 cimport cython
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 

@@ -1,0 +1,219 @@
+"""The start of a file store: recovery gives its segments, which are adopted; then what their records remove goes.
+
+The bytes of a message that was erased last are overwritten, messages drop that the records name, damage is counted
+and told, and the last segment is opened for appending, if it may grow.
+
+Compiled because it drops millions of messages (benchmarks/store_start.py).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from pyjs.base.fast cimport PYJS_SOURCE_HASH
+from pyjs.store.file.adoption cimport adopt_segment
+from pyjs.store.index.sequences cimport ENTRY_MSG, index_find, index_last
+from pyjs.store.segment.contents cimport ERASED_BIT
+
+from pyjs.store.format.form import MARK
+from pyjs.store.segment.index_file import remove_file
+
+SOURCE_HASH = PYJS_SOURCE_HASH
+
+cdef enum:
+    CODEC_MASK = 0xff00         # of a form: it is compressed
+    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
+
+
+cdef class StoreStart:
+    def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
+                 Eraser eraser not None) -> None:
+        self.store = store
+        self.catalogue = writer.catalogue
+        self.files = writer.files
+        self.writer = writer
+        self.examiner = examiner
+        self.eraser = eraser
+        self.recovery = Recovery(writer.files, writer.segment_size, writer.stored_tail)
+        self.erased = []
+
+    def steps(self):
+        """Read the directory, a segment at each step. Raises as FileStore.recover_steps."""
+        for found in self.recovery.steps():
+            if found is not None:
+                self.writer.go_on_behind(found)
+                self.erased += adopt_segment(self.catalogue, self.writer.maps, found)
+            yield
+        self._settle()
+
+    def _settle(self):
+        """Apply what was removed, and open the last segment for appending."""
+        recovery = self.recovery
+        self.examiner.losses.bytes += recovery.lost_bytes
+        self.catalogue.last_seq = recovery.last_seq
+        self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
+        if recovery.end_damaged:
+            self._lose_end()
+        self.removed = self._removed_seqs() if recovery.lost else set()
+        self.finish_erasure()
+        self.store.drop_singly_below(recovery.floor)
+        self.drop_removed()
+        self._hear_witnesses()
+        self._drop_erased()
+        if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
+            self.catalogue.first_seq = self.catalogue.last_seq + 1
+        self.writer.condition.recovered()
+        if recovery.sync_error is not None:
+            self.writer.sync_failed(recovery.sync_error)
+        self._retire_empty()
+        for removal in recovery.unrecorded:
+            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
+                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+        self._tell_losses()
+        self.reopen()
+        self._sync_later()
+
+    # -- removals ----------------------------------------------------------------------------------------------
+    def _removed_seqs(self) -> set:
+        """Return what the DELETES records name."""
+        cdef size_t at
+        cdef uint32_t i
+        cdef Segment* s
+        seqs = {removal & ~ERASED_BIT for removal in self.recovery.unrecorded}
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            for i in range(s.n_removed):
+                seqs.add(s.removed[i] & ~ERASED_BIT)
+        return seqs
+
+    cdef finish_erasure(self):
+        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t seq
+        if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+            return
+        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
+        s = index_find(&self.catalogue.index, seq)
+        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
+            self.eraser.overwrite(s, <uint32_t> (seq - s.base))
+
+    cdef drop_removed(self):
+        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
+        cdef Segment* s
+        cdef size_t at, n = 0
+        cdef uint64_t* removed
+        for at in range(self.catalogue.index.n):
+            n += self.catalogue.index.segments[at].n_removed
+        removed = <uint64_t*> malloc((n + 1) * 8)
+        if removed == NULL:
+            raise MemoryError
+        n = 0
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            memcpy(removed + n, s.removed, s.n_removed * 8)
+            n += s.n_removed
+        with nogil:
+            for at in range(n):
+                self.store.drop(removed[at] & ~ERASED_BIT, False)
+        free(removed)
+        for removal in self.recovery.unrecorded:
+            self.store.drop(removal & ~ERASED_BIT, False)
+
+    def _drop_erased(self):
+        """Count messages as lost whose bytes are overwritten although their removal is not recorded."""
+        for seq in self.erased:
+            if self.store.drop(seq, False) == 0:
+                self.recovery.lost.append((seq, seq))
+                self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
+
+    def _retire_empty(self):
+        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
+        cdef size_t at = self.catalogue.index.n
+        while at > 1:
+            at -= 1
+            if self.catalogue.index.segments[at - 1].live == 0:
+                self.store.retire(at - 1)
+
+    # -- losses ------------------------------------------------------------------------------------------------
+    def _lose_end(self):
+        """Use up a sequence for the damaged record that nothing follows."""
+        if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
+            raise MemoryError
+        self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
+        self.writer.state_due = True
+
+    def _hear_witnesses(self):
+        """Tell of segments that are missing, unless all that was in them would be gone by now.
+
+        A power loss may bring back the index file of one that was removed.
+        """
+        floor = self.recovery.floor
+        for path, last_seq, missed, size, what in self.recovery.witnesses:
+            if any(seq >= floor and seq not in self.removed for seq in missed):
+                self.examiner.losses.bytes += size
+                if what:
+                    self.files.log.error(what)
+            elif last_seq < floor:
+                remove_file(self.files.disk, self.files.log, path)
+
+    def _tell_losses(self):
+        """Count the damaged messages, those excepted that were gone anyway, and tell of ends that are missing.
+
+        Segments without a message in them that is still there may be without a footer: a purge leaves them so.
+        """
+        floor = self.recovery.floor
+        lost = [seq for first, last in self.recovery.lost for seq in range(max(first, floor), last + 1)
+                if seq not in self.removed]
+        if lost:
+            self.examiner.note_lost(lost)
+        for path, end, next_seq in self.recovery.ends:
+            if next_seq > floor:
+                self.files.log.warn(f"{path} at {end}: the end of the segment is missing")
+
+    # -- the last segment --------------------------------------------------------------------------------------
+    cdef reopen(self):
+        """Open the last segment, if it may grow."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s == NULL or s.sealed:
+            return
+        if s.form:
+            self.leave_last(s)
+            return
+        # Old bytes behind the end must not look like records later.
+        if self.writer.allocated > self.writer.written:
+            self.writer.cut()
+            self.writer.allocated = self.writer.written
+        if self.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
+            self.writer.seal()
+
+    cdef leave_last(self, Segment* s):
+        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
+
+        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
+        """
+        cdef uint64_t end = self.recovery.shift + self.writer.written
+        s.sealed = self.writer.left = True
+        if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and self.recovery.marked):
+            return
+        fd = self.files.disk.open_file(self.files.path_of(s.number))
+        try:
+            self.files.disk.truncate(fd, end)
+            self.files.disk.write_at(fd, MARK, end)
+        finally:
+            self.files.disk.close_file(fd)
+        self.writer.allocated = self.writer.written
+
+    def _sync_later(self):
+        """Have the first sync cover what was read, for a process that was killed may not have synced it.
+
+        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away. What is
+        mostly dead, or not in the form that the stream wants, is queued to be written again.
+        """
+        cdef size_t at
+        cdef Segment* s
+        newest = set(self.recovery.scanned[-UNSYNCED_MAX:])
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.number in newest:
+                self.files.found.append(self.files.path_of(s.number))
+            self.writer.compactor.note_sparse(s)
+            self.writer.compactor.note_form(s)
