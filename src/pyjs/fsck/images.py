@@ -9,15 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjs.store.format.form import (
-    MARK,
-    PackedImage,
-    PlainImage,
-    encode_file,
-    open_image,
-    write_file,
-)
+from pyjs.store.format.form import PlainImage
+from pyjs.store.format.image import MARK, encode_file, open_image, write_file
 from pyjs.store.format.meta import COPIES, Opener, decode, encode, save_meta
+from pyjs.store.format.packed import PackedImage
 from pyjs.store.segment.index_file import decrypted, encrypted, store_index
 from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
 

@@ -8,7 +8,8 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
 from pyjs.fsck.images import Files
 from pyjs.fsck.states import StatesCheck
-from pyjs.store.format.form import clear_problem, form_at, open_image
+from pyjs.store.format.form import clear_problem, form_at
+from pyjs.store.format.image import open_image
 from pyjs.store.format.meta import UnknownFormat
 
 if TYPE_CHECKING:

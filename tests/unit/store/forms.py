@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pyjs.store.crypt.vault import AES, CHACHA, StreamKey, Vault
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD, read_image
+from pyjs.store.format.form import CODEC_ZSTD
+from pyjs.store.format.image import read_image
 from pyjs.store.segment.index_file import decrypted
 
 

@@ -25,7 +25,7 @@ from pyjs.jetstream.files.consumer_files import CheckedList
 from pyjs.jetstream.files.metadata import Barrier
 from pyjs.store.crypt.vault import Locked
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import open_image
+from pyjs.store.format.image import open_image
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
 from pyjs.store.segment.census import agrees
 from pyjs.store.segment.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole

@@ -16,4 +16,4 @@ cdef class Eraser:
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
     cdef int unpack(self, Segment* s) except -1
-    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
+    cdef int overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except -1

@@ -11,7 +11,7 @@ from libc.string cimport memset
 from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
 
-from pyjs.store.format.form import UNREADABLE, open_image
+from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
 
 cdef enum:
@@ -38,7 +38,7 @@ cdef class Eraser:
             fd = self.files.handles.open(path)
             self.files.wrote(path)
             if s.form:
-                self.overwrite_veiled(fd, s, e, at)
+                self.overwrite_encrypted(fd, s, e, at)
             else:
                 self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
                 self.files.disk.write_at(fd, bytes(e.size), at)
@@ -56,12 +56,12 @@ cdef class Eraser:
         self.compactor.note_form(s)
         return 0
 
-    cdef int overwrite_veiled(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
+    cdef int overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
         Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
         """
-        form = self.writer.veil if self.writer.is_growing(s) else None
+        form = self.writer.encryption if self.writer.is_growing(s) else None
         if form is None:                # also of the last one during a start
             form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
         flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)

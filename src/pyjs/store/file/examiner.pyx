@@ -15,7 +15,7 @@ from pyjs.store.file.segment_reader cimport failure_of
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import UNREADABLE
+from pyjs.store.format.image import UNREADABLE
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recovery import contents_of, report
 

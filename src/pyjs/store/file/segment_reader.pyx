@@ -21,7 +21,7 @@ from pyjs.store.segment.view cimport View, note_use
 
 from pyjs.base.disk import read_around
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import UNREADABLE, open_image, read_image
+from pyjs.store.format.image import UNREADABLE, open_image, read_image
 from pyjs.store.segment.segment_files import UNOPENED
 
 

@@ -37,7 +37,7 @@ cdef class SegmentWriter:
     cdef bint state_due                     # first_seq or last_seq moved without a record
     cdef bint left                          # the last segment has no footer, and gets no more records
     cdef bint mended                        # after a failed write: entries may have no record
-    cdef object veil                        # form.TailVeil of the last segment; None: it is plain or not open
+    cdef object encryption                  # image.TailEncryption of the last segment; None: it is plain or not open
     cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
     cdef char* staging                      # records not written yet, of the last segment
     cdef size_t staged, staging_room
@@ -63,7 +63,7 @@ cdef class SegmentWriter:
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil
     cdef int write_out(self) except -1
-    cdef int write_veiled(self, Segment* s, int fd) except -1
+    cdef int write_encrypted(self, Segment* s, int fd) except -1
     cdef bint is_growing(self, Segment* s) noexcept nogil
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil

@@ -28,7 +28,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.view cimport View
 
 from pyjs.base.errors import StoreFailed
-from pyjs.store.format.form import TailVeil
+from pyjs.store.format.image import TailEncryption
 from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
@@ -250,18 +250,18 @@ cdef class SegmentWriter:
             if self.allocated + step < end:
                 step = end - self.allocated
             try:
-                if self.veil is None:
+                if self.encryption is None:
                     self.files.disk.allocate(fd, self.allocated, step)
                 else:
-                    self.files.disk.allocate(fd, 0, self.veil.file_size(self.allocated + step))
+                    self.files.disk.allocate(fd, 0, self.encryption.file_size(self.allocated + step))
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
             self.allocated += step
-        if self.veil is None:
+        if self.encryption is None:
             self.files.disk.write_at(fd, memoryview(<char[:self.staged]> self.staging), self.written)
         else:
-            self.write_veiled(s, fd)
+            self.write_encrypted(s, fd)
         self.written = end
         self.staged = 0
         self.staged_from = 0
@@ -270,10 +270,10 @@ cdef class SegmentWriter:
         self.files.wrote(path)
         return 0
 
-    cdef int write_veiled(self, Segment* s, int fd) except -1:
+    cdef int write_encrypted(self, Segment* s, int fd) except -1:
         """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
         cdef View view = self.maps.views.get(s.number)
-        data, at = self.veil.written(memoryview(<char[:self.staged]> self.staging), self.written)
+        data, at = self.encryption.written(memoryview(<char[:self.staged]> self.staging), self.written)
         self.files.disk.write_at(fd, data, at)
         if view is not None:
             view.put(self.staging, self.written, self.staged)
@@ -293,13 +293,13 @@ cdef class SegmentWriter:
         fd = self.files.handles.open(path)
         if unsynced:
             self.files.wrote(path)
-        if self.veil is None:
+        if self.encryption is None:
             self.files.disk.truncate(fd, self.written)
             return
-        size = self.veil.file_size(self.written)
+        size = self.encryption.file_size(self.written)
         if mark:
             self.files.disk.truncate(fd, size - 1)
-            self.files.disk.write_at(fd, self.veil.mark, size - 1)
+            self.files.disk.write_at(fd, self.encryption.mark, size - 1)
         else:
             self.files.disk.truncate(fd, size)
 
@@ -366,6 +366,7 @@ cdef class SegmentWriter:
 
     cdef int new_segment(self) except -1:
         cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)
+        cdef SegmentFiles files = self.files
         cdef char* header
         if self.left and self.catalogue.index.n and self.is_unindexed():
             self.syncs.unindexed.append(self.without_index(index_last(&self.catalogue.index), False))
@@ -374,18 +375,18 @@ cdef class SegmentWriter:
         self.written = self.allocated = self.staged = self.indexed = 0
         self.stored_tail = None
         self.next_number += 1
-        self.files.handles.open(self.files.path_of(s.number), create=True)
+        files.handles.open(files.path_of(s.number), create=True)
         s.last_ts = self.catalogue.last_ts
-        self.files.names_unsynced = True
+        files.names_unsynced = True
         self.left = False
-        self.veil, s.form = None, 0
-        if self.files.key is not None:
-            self.veil = TailVeil(self.files.key, s.base, s.number, self.files.incarnation, self.files.meta)
-            s.form = self.veil.flags
+        self.encryption, s.form = None, 0
+        if files.key is not None:
+            self.encryption = TailEncryption(files.key, s.base, s.number, files.incarnation, files.meta)
+            s.form = self.encryption.flags
         header = self.stage(SEGMENT_HEADER_SIZE)
         if header == NULL:
             raise MemoryError
-        write_segment_header(header, s.base, s.number, self.files.incarnation)
+        write_segment_header(header, s.base, s.number, files.incarnation)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()
@@ -469,7 +470,7 @@ cdef class SegmentWriter:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
             if s.form:                  # what stood there was the same, so the key stream tells nothing
-                checksum, shift = self.veil.stream.apply(checksum, at), self.veil.shift
+                checksum, shift = self.encryption.stream.apply(checksum, at), self.encryption.shift
             path = self.files.path_of(s.number)
             self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)
             self.files.wrote(path)

@@ -14,7 +14,7 @@ from pyjs.store.file.adoption cimport adopt_segment
 from pyjs.store.index.sequences cimport ENTRY_MSG, index_find, index_last
 from pyjs.store.segment.contents cimport ERASED_BIT
 
-from pyjs.store.format.form import MARK
+from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
 
 SOURCE_HASH = PYJS_SOURCE_HASH

@@ -119,7 +119,7 @@ cdef class FileStore(StreamStore):
                 disk.unlink(probe)
         except OSError:
             return False
-        if self.writer.veil is not None:
+        if self.writer.encryption is not None:
             self.writer.leave_tail()
         self.condition.resume()
         self.files.log.info(f"Store of {self.files.directory} takes messages again")

@@ -15,17 +15,9 @@ from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.disk import Disk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import StreamKey
-from pyjs.store.format.form import (
-    HEADER,
-    UNREADABLE,
-    PackedImage,
-    PlainImage,
-    encode_file,
-    open_image,
-    read_form,
-    read_image,
-    write_file,
-)
+from pyjs.store.format.form import HEADER, PlainImage, read_form
+from pyjs.store.format.image import UNREADABLE, encode_file, open_image, read_image, write_file
+from pyjs.store.format.packed import PackedImage
 
 if TYPE_CHECKING:
     from pyjs.store.format.form import Buffer

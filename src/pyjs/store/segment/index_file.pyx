@@ -33,7 +33,7 @@ from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import PyjsError
 from pyjs.base.file_map import FileMap
-from pyjs.store.format.form import UNREADABLE, open_image
+from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.segment.index_claims import confirmed
 from pyjs.store.store import SyncJob
 from pyjs.store.crypt.vault import BLOCK_SIZES

@@ -21,7 +21,8 @@ from pyjs.store.segment.scan cimport SegmentScan, told_header
 
 from pyjs.base.disk import is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import open_image, unknown_format
+from pyjs.store.format.form import unknown_format
+from pyjs.store.format.image import open_image
 from pyjs.store.segment.index_claims import begins_alike
 from pyjs.store.segment.index_file import (
     IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,

@@ -14,17 +14,11 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import CHACHA, Locked, StreamKey
 from pyjs.store.format import form
-from pyjs.store.format.form import (
-    CODEC_ZSTD,
-    TailVeil,
-    clear_meta,
-    encode_file,
-    open_image,
-    pack,
-    read_form,
-)
+from pyjs.store.format.form import CODEC_ZSTD, clear_meta, read_form
+from pyjs.store.format.image import TailEncryption, encode_file, open_image
 from pyjs.store.format.mending import mended_header
 from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.packed import pack
 
 KEY = a_key(CHACHA)
 META = b"the metadata, sealed"
@@ -190,24 +184,24 @@ def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
 
 
 # -- the open segment ------------------------------------------------------------------------------------------
-def tail(path: Path, *pieces: bytes) -> TailVeil:
+def tail(path: Path, *pieces: bytes) -> TailEncryption:
     """Write the pieces of an image one after the other."""
-    veil = TailVeil(KEY, 1, 1, 7, META)
+    encryption = TailEncryption(KEY, 1, 1, 7, META)
     fd = OsDisk().open_file(str(path), create=True)
     at = 0
     for piece in pieces:
-        data, place = veil.written(piece, at)
+        data, place = encryption.written(piece, at)
         OsDisk().write_at(fd, data, place)
         at += len(piece)
     OsDisk().close_file(fd)
-    return veil
+    return encryption
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 100, 70_000, 300_000])
 def test_reserved_space_is_no_part_of_the_image(tmp_path: Path, zeros: int) -> None:
     path = tmp_path / "a.seg"
-    veil = tail(path, IMAGE[:1000], IMAGE[1000:1001], IMAGE[1001:])
-    assert path.stat().st_size == veil.file_size(len(IMAGE))
+    encryption = tail(path, IMAGE[:1000], IMAGE[1000:1001], IMAGE[1001:])
+    assert path.stat().st_size == encryption.file_size(len(IMAGE))
     path.write_bytes(path.read_bytes() + bytes(zeros))
     assert read(path, KEY) == IMAGE
 
@@ -222,13 +216,13 @@ def test_an_image_may_end_with_any_byte(tmp_path: Path) -> None:
 
 def test_a_write_that_was_cut_short_leaves_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "a.seg"
-    veil = tail(path, IMAGE[:1000], IMAGE[1000:2000])
+    encryption = tail(path, IMAGE[:1000], IMAGE[1000:2000])
     data = path.read_bytes()
     for cut in range(1, 1001, 13):
-        end = veil.shift + 1000 + cut
+        end = encryption.shift + 1000 + cut
         path.write_bytes(data[:end] + bytes(4096))
         assert read(path, KEY)[:1000] == IMAGE[:1000]
-    path.write_bytes(data[: veil.shift + 10])
+    path.write_bytes(data[: encryption.shift + 10])
     assert read(path, KEY) == IMAGE[:10]
-    path.write_bytes(data[: veil.shift - 10])
+    path.write_bytes(data[: encryption.shift - 10])
     assert read(path, KEY) == b""

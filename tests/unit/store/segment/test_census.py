@@ -10,8 +10,8 @@ from tests.unit.store.file_state import open_store
 from tests.unit.store.segment_files import resealed
 
 from pyjs.store.segment.census import agrees, live_in, next_named, removals_of, sorted_seqs
-from pyjs.store.segment.index_file import decode_index
 from pyjs.store.segment.contents import SegmentContents
+from pyjs.store.segment.index_file import decode_index
 from pyjs.store.segment.scan import scan_segment
 
 

@@ -1,0 +1,189 @@
+"""Plain images of segment files in any form: read, and written.
+
+An encrypted image ends with a mark, one byte that is not zero, behind the last byte written: a byte of it may be
+zero, so nothing else tells it from the zeros of reserved space. store/format/form has the rest of the layout.
+
+Knows nothing of records.
+
+Source: docs/storage-format.md, "Other forms of a segment".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import CorruptRecord
+from pyjs.store.crypt.vault import SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
+from pyjs.store.format.form import (
+    CODEC_ZSTD,
+    HEADER,
+    Form,
+    PlainImage,
+    form_at,
+    head_size,
+    outer_head,
+    readable,
+)
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.packed import PackedImage, pack
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.store.format.form import Buffer
+
+# What keeps a segment from being read as a whole.
+UNREADABLE = (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked)
+MARK = b"\xff"
+END_STEP = 65536  # bytes read at once in search of the mark
+STEP = 1 << 18  # bytes encrypted at once, so that other threads have their turn
+SECTOR_SIZE = 512
+ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
+
+
+class EncryptedImage(PlainImage):
+    """The image of an encrypted file."""
+
+    def __init__(self, disk: Disk, fd: int, form: Form, stream: KeyStream) -> None:
+        self._disk = disk
+        self.fd = fd
+        self.form = form
+        self.shift = form.shift
+        self.stream = stream
+        self.size = self._find_end() - form.shift
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to `size` bytes of the image from `at`, decrypted."""
+        size = max(0, min(size, self.size - at))
+        return self.stream.apply(self._disk.read_at(self.fd, size, self.shift + at), at)
+
+    def grow(self, size: int) -> None:
+        """Take note of how much is written by now."""
+        self.size = max(self.size, size)
+
+    def whole(self, around: bool = False) -> Buffer:
+        """Return all of it, decrypted piece by piece: another thread may wait for its turn."""
+        out = bytearray(self.size)
+        for at in range(0, self.size, STEP):
+            size = min(STEP, self.size - at)
+            piece = self.read_around(at, size)[0] if around else self.read(at, size)
+            out[at : at + len(piece)] = piece
+        return memoryview(out)
+
+    def _find_end(self) -> int:
+        """Return where the mark is; without one what was written last is cut off or damaged."""
+        size = end = max(self._disk.size_of(self.fd), self.shift)
+        while end > self.shift:
+            begin = max(end - END_STEP, self.shift)
+            found = readable(self._disk, self.fd, end - begin, begin)
+            if found is None:
+                self.unread = True
+                return size
+            piece = found.rstrip(b"\0")
+            end = begin + len(piece)
+            if piece:
+                break
+        self.marked = end > self.shift and self._disk.read_at(self.fd, 1, end - 1) == MARK
+        if self.marked:
+            return end - 1
+        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
+        return sector if sector - end < ZEROS_KEPT else end
+
+
+class TailEncryption:
+    """What the open segment of an encrypted stream is written through."""
+
+    mark = MARK
+
+    def __init__(self, key: StreamKey, base_seq: int, number: int, incarnation: int, meta: bytes) -> None:
+        self.shift = head_size(meta)
+        self.flags = key.algorithm
+        form = Form(key.algorithm, base_seq, number, incarnation, key.new_nonce(), self.shift)
+        self._head = outer_head(form, meta)
+        self.stream = key.stream(key.algorithm, form.nonce)
+
+    def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
+        """Return what is written for the bytes of the image from `at` on, and where."""
+        data = self.stream.apply(data, at) + MARK
+        return (data, self.shift + at) if at else (self._head + data, 0)
+
+    def file_size(self, size: int) -> int:
+        """Return the size of a file with so many bytes of the image."""
+        return self.shift + size + len(MARK)
+
+
+def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainImage:
+    """Return the plain image of the segment file `path`, of which `fd` is open.
+
+    Raises:
+        UnknownFormat: its form is not known here.
+        Locked: it is encrypted, and not with `key`.
+        CorruptRecord: what tells its form is damaged.
+        OSError: it cannot be read.
+    """
+    form, problem = form_at(disk, fd, path)
+    if form is None:
+        return PlainImage(disk, fd)
+    stream = _stream_of(form, key, path)
+    if form.codec:
+        image: PlainImage = PackedImage(disk, path, fd, form, stream)
+    else:
+        assert stream is not None
+        image = EncryptedImage(disk, fd, form, stream)
+    image.problem = image.problem or problem
+    return image
+
+
+def _stream_of(form: Form, key: StreamKey | None, path: str) -> KeyStream | None:
+    if not form.cipher:
+        return None
+    if key is None:
+        raise Locked(path, "is encrypted, and the stream has no key: set `key` of jetstream")
+    if not key.fits(form.nonce):
+        raise Locked(path, "is encrypted with a key of another stream")
+    return key.stream(form.cipher, form.nonce)
+
+
+def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
+    """Return the plain image of a segment file, damaged bytes or, with `around`, zeros where it cannot be read.
+
+    Raises as open_image does.
+    """
+    fd = disk.open_read_only(path)
+    try:
+        return open_image(disk, path, fd, key).whole(around)
+    finally:
+        disk.close_file(fd)
+
+
+def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
+    """Return flags and bytes of the file that holds `image`: compressed if that pays, encrypted with a key."""
+    packed = pack(image) if codec else None
+    flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
+    if not flags:
+        return 0, [image]
+    body: Buffer = image if packed is None else packed
+    _, _, _, _, _, base_seq, _, number, _, incarnation, _, _ = HEADER.unpack(image[: HEADER.size])
+    nonce, shift = bytes(SEGMENT_NONCE_SIZE), HEADER.size
+    if key is not None:
+        nonce, shift = key.new_nonce(), head_size(meta)
+    form = Form(flags, base_seq, number, incarnation, nonce, shift)
+    if key is None:
+        return flags, [form.header(), body]
+    stream, view = key.stream(key.algorithm, form.nonce), memoryview(body)
+    parts: list[Buffer] = [outer_head(form, meta)]
+    parts += [stream.apply(view[at : at + STEP], at) for at in range(0, len(view), STEP)]
+    return flags, parts if packed is not None else [*parts, MARK]
+
+
+def write_file(disk: Disk, path: str, parts: list[Buffer]) -> None:
+    """Write a new file and bring it to the medium. Raises OSError."""
+    fd = disk.open_file(path, create=True)
+    try:
+        disk.truncate(fd, 0)
+        at = 0
+        for part in parts:
+            disk.write_at(fd, memoryview(part), at)
+            at += len(part)
+        disk.sync_file(fd)
+    finally:
+        disk.close_file(fd)
