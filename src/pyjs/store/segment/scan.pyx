@@ -22,7 +22,7 @@ from pyjs.store.format.record cimport (
     intact_alone, make_segment_header, plausible, stored_checksum,
 )
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
-from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage

@@ -28,7 +28,7 @@ def test_a_store_takes_messages_when_its_recovery_has_ended(tmp_path: Path) -> N
 
 def test_a_store_without_descriptors_takes_messages_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.sync_failed(NO_DESCRIPTORS)
+    store.writer.sync_failed(NO_DESCRIPTORS)
     assert store.condition.state == StoreState.STORE_FULL
     assert store.store(b"s", b"", b"x", 1) == 0
     assert store.try_resume()
@@ -40,8 +40,8 @@ def test_a_store_without_descriptors_takes_messages_again(tmp_path: Path) -> Non
 
 def test_no_sync_is_believed_after_one_that_failed_whatever_follows(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.sync_failed(IO_ERROR)
-    store.sync_failed(NO_DESCRIPTORS)
+    store.writer.sync_failed(IO_ERROR)
+    store.writer.sync_failed(NO_DESCRIPTORS)
     assert store.condition.state == StoreState.STORE_SYNC_LOST
     assert not store.try_resume()
     assert store.store(b"s", b"", b"x", 1) == 0
@@ -51,7 +51,7 @@ def test_no_sync_is_believed_after_one_that_failed_whatever_follows(tmp_path: Pa
 def test_a_closed_store_stays_closed(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.close()
-    store.sync_failed(NO_DESCRIPTORS)
+    store.writer.sync_failed(NO_DESCRIPTORS)
     assert store.condition.state == StoreState.STORE_CLOSED
     assert not store.try_resume()
     assert store.failed

@@ -13,12 +13,11 @@ from tests.unit.store.segment_files import message_record, segment_of
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import CHACHA, Locked, StreamKey
-from pyjs.store.format import form
-from pyjs.store.format.form import CODEC_ZSTD, clear_meta, read_form
+from pyjs.store.format.form import CODEC_ZSTD, Form, clear_meta, read_form
 from pyjs.store.format.image import TailEncryption, encode_file, open_image
 from pyjs.store.format.mending import mended_header
 from pyjs.store.format.meta import UnknownFormat
-from pyjs.store.format.packed import pack
+from pyjs.store.format.packed import CHUNK_SIZE, pack, table_size
 
 KEY = a_key(CHACHA)
 META = b"the metadata, sealed"
@@ -33,7 +32,7 @@ def image(count: int = 3000) -> bytes:
 
 
 IMAGE = image()
-CHUNKS = -(-len(IMAGE) // form.CHUNK_SIZE)
+CHUNKS = -(-len(IMAGE) // CHUNK_SIZE)
 
 
 def written(path: Path, codec: int, key: StreamKey | None, data: bytes = IMAGE, meta: bytes = META) -> Path:
@@ -96,7 +95,7 @@ def test_one_damaged_byte_is_one_damaged_byte_or_chunk(tmp_path: Path, name: str
         differing = [i for i in range(min(len(IMAGE), len(found))) if found[i] != IMAGE[i]]
         assert abs(len(found) - len(IMAGE)) <= 1, at
         if codec:
-            assert len({i // form.CHUNK_SIZE for i in differing}) <= 1, at
+            assert len({i // CHUNK_SIZE for i in differing}) <= 1, at
         else:
             assert len(differing) <= 1, at
 
@@ -105,7 +104,7 @@ def test_a_damaged_chunk_is_bytes_of_255(tmp_path: Path) -> None:
     path = written(tmp_path / "a.seg", CODEC_ZSTD, None)
     data = bytearray(path.read_bytes())
     sizes = [struct.unpack_from("<I", data, 64 + 16 + 12 * number)[0] for number in range(CHUNKS)]
-    second = 64 + form.table_size(len(IMAGE)) + sizes[0]
+    second = 64 + table_size(len(IMAGE)) + sizes[0]
     data[second + 20] ^= 1
     path.write_bytes(data)
     expected = IMAGE[:65_536] + b"\xff" * 65_536 + IMAGE[131_072:]
@@ -150,7 +149,7 @@ def test_a_chunk_that_unpacks_to_more_than_its_size_is_damaged(tmp_path: Path) -
     from cramjam import zstd
 
     packed = bytes(zstd.compress(b"a" * (1 << 24), level=1))
-    head = form.Form(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).header()
+    head = Form(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).header()
     table = struct.pack("<QII", 65_536, 1, 65_536)
     table += struct.pack("<IQ", len(packed), xxhash.xxh64_intdigest(packed))
     table += struct.pack("<Q", xxhash.xxh64_intdigest(table))
@@ -170,13 +169,13 @@ def test_a_key_of_another_stream_opens_nothing(tmp_path: Path) -> None:
 def test_an_unknown_form_is_a_newer_format() -> None:
     for flags in (3, 0x200, 0x10000, 1 | 0x400):
         with pytest.raises(UnknownFormat, match=r"it needs pyjs-server >= 0\.1"):
-            read_form(form.Form(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
+            read_form(Form(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
     assert read_form(IMAGE[:64], "a.seg") is None
     assert read_form(b"short", "a.seg") is None
 
 
 def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
-    head = form.Form(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
+    head = Form(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
     for at in range(64):
         assert mended_header(head[:at] + bytes([head[at] ^ 0x5A]) + head[at + 1 :]) == head
     assert mended_header(b"xx" + head[2:]) is None

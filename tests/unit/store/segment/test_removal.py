@@ -49,7 +49,7 @@ def test_a_full_disk_does_not_keep_superfluous_segments(tmp_path: Path) -> None:
     store.purge(store.make_filter(()), 5)
     store.flush()
     sync(store)
-    store.sync_failed(OSError(28, "No space left on device"))
+    store.writer.sync_failed(OSError(28, "No space left on device"))
     job = store.begin_upkeep()
     assert job is not None
     store.finish_upkeep(job())
