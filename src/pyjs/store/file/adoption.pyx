@@ -6,7 +6,6 @@ over millions of entries (benchmarks/store_start.py).
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport (
     ENTRY_ERASED, ENTRY_MSG, PRESENCE_MASK, Entry, Local, Segment, gap_at, index_push, segment_mark,
     segment_mark_range, segment_new,

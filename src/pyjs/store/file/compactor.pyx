@@ -7,8 +7,6 @@ recast one, whose image is the same, at once. A segment that changed meanwhile m
 Knows nothing of records (store/segment/rewrite and store/format/recast write the files) and of when it is asked.
 Compiled because every removed message may queue a segment (benchmarks/, JetStream rows with limits).
 """
-
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport index_place, segment_free
 from pyjs.store.segment.index_file cimport full_segment

@@ -8,8 +8,6 @@ stays closed. Only FULL gets better, by `resume`, after a probe write succeeded;
 
 Knows nothing of files. Compiled because every append asks it (benchmarks/, JetStream async publish).
 """
-
-
 cdef class StoreCondition:
     def __init__(self) -> None:
         self.state = STORE_RECOVERING

@@ -8,7 +8,6 @@ stores).
 """
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
 
 from pyjs.store.format.image import UNREADABLE, open_image

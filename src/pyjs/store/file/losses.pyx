@@ -2,7 +2,6 @@
 
 Compiled because what finds it is (benchmarks/store_start.py).
 """
-
 cdef enum:
     LISTED_MAX = 1000           # sequences named in `seqs`
 

@@ -5,8 +5,6 @@ once when they are many, views when their cache needs the room for others.
 
 Knows nothing of records. Compiled because a Segment holds plain pointers (benchmarks/, pull consumers).
 """
-
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport index_place
 
 cdef enum:

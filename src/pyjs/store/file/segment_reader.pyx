@@ -10,7 +10,6 @@ Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 from libc.string cimport memcmp, memcpy
 
 from pyjs.base.bad_pages cimport is_readable
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport Entry, index_last, index_place, is_filled
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,

@@ -6,8 +6,6 @@ from pyjs.store.file.segment_writer import SegmentWriter
 from pyjs.store.segment.recovery import Recovery
 from pyjs.store.store import StreamStore
 
-SOURCE_HASH: bytes
-
 class StoreStart:
     recovery: Recovery
     def __init__(

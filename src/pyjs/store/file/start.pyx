@@ -9,15 +9,12 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.file.adoption cimport adopt_segment
 from pyjs.store.index.sequences cimport ENTRY_MSG, index_find, index_last
 from pyjs.store.segment.contents cimport ERASED_BIT
 
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     CODEC_MASK = 0xff00         # of a form: it is compressed

@@ -25,7 +25,6 @@ Long because start, message path, syncs and end are told by the same parts.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
 from pyjs.store.file.start cimport StoreStart

@@ -5,9 +5,6 @@ commits are safe then. What becomes of a store whose sync failed is the store's 
 
 Compiled because every write of a batch counts here (benchmarks/, JetStream async publish).
 """
-
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 from pyjs.store.segment.index_file import SegmentSync
 from pyjs.store.store import SyncJob
 

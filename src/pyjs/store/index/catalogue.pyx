@@ -16,7 +16,6 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport (
     ENTRY_MSG, PRESENCE_MASK, by_seq, index_at, index_count_from, index_find, index_free, index_last, index_live,
     index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,

@@ -8,7 +8,6 @@ Compiled because searches ask it per message (benchmarks/: pull 500).
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
 cdef enum:

@@ -8,7 +8,6 @@ Compiled because every append looks up its subject here (benchmarks/: jspub-150k
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, index_find, index_next_live, subject_of
 from pyjs.store.index.subject_trie cimport (
     matches_push, subject_index_add, subject_index_collect, subject_index_free, subject_index_is_every,

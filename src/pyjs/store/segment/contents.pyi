@@ -1,5 +1,3 @@
-SOURCE_HASH: bytes
-
 class SegmentContents:
     base_seq: int
     incarnation: int

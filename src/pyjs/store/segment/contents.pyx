@@ -10,11 +10,8 @@ Knows nothing of records and files. Compiled: a start after a kill makes an entr
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
 from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport copy_sparse
-
-SOURCE_HASH = PYJS_SOURCE_HASH
 
 cdef enum:
     WIDE_GAP = 64               # entries; a wider gap takes no memory

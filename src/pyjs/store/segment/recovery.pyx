@@ -11,7 +11,6 @@ An index file also bears witness: it names the messages of a segment that is mis
 where to go on) is in the Recovery. Knows nothing of stores.
 Compiled: a start takes over millions of entries (benchmarks/store_start.py).
 """
-
 from pyjs.store.index.sequences cimport ENTRY_MSG
 from pyjs.store.format.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,

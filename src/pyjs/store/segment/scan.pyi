@@ -1,7 +1,5 @@
 from pyjs.store.segment.contents import SegmentContents
 
-SOURCE_HASH: bytes
-
 class SegmentScan: ...
 
 def scan_segment(data: bytes) -> SegmentContents: ...

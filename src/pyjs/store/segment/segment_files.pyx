@@ -5,8 +5,6 @@ publish).
 """
 import errno
 
-from pyjs.base.fast cimport PYJS_SOURCE_HASH
-
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
 
