@@ -13,14 +13,17 @@ import ctypes
 import errno
 import fcntl
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     from pyjs.base.file_map import FileMap
 
     Image: TypeAlias = FileMap | bytes  # a file as bytes: mapped, or an empty one
+    Part: TypeAlias = bytes | bytearray | memoryview  # of a file that is written
 
 PAGE_SIZE = 4096
 STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type, a long
@@ -152,6 +155,31 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
+@contextmanager
+def closing(disk: Disk, fd: int) -> Iterator[int]:
+    """Give a descriptor that was just opened, and close it at the end of the `with`."""
+    try:
+        yield fd
+    finally:
+        disk.close_file(fd)
+
+
+def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
+    """Write a new file, or a new content of one, and bring it to the medium; its name is the caller's to sync.
+
+    Raises:
+        OSError: a part of it may be there.
+    """
+    with closing(disk, disk.open_file(path, create=True)) as fd:
+        disk.truncate(fd, 0)
+        at = 0
+        for part in parts:
+            disk.write_at(fd, memoryview(part), at)
+            at += len(part)
+        if sync:
+            disk.sync_file(fd)
+
+
 def read_around(disk: Disk, path: str) -> bytes:
     """Return the bytes of a file, zeros for pages that cannot be read.
 
@@ -163,12 +191,9 @@ def read_around(disk: Disk, path: str) -> bytes:
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         size = disk.size_of(fd)
         return b"".join(_page(disk, fd, min(PAGE_SIZE, size - at), at) for at in range(0, size, PAGE_SIZE))
-    finally:
-        disk.close_file(fd)
 
 
 def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:

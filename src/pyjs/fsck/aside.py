@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import write_file
 from pyjs.store.format.layout import DAMAGED
 
 if TYPE_CHECKING:
@@ -22,12 +23,7 @@ def aside_path(disk: Disk, path: str) -> str:
 def copy_aside(disk: Disk, path: str) -> str:
     """Copy a file beside itself; returns the copy's path, which is safe. Raises OSError."""
     aside = aside_path(disk, path)
-    fd = disk.open_file(aside, create=True)
-    try:
-        disk.write_at(fd, disk.read_file(path), 0)
-        disk.sync_file(fd)
-    finally:
-        disk.close_file(fd)
+    write_file(disk, aside, [disk.read_file(path)])
     disk.sync_dir(path.rpartition("/")[0])
     return aside
 

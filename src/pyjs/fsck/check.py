@@ -8,14 +8,15 @@ what it reports is what is there afterwards.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
-from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, size_of
 from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
-from pyjs.fsck.metadata import Copies, locked_text
+from pyjs.fsck.metadata import Copies, finding_of
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
@@ -108,11 +109,6 @@ class StoreCheck:
                 " while it runs (scrub_rate)"
             ) from None
 
-    def _find(self, level: str, path: str, what: str) -> Finding:
-        finding = Finding(level, path, what)
-        self.report.findings.append(finding)
-        return finding
-
     # -- directories ---------------------------------------------------------------------------------------
 
     def _accounts(self) -> list[str]:
@@ -123,9 +119,9 @@ class StoreCheck:
                 accounts.append(name)
                 for other in self._disk.list_dir(f"{root}/{name}"):
                     if other not in ("streams", TAILS):
-                        self._find(NOTE, f"{root}/{name}/{other}", STRANGER)
+                        self.report.find(NOTE, f"{root}/{name}/{other}", STRANGER)
             elif name != ".lock":
-                self._find(NOTE, f"{root}/{name}", STRANGER)
+                self.report.find(NOTE, f"{root}/{name}", STRANGER)
         return accounts
 
     def _streams(self, account: str) -> list[str]:
@@ -135,12 +131,12 @@ class StoreCheck:
         for name in self._disk.list_dir(parent):
             path = f"{parent}/{name}"
             if name.startswith(DELETING):
-                finding = self._find(NOTE, path, "its removal was begun; a start finishes it")
-                finding.mend = remove_directory(self._disk, path)
+                finding = self.report.find(NOTE, path, "its removal was begun; a start finishes it")
+                finding.mend = partial(remove_directory, self._disk, path)
             elif name.startswith(DAMAGED):
-                self._find(NOTE, path, SET_ASIDE)
+                self.report.find(NOTE, path, SET_ASIDE)
             elif not self._disk.is_directory(path):
-                self._find(NOTE, path, STRANGER)
+                self.report.find(NOTE, path, STRANGER)
             else:
                 streams.append(path)
         return streams
@@ -184,8 +180,7 @@ class StoreCheck:
         if copies.newer or copies.values is None:
             if not copies.newer:
                 what = "the stream has no readable configuration: it is not served"
-                report.findings.append(Finding(DAMAGE, directory, what))
-                report.findings[-1].mend = move_file_aside(self._disk, directory)
+                report.find(DAMAGE, directory, what).mend = partial(move_file_aside, self._disk, directory)
             return report
         try:
             config = from_meta(copies.values["config"])
@@ -196,11 +191,11 @@ class StoreCheck:
             is_elsewhere = name != file_name(report.name)
         except (*NONSENSE, RecursionError) as error:
             what = f"its configuration says what this version does not know: {error}"
-            report.findings.append(Finding(UNCHECKED, directory, what))
+            report.find(UNCHECKED, directory, what)
             return report
         if is_elsewhere:
             what = f"it is of {report.name!r}, which belongs elsewhere: was it copied?"
-            report.findings.append(Finding(UNCHECKED, directory, what))
+            report.find(UNCHECKED, directory, what)
             return report
         key = copies.opener.key
         meta = b"" if key is None else encode(KIND_STREAM, copies.generation, copies.values, key)
@@ -218,9 +213,7 @@ class StoreCheck:
             what = (
                 "the directory is missing; a start makes it: was the store copied without empty directories?"
             )
-            finding = Finding(NOTE, path, what)
-            finding.mend = create_directory(self._disk, path)
-            report.findings.append(finding)
+            report.find(NOTE, path, what).mend = partial(create_directory, self._disk, path)
 
     def _never_begun(self, report: StreamReport) -> bool:
         """Return whether a crash left this of a stream that was never confirmed."""
@@ -229,9 +222,8 @@ class StoreCheck:
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         if names or inside:
             return False
-        finding = Finding(NOTE, directory, "a stream that was never begun; a start removes it")
-        finding.mend = remove_directory(self._disk, directory)
-        report.findings.append(finding)
+        finding = report.find(NOTE, directory, "a stream that was never begun; a start removes it")
+        finding.mend = partial(remove_directory, self._disk, directory)
         return True
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
@@ -249,7 +241,7 @@ class StoreCheck:
                     return
             except Locked as error:
                 copies.newer = copies.locked = True
-                copies.findings.append(Finding(LOCKED, path, locked_text(error)))
+                copies.findings.append(finding_of(error, path))
                 return
             except (CorruptRecord, UnknownFormat, OSError):
                 continue

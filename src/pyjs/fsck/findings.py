@@ -42,6 +42,19 @@ class Finding:
     mend: Mend | None = None
 
 
+class Report:
+    """Something of which a check finds what is not as it should be."""
+
+    __slots__ = ()
+    findings: list[Finding]
+
+    def find(self, level: str, path: str, what: str, offset: int = -1, size: int = 0) -> Finding:
+        """Add a finding, and return it."""
+        finding = Finding(level, path, what, offset, size)
+        self.findings.append(finding)
+        return finding
+
+
 @dataclass(eq=False, slots=True)
 class ConsumerReport:
     """One consumer."""
@@ -53,7 +66,7 @@ class ConsumerReport:
 
 
 @dataclass(eq=False, slots=True)
-class StreamReport:
+class StreamReport(Report):
     """One stream, as a start of the server will find it."""
 
     account: str
@@ -77,7 +90,7 @@ class StreamReport:
 
 
 @dataclass(eq=False, slots=True)
-class StoreReport:
+class StoreReport(Report):
     """A whole store directory."""
 
     root: str

@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import closing, write_file
 from pyjs.store.format.form import PlainImage
-from pyjs.store.format.image import MARK, encode_file, open_image, write_file
-from pyjs.store.format.meta import COPIES, Opener, decode, encode, save_meta
+from pyjs.store.format.image import MARK, encode_file, open_image
 from pyjs.store.format.packed import PackedImage
 from pyjs.store.segment.index_file import decrypted, encrypted, store_index
 from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pyjs.base.disk import Disk, Image
     from pyjs.store.crypt.vault import StreamKey
     from pyjs.store.format.form import Buffer
@@ -54,11 +52,8 @@ class SegmentFile:
 
 def size_of(disk: Disk, path: str) -> int:
     """Return the size of a file. Raises OSError."""
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         return disk.size_of(fd)
-    finally:
-        disk.close_file(fd)
 
 
 def segment_file(files: Files, path: str) -> SegmentFile:
@@ -68,24 +63,18 @@ def segment_file(files: Files, path: str) -> SegmentFile:
         CorruptRecord, UnknownFormat, Locked: as store/format/form says.
         OSError: it cannot be read.
     """
-    fd = files.disk.open_read_only(path)
-    try:
+    with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
         found = SegmentFile(image.whole(True), files.disk.size_of(fd), image)
         image.problem = image.problem or image.spare_problem()
         return found
-    finally:
-        files.disk.close_file(fd)
 
 
 def mapped(disk: Disk, path: str) -> Image:
     """Return the bytes of a file as they are. Raises OSError."""
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         size = disk.size_of(fd)
         return disk.map_file(fd, size) if size else b""
-    finally:
-        disk.close_file(fd)
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
@@ -102,15 +91,12 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 def cut_segment(files: Files, path: str, end: int) -> None:
     """Cut what is behind the byte `end` of the image of a segment that is not compressed. Raises OSError."""
     disk = files.disk
-    fd = disk.open_file(path)
-    try:
+    with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
         disk.truncate(fd, image.shift + end)
         if image.form is not None:
             disk.write_at(fd, MARK, image.shift + end)
         disk.sync_file(fd)
-    finally:
-        disk.close_file(fd)
 
 
 def index_data(files: Files, path: str) -> Buffer:
@@ -123,28 +109,6 @@ def index_data(files: Files, path: str) -> Buffer:
 def put_index(files: Files, path: str, data: bytes) -> None:
     """Write an index file. Raises OSError."""
     store_index(files.disk, path, data if files.key is None else encrypted(data, files.key))
-
-
-def envelope(disk: Disk, path: str, kind: int, opener: Opener | None = None) -> tuple[int, dict[str, Any]]:
-    """Return (generation, values) of a metadata file.
-
-    Raises:
-        CorruptRecord, UnknownFormat, Locked: as store/format/meta says.
-        OSError: it cannot be read.
-    """
-    return decode(disk.read_file(path), kind, path, opener)
-
-
-def put_metadata(
-    disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
-) -> None:
-    """Write both copies of the metadata of a directory, sealed with a key. Raises OSError."""
-    save_meta(disk, directory, "meta", encode(kind, generation, values, key))
-
-
-def metadata_paths(directory: str) -> list[str]:
-    """Return where the copies of a directory's metadata are."""
-    return [f"{directory}/meta.{copy}" for copy in COPIES]
 
 
 def state_file(

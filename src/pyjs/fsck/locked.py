@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import closing
 from pyjs.base.errors import CorruptRecord
-from pyjs.fsck.findings import DAMAGE, LOCKED, UNCHECKED, Finding
+from pyjs.fsck.findings import DAMAGE, LOCKED
 from pyjs.fsck.images import Files
+from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.fsck.states import StatesCheck
 from pyjs.store.format.form import clear_problem, form_at
 from pyjs.store.format.image import open_image
-from pyjs.store.format.meta import UnknownFormat
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -34,30 +35,22 @@ class LockedCheck:
         for finding in self._report.findings:
             finding.mend = None
 
-    def _find(self, level: str, path: str, what: str) -> None:
-        self._report.findings.append(Finding(level, path, what))
-
     def _segment(self, path: str) -> None:
         self._report.segments += 1
         try:
-            fd = self._disk.open_read_only(path)
-            try:
+            with closing(self._disk, self._disk.open_read_only(path)) as fd:
                 form, problem = form_at(self._disk, fd, path)
                 if form is not None and form.cipher:  # the one line of the stream says the rest
                     problem = problem or clear_problem(self._disk, fd, form)
                     if problem:
-                        self._find(DAMAGE, path, problem)
+                        self._report.find(DAMAGE, path, problem)
                     return
                 image = open_image(self._disk, path, fd, None)
-            finally:
-                self._disk.close_file(fd)
-        except UnknownFormat as error:
-            self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:
-            self._find(DAMAGE, path, error.reason)
-        except OSError as error:
-            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+            self._report.find(DAMAGE, path, error.reason)
+        except UNREAD as error:
+            self._report.findings.append(finding_of(error, path))
         else:
             if image.form is None:
                 what = "it is not encrypted, or its header is damaged; --key-file tells which"
-                self._find(LOCKED, path, what)
+                self._report.find(LOCKED, path, what)

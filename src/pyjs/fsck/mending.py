@@ -1,10 +1,10 @@
 """Repairs of the files of one stream: what the server would do at its start, and damaged segments written anew.
 
-Each function returns a mend: a callable without arguments that does the work and says what it did. Nothing that was
-ever acknowledged goes without a copy of it beside; a file is put in place of another only when it is on the medium.
-What a repair makes holds the same messages under the same sequences as the server finds without it: a sequence that
-was lost stays without a message and is not used again, because a later record, or a STATE record at the end, says how
-far the sequences went.
+Each function is a mend, once its arguments are known: it does the work and says what it did. Nothing that was ever
+acknowledged goes without a copy of it beside; a file is put in place of another only when it is on the medium. What a
+repair makes holds the same messages under the same sequences as the server finds without it: a sequence that was lost
+stays without a message and is not used again, because a later record, or a STATE record at the end, says how far the
+sequences went.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pyjs.fsck.images import (
     Files,
     cut_segment,
     put_index,
-    put_metadata,
     put_segment,
     segment_file,
     state_file,
@@ -27,7 +26,7 @@ from pyjs.fsck.images import (
 from pyjs.jetstream.files.consumer_files import ListFile
 from pyjs.store.format.form import Form
 from pyjs.store.format.layout import make_directory
-from pyjs.store.format.meta import Opener
+from pyjs.store.format.meta import Opener, encode, save_meta
 from pyjs.store.segment.census import removals_of
 from pyjs.store.segment.index_file import encode_index, index_path
 from pyjs.store.segment.recovery import contents_of
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk
-    from pyjs.fsck.findings import Mend
     from pyjs.store.crypt.vault import StreamKey
     from pyjs.store.format.form import Buffer
     from pyjs.store.segment.contents import SegmentContents
@@ -62,167 +60,119 @@ def rewrite_segment(
     last: bool,
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
-) -> Mend:
+) -> str:
     """Write a segment anew with the records of it that are whole; the old file stays beside it.
 
     `base_seq` is what the check found, for a header that does not say it; `erased` are overwritten messages of it
     whose removal is not recorded anywhere any more; `known` is what its index file says, if its end is missing.
     """
-
-    def mend() -> str:
-        file = segment_file(files, path)
-        c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
-        assert c is not None
-        fresh = _written_anew(file.data, c, number, incarnation, last, erased, known)
-        aside = copy_aside(files.disk, path)
-        _remove(files.disk, index_path(path))
-        put_segment(files, path, fresh, not last)
-        if not last:
-            _write_index(files, path, fresh, number, incarnation)
-        return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
-
-    return mend
+    file = segment_file(files, path)
+    c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
+    assert c is not None
+    fresh = _written_anew(file.data, c, number, incarnation, last, erased, known)
+    aside = copy_aside(files.disk, path)
+    _remove(files.disk, index_path(path))
+    put_segment(files, path, fresh, not last)
+    if not last:
+        _write_index(files, path, fresh, number, incarnation)
+    return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
 
 
-def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> Mend:
+def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
     """Put an empty segment in place of one that is lost: it says what only its index file knew.
 
     That is which sequences were used, and which messages of other segments were removed.
     """
-
-    def mend() -> str:
-        end = known.base_seq + known.n - 1
-        aside = f"; as it was it is {move_aside(files.disk, path)}" if files.disk.exists(path) else ""
-        out = _begun(known.base_seq, known.number, incarnation)
-        _add_known(out, known)
-        footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))
-        _add(out, FOOTER, end, footer)
-        put_segment(files, path, bytes(out), True)
-        _write_index(files, path, bytes(out), known.number, incarnation)
-        return f"{path} is put in place of what is lost, without a message{aside}"
-
-    return mend
+    end = known.base_seq + known.n - 1
+    aside = f"; as it was it is {move_aside(files.disk, path)}" if files.disk.exists(path) else ""
+    out = _begun(known.base_seq, known.number, incarnation)
+    _add_known(out, known)
+    footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))
+    _add(out, FOOTER, end, footer)
+    put_segment(files, path, bytes(out), True)
+    _write_index(files, path, bytes(out), known.number, incarnation)
+    return f"{path} is put in place of what is lost, without a message{aside}"
 
 
-def cut_tail(files: Files, path: str, end: int) -> Mend:
+def cut_tail(files: Files, path: str, end: int) -> str:
     """Cut what is left of a write that was never finished."""
-
-    def mend() -> str:
-        cut_segment(files, path, end)
-        return f"{path} is cut to its {end} bytes of whole records"
-
-    return mend
+    cut_segment(files, path, end)
+    return f"{path} is cut to its {end} bytes of whole records"
 
 
-def move_segment_aside(disk: Disk, path: str) -> Mend:
+def move_segment_aside(disk: Disk, path: str) -> str:
     """Give a segment that cannot be read another name, and remove its index file."""
-
-    def mend() -> str:
-        _remove(disk, index_path(path))
-        if not disk.read_file(path).strip(b"\0"):
-            disk.unlink(path)
-            return f"{path} is removed, it was empty"
-        return f"{path} is set aside as {move_aside(disk, path)}"
-
-    return mend
+    _remove(disk, index_path(path))
+    if not disk.read_file(path).strip(b"\0"):
+        disk.unlink(path)
+        return f"{path} is removed, it was empty"
+    return f"{path} is set aside as {move_aside(disk, path)}"
 
 
-def move_file_aside(disk: Disk, path: str) -> Mend:
+def move_file_aside(disk: Disk, path: str) -> str:
     """Give a file or directory that cannot be read another name."""
-
-    def mend() -> str:
-        return f"{path} is set aside as {move_aside(disk, path)}"
-
-    return mend
+    return f"{path} is set aside as {move_aside(disk, path)}"
 
 
-def make_index(files: Files, segment: str, whole: bool) -> Mend:
+def make_index(files: Files, segment: str, whole: bool) -> str:
     """Make the index file of a segment anew; only remove it when the segment is damaged, or may grow."""
-
-    def mend() -> str:
-        path = index_path(segment)
-        _remove(files.disk, path)
-        if not whole:
-            return f"{path} is removed"
-        file = segment_file(files, segment)
-        c = contents_of(segment, file.data, 0, 0, 1, image=file.image)
-        assert c is not None
-        put_index(files, path, encode_index(c))
-        return f"{path} is made anew"
-
-    return mend
+    path = index_path(segment)
+    _remove(files.disk, path)
+    if not whole:
+        return f"{path} is removed"
+    file = segment_file(files, segment)
+    c = contents_of(segment, file.data, 0, 0, 1, image=file.image)
+    assert c is not None
+    put_index(files, path, encode_index(c))
+    return f"{path} is made anew"
 
 
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
-) -> Mend:
+) -> str:
     """Write both copies of metadata of which one is not whole."""
-
-    def mend() -> str:
-        put_metadata(disk, directory, kind, generation + 1, values, key)
-        return f"{directory}/meta.a and meta.b are written anew"
-
-    return mend
+    save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
+    return f"{directory}/meta.a and meta.b are written anew"
 
 
-def rewrite_list(files: Files, directory: str) -> Mend:
+def rewrite_list(files: Files, directory: str) -> str:
     """Write both copies of the list of a stream's consumers with everything that one of them has."""
-
-    def mend() -> str:
-        file = ListFile(directory, files.key)
-        file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
-        return f"{directory}/consumers.a and consumers.b are written anew with {len(file.live)} consumers"
-
-    return mend
+    file = ListFile(directory, files.key)
+    file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
+    return f"{directory}/consumers.a and consumers.b are written anew with {len(file.live)} consumers"
 
 
-def rewrite_state(files: Files, directory: str) -> Mend:
+def rewrite_state(files: Files, directory: str) -> str:
     """Begin a new generation of a consumer's state with everything of the old one that fits."""
-
-    def mend() -> str:
-        logs = OpenLogs(files.disk)
-        file = state_file(files, directory, logs)
-        snapshot, changes, _ = file.load(seal=False)
-        file.snapshot(snapshot)
-        for change in changes:
-            file.append(change)
-        logs.sync.sync_now()
-        logs.close_below(directory)
-        return f"the state in {directory} is written anew with {len(changes)} changes"
-
-    return mend
+    logs = OpenLogs(files.disk)
+    file = state_file(files, directory, logs)
+    snapshot, changes, _ = file.load(seal=False)
+    file.snapshot(snapshot)
+    for change in changes:
+        file.append(change)
+    logs.sync.sync_now()
+    logs.files.close_below(directory)
+    return f"the state in {directory} is written anew with {len(changes)} changes"
 
 
-def set_state_aside(disk: Disk, directory: str) -> Mend:
+def set_state_aside(disk: Disk, directory: str) -> str:
     """Give the files of a state that cannot be read other names: it begins anew, as it would at a start."""
-
-    def mend() -> str:
-        file = state_file(Files(disk), directory)
-        aside = file.set_aside()
-        disk.sync_dir(directory)
-        return f"the state in {directory} is set aside: {', '.join(aside)}"
-
-    return mend
+    file = state_file(Files(disk), directory)
+    aside = file.set_aside()
+    disk.sync_dir(directory)
+    return f"the state in {directory} is set aside: {', '.join(aside)}"
 
 
-def create_directory(disk: Disk, directory: str) -> Mend:
+def create_directory(disk: Disk, directory: str) -> str:
     """Make a directory that a stream must have."""
-
-    def mend() -> str:
-        make_directory(disk, directory)
-        return f"{directory} is made, without files"
-
-    return mend
+    make_directory(disk, directory)
+    return f"{directory} is made, without files"
 
 
-def remove_directory(disk: Disk, directory: str) -> Mend:
+def remove_directory(disk: Disk, directory: str) -> str:
     """Finish the removal of a directory."""
-
-    def mend() -> str:
-        disk.remove_tree(directory)
-        return f"{directory} is removed, as was begun"
-
-    return mend
+    disk.remove_tree(directory)
+    return f"{directory} is removed, as was begun"
 
 
 # -- segments ----------------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import CorruptRecord
+from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
-from pyjs.fsck.images import envelope, metadata_paths
 from pyjs.fsck.mending import write_metadata
 from pyjs.store.crypt.vault import Locked
-from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.meta import COPIES, UnknownFormat, decode
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,12 +17,28 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.format.meta import Opener
 
+UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # what keeps a file from being checked
+
 
 def locked_text(error: Locked) -> str:
     """Return what a report says of a file that cannot be opened."""
     if "another" in str(error):
         return "it is encrypted with another key than that of --key-file: nothing more of it can be checked"
     return "it is encrypted, and whole as far as its checksum tells; to check the rest needs --key-file"
+
+
+def finding_of(error: PyjsError | OSError, path: str) -> Finding:
+    """Return what a report says of a file that could not be read; `error` is one of UNREAD."""
+    match error:
+        case Locked():
+            return Finding(LOCKED, path, locked_text(error))
+        case CorruptRecord():
+            return Finding(DAMAGE, path, error.reason, error.offset)
+        case FileNotFoundError():
+            return Finding(DAMAGE, path, "it is missing")
+        case OSError():
+            return Finding(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+    return Finding(UNCHECKED, path, str(error))
 
 
 class Copies:
@@ -42,24 +58,13 @@ class Copies:
 
     def _load(self) -> None:
         generations = set()
-        for path in metadata_paths(self._directory):
+        for path in (f"{self._directory}/meta.{copy}" for copy in COPIES):
             try:
-                generation, values = envelope(self._disk, path, self._kind, self.opener)
-            except Locked as error:
-                self.newer = self.locked = True
-                self.findings.append(Finding(LOCKED, path, locked_text(error)))
-            except UnknownFormat as error:
-                self.newer = True
-                self.findings.append(Finding(UNCHECKED, path, str(error)))
-            except CorruptRecord as error:
-                self.findings.append(Finding(DAMAGE, path, error.reason, error.offset))
-            except FileNotFoundError:
-                self.findings.append(Finding(DAMAGE, path, "it is missing"))
-            except OSError as error:
-                self.newer = True
-                self.findings.append(
-                    Finding(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
-                )
+                generation, values = decode(self._disk.read_file(path), self._kind, path, self.opener)
+            except UNREAD as error:
+                self.findings.append(finding_of(error, path))
+                self.locked |= isinstance(error, Locked)
+                self.newer |= not isinstance(error, (CorruptRecord, FileNotFoundError))
             else:
                 generations.add(generation)
                 if self.values is None or generation > self.generation:
@@ -73,6 +78,6 @@ class Copies:
     def be_written_anew(self, generation: int, values: dict[str, Any]) -> None:
         """Have a repair write these values; they were found elsewhere, or in one copy."""
         self.values, self.generation = values, generation
-        self.findings[0].mend = write_metadata(
-            self._disk, self._directory, self._kind, generation, values, self.opener.key
+        self.findings[0].mend = partial(
+            write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key
         )

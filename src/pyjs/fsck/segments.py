@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import CorruptRecord
-from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
+from pyjs.fsck.findings import DAMAGE, NOTE, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
-from pyjs.fsck.metadata import locked_text
+from pyjs.fsck.metadata import finding_of
 from pyjs.store.crypt.vault import Locked
 from pyjs.store.format.layout import DAMAGED
 from pyjs.store.format.meta import UnknownFormat
@@ -105,14 +106,23 @@ class MessagesCheck:
             try:
                 self._segment(path, int(name[:-4]), name == segments[-1])
             except OSError as error:
-                self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+                self._report.findings.append(finding_of(error, path))
         self._others(names, present)
         self._settle()
 
-    def _find(self, level: str, path: str, what: str, offset: int = -1, size: int = 0) -> Finding:
-        finding = Finding(level, path, what, offset, size)
-        self._report.findings.append(finding)
-        return finding
+    def _rewrite(
+        self,
+        path: str,
+        number: int,
+        base_seq: int,
+        last: bool,
+        erased: tuple[int, ...] = (),
+        known: SegmentContents | None = None,
+    ) -> Mend:
+        """Return the repair that writes a segment anew."""
+        return partial(
+            rewrite_segment, self._files, path, number, base_seq, self._incarnation, last, erased, known
+        )
 
     # -- one segment ---------------------------------------------------------------------------------------
 
@@ -121,11 +131,8 @@ class MessagesCheck:
         try:
             file = segment_file(self._files, path)
             c = contents_of(path, file.data, number, self._incarnation, self._last_seq + 1, image=file.image)
-        except UnknownFormat as error:
-            self._find(UNCHECKED, path, str(error))
-            return
-        except Locked as error:
-            self._find(LOCKED, path, locked_text(error))
+        except (UnknownFormat, Locked) as error:
+            self._report.findings.append(finding_of(error, path))
             return
         except CorruptRecord as error:
             self._unreadable(path, self._disk.read_file(path), None, f"{error.reason}: none of it is read")
@@ -196,16 +203,16 @@ class MessagesCheck:
     ) -> None:
         """Tell of a segment that the server does not read."""
         if not bytes(image).strip(b"\0"):
-            finding = self._find(NOTE, path, "nothing was ever written to it; a start removes it")
+            finding = self._report.find(NOTE, path, "nothing was ever written to it; a start removes it")
         elif c is None:
-            finding = self._find(DAMAGE, path, what, 0, len(image))
+            finding = self._report.find(DAMAGE, path, what, 0, len(image))
             self._report.lost_bytes += len(image)
         else:
-            finding = self._find(
+            finding = self._report.find(
                 DAMAGE, path, "it belongs to another stream or repeats sequences: it is not read"
             )
             self._report.lost_bytes += len(image)
-        finding.mend = move_segment_aside(self._disk, path)
+        finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
         """Go on at `base_seq`; with damage at the end of the segment before, what lies between was lost."""
@@ -224,23 +231,24 @@ class MessagesCheck:
 
     def _problems(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Tell what the scan found damaged."""
-        rewrite: Mend | None = rewrite_segment(
-            self._files, seen.path, seen.number, c.base_seq, self._incarnation, last, known=seen.cut
-        )
+        rewrite: Mend | None = self._rewrite(seen.path, seen.number, c.base_seq, last, known=seen.cut)
         problems = c.problems
         if seen.cut is not None:
             size, what = seen.cut.end - c.end, "the end is missing; its index file tells what was in it"
             problems = [each for each in problems if each[0] != c.end] + [(c.end, size, what)]
         if file.image.problem or (file.damaged_chunks() and not c.problems):
             what = file.image.problem or "a compressed chunk is damaged"
-            self._find(DAMAGE, seen.path, what).mend = rewrite
+            finding = self._report.find(DAMAGE, seen.path, what)
+            finding.mend = rewrite
         for at, size, what in problems:
             place = file.place_of(at, size)
             if at == c.end and not c.end_damaged and seen.cut is None:
-                finding = self._find(NOTE, seen.path, what, *place)
-                finding.mend = cut_tail(self._files, seen.path, c.end) if len(c.problems) == 1 else None
+                finding = self._report.find(NOTE, seen.path, what, *place)
+                finding.mend = (
+                    partial(cut_tail, self._files, seen.path, c.end) if len(c.problems) == 1 else None
+                )
                 continue
-            finding = self._find(DAMAGE, seen.path, what, *place)
+            finding = self._report.find(DAMAGE, seen.path, what, *place)
             finding.first_seq, finding.last_seq = _lost_before(file.data, at + size, c)
             finding.mend, rewrite = rewrite, None
             if at == c.end:
@@ -252,26 +260,24 @@ class MessagesCheck:
         """Check what a sealed segment says of itself."""
         image = file.data
         if c.number != number:
-            finding = self._find(
+            finding = self._report.find(
                 DAMAGE, path, f"it says that it is number {c.number}: was it renamed?", 32, 4
             )
             if not c.problems:
-                finding.mend = rewrite_segment(
-                    self._files, path, number, c.base_seq, self._incarnation, not c.sealed
-                )
+                finding.mend = self._rewrite(path, number, c.base_seq, not c.sealed)
         if not c.sealed:
             return
         at = c.end - FOOTER_SIZE
         first, last, count, _, _, size = SUMMARY.unpack_from(image, at + 32)
         if (first, last, count, size) != (c.base_seq, c.base_seq + c.n - 1, c.n, at) and not c.problems:
             what = f"the footer tells of sequences {first} to {last} in {size} bytes, which are not there"
-            finding = self._find(DAMAGE, path, what, *file.place_of(at, FOOTER_SIZE))
-            finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
+            finding = self._report.find(DAMAGE, path, what, *file.place_of(at, FOOTER_SIZE))
+            finding.mend = self._rewrite(path, number, c.base_seq, False)
         if bytes(image[c.end :]).strip(b"\0") and not c.problems:
-            finding = self._find(
+            finding = self._report.find(
                 DAMAGE, path, "bytes behind the footer", *file.place_of(c.end, len(image) - c.end)
             )
-            finding.mend = rewrite_segment(self._files, path, number, c.base_seq, self._incarnation, False)
+            finding.mend = self._rewrite(path, number, c.base_seq, False)
 
     def _index(self, segment: str, image: Buffer, c: SegmentContents, last: bool) -> None:
         """Check that the index file says what the segment says."""
@@ -281,25 +287,29 @@ class MessagesCheck:
             found = decode_index(index_data(self._files, path) or b"")
         except FileNotFoundError:
             if whole and c.sealed:
-                finding = self._find(NOTE, path, "there is none; a start reads the segment and makes it")
-                finding.mend = make_index(self._files, segment, whole)
+                finding = self._report.find(
+                    NOTE, path, "there is none; a start reads the segment and makes it"
+                )
+                finding.mend = partial(make_index, self._files, segment, whole)
             return
         except IndexUnusable as error:
-            finding = self._find(NOTE if error.ordinary else DAMAGE, path, str(error))
-            finding.mend = make_index(self._files, segment, whole) if not c.problems else None
+            finding = self._report.find(NOTE if error.ordinary else DAMAGE, path, str(error))
+            finding.mend = partial(make_index, self._files, segment, whole) if not c.problems else None
             return
         if _of_another_state(found, c, len(image)):
-            finding = self._find(NOTE, path, "it is not of the segment as it is now; a start makes it anew")
+            finding = self._report.find(
+                NOTE, path, "it is not of the segment as it is now; a start makes it anew"
+            )
         elif c.problems:
-            finding = self._find(
+            finding = self._report.find(
                 NOTE, path, "it hides the damage of its segment until the damaged record is read"
             )
         elif not agrees(found, c):
-            finding = self._find(DAMAGE, path, "it says something else than its segment")
+            finding = self._report.find(DAMAGE, path, "it says something else than its segment")
         else:
             return
         finding.mend = (
-            make_index(self._files, segment, whole) if not c.problems else None
+            partial(make_index, self._files, segment, whole) if not c.problems else None
         )  # that repair makes it
 
     # -- segments that are lost ----------------------------------------------------------------------------
@@ -315,7 +325,7 @@ class MessagesCheck:
     def _missing(self, path: str) -> None:
         """Take note of an index file without its segment."""
         if not self._mourn(f"{path.removesuffix('.idx')}.seg"):
-            self._find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
+            self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _mourn(self, segment: str) -> bool:
         """Go on behind a segment that is lost, if its index file tells what was in it."""
@@ -338,18 +348,18 @@ class MessagesCheck:
             self._lose(max(first, self._floor), last, removed)
         lost, end = report.lost[before:], known.base_seq + known.n - 1
         if lost:
-            finding = self._find(DAMAGE, path, "its segment is lost; it tells what was in it")
+            finding = self._report.find(DAMAGE, path, "its segment is lost; it tells what was in it")
             finding.first_seq, finding.last_seq = lost[0][0], lost[-1][1]
             report.lost_bytes += known.message_bytes
         else:
             rest = "removes it" if end < self._floor else "keeps it, for it tells what was removed"
-            finding = self._find(
+            finding = self._report.find(
                 NOTE, path, f"its segment is gone, and so is all that was in it; a start {rest}"
             )
         if end >= self._floor:
             for each in report.findings:  # one repair does it, and keeps what is told here
                 each.mend = None if each.path == segment else each.mend
-            finding.mend = replace_lost(self._files, segment, known, self._incarnation)
+            finding.mend = partial(replace_lost, self._files, segment, known, self._incarnation)
 
     # -- all of them ---------------------------------------------------------------------------------------
 
@@ -360,13 +370,13 @@ class MessagesCheck:
             if name in segments:
                 continue
             if name.startswith(DAMAGED):
-                self._find(NOTE, path, "set aside: no start looks at it")
+                self._report.find(NOTE, path, "set aside: no start looks at it")
             elif suffix == "idx":
                 continue
             elif suffix == "seg.new" and stem.isdigit():
-                self._find(NOTE, path, "a segment that was being written anew; a start removes it")
+                self._report.find(NOTE, path, "a segment that was being written anew; a start removes it")
             elif name != ".probe":
-                self._find(NOTE, path, "no file of this server")
+                self._report.find(NOTE, path, "no file of this server")
 
     def _settle(self) -> None:
         """Find out which messages are there, and which were lost."""
@@ -380,14 +390,12 @@ class MessagesCheck:
             try:
                 self._count(segment, removed)
             except OSError as error:
-                self._find(UNCHECKED, segment.path, f"it cannot be read: {error.strerror or error}")
+                self._report.findings.append(finding_of(error, segment.path))
         for segment in reads:
             behind = segment.base_seq + segment.entries
             if segment.bare and behind > self._floor:  # one that was purged never had it
-                finding = self._find(DAMAGE, segment.path, "the end of the segment is missing")
-                finding.mend = rewrite_segment(
-                    self._files, segment.path, segment.number, segment.base_seq, self._incarnation, False
-                )
+                finding = self._report.find(DAMAGE, segment.path, "the end of the segment is missing")
+                finding.mend = self._rewrite(segment.path, segment.number, segment.base_seq, False)
         for lost in self._lost:
             self._tell_lost(*lost, removed)
         self._claims(removed)
@@ -430,19 +438,15 @@ class MessagesCheck:
             segment.live = live_in(c, self._floor, removed) if c is not None else segment.live
         messages, size, with_headers, first, overwritten = segment.live
         for seq in overwritten:
-            finding = self._find(DAMAGE, segment.path, f"message {seq} is overwritten but was never removed")
+            finding = self._report.find(
+                DAMAGE, segment.path, f"message {seq} is overwritten but was never removed"
+            )
             finding.first_seq = finding.last_seq = seq
             segment.lost.append((seq, seq))
         if overwritten:
             last = segment is self._read[-1]
-            self._report.findings[-1].mend = rewrite_segment(
-                self._files,
-                segment.path,
-                segment.number,
-                segment.base_seq,
-                self._incarnation,
-                last,
-                tuple(overwritten),
+            self._report.findings[-1].mend = self._rewrite(
+                segment.path, segment.number, segment.base_seq, last, erased=tuple(overwritten)
             )
         if messages and not report.first_seq:
             report.first_seq = first
@@ -453,7 +457,7 @@ class MessagesCheck:
         """Check what records say of sequences that nobody knows."""
         newest = int.from_bytes(removed[-8:], "little")
         if newest > self._last_seq:
-            self._find(
+            self._report.find(
                 DAMAGE, self._directory, f"message {newest} was removed, but the last one is {self._last_seq}"
             )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
 
 from pyjs.base.errors import NONSENSE, CorruptRecord
-from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, ConsumerReport, Finding
+from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, ConsumerReport
 from pyjs.fsck.images import Files, state_file
 from pyjs.fsck.mending import (
     move_file_aside,
@@ -18,13 +19,12 @@ from pyjs.fsck.mending import (
     rewrite_state,
     set_state_aside,
 )
-from pyjs.fsck.metadata import locked_text
+from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.jetstream.config.consumer import from_json
 from pyjs.jetstream.consumer.acks.log import decode
 from pyjs.jetstream.consumer.record import VERSION
-from pyjs.store.crypt.vault import Locked
 from pyjs.store.format.layout import DAMAGED
-from pyjs.store.format.meta import Opener, UnknownFormat
+from pyjs.store.format.meta import Opener
 from pyjs.store.format.purge_file import read_purge
 from pyjs.store.format.window_file import read_parts
 from pyjs.store.state.consumer_list import (
@@ -75,15 +75,10 @@ class StatesCheck:
             elif name == "purge":
                 self._purge(path)
             elif name.startswith(DAMAGED):
-                self._find(NOTE, path, SET_ASIDE)
+                self._report.find(NOTE, path, SET_ASIDE)
             elif name not in NAMES and not META_FILE.fullmatch(name):
-                self._find(NOTE, path, STRANGER)
+                self._report.find(NOTE, path, STRANGER)
         self._consumers()
-
-    def _find(self, level: str, path: str, what: str, offset: int = -1) -> Finding:
-        finding = Finding(level, path, what, offset)
-        self._report.findings.append(finding)
-        return finding
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -92,15 +87,8 @@ class StatesCheck:
         directory = self._report.directory
         try:
             found = load_list(self._disk, directory, Opener(self._files.key))
-        except Locked as error:
-            self._find(LOCKED, list_paths(directory)[0], locked_text(error))
-            return
-        except UnknownFormat as error:
-            self._find(UNCHECKED, list_paths(directory)[0], str(error))
-            return
-        except OSError as error:
-            what = f"it cannot be read: {error.strerror or error}"
-            self._find(UNCHECKED, list_paths(directory)[0], what)
+        except UNREAD as error:
+            self._report.findings.append(finding_of(error, list_paths(directory)[0]))
             return
         self._list(found)
         self._directories(found)
@@ -109,19 +97,19 @@ class StatesCheck:
 
     def _list(self, found: ConsumerList) -> None:
         findings = [
-            self._find(
+            self._report.find(
                 NOTE if each.torn else DAMAGE, each.path, f"{each.what}; the other copy has it", each.at
             )
             for each in found.problems
         ]
         for first, last in found.gaps:
             what = f"entries {first} to {last} of both copies are damaged: consumers may be missing"
-            findings.append(self._find(DAMAGE, list_paths(self._report.directory)[0], what))
+            findings.append(self._report.find(DAMAGE, list_paths(self._report.directory)[0], what))
         if not found.clean and not findings:
             what = "a change was being written; a start cuts it"
-            findings.append(self._find(NOTE, list_paths(self._report.directory)[0], what))
+            findings.append(self._report.find(NOTE, list_paths(self._report.directory)[0], what))
         if findings:
-            findings[0].mend = rewrite_list(self._files, self._report.directory)
+            findings[0].mend = partial(rewrite_list, self._files, self._report.directory)
 
     def _directories(self, found: ConsumerList) -> None:
         """Name what is in the directory of states and belongs to no consumer."""
@@ -129,22 +117,23 @@ class StatesCheck:
         for name in self._disk.list_dir(parent):
             path, owner = f"{parent}/{name}", owners.owner_of(name)
             if name.startswith(DAMAGED):
-                self._find(NOTE, path, SET_ASIDE)
+                self._report.find(NOTE, path, SET_ASIDE)
             elif not self._disk.is_directory(path):
-                self._find(NOTE, path, STRANGER)
+                self._report.find(NOTE, path, STRANGER)
             elif owner == REMOVED:
                 what = "its consumer was removed; a start removes it"
-                self._find(NOTE, path, what).mend = remove_directory(self._disk, path)
+                finding = self._report.find(NOTE, path, what)
+                finding.mend = partial(remove_directory, self._disk, path)
             elif owner == UNKNOWN:
                 what = "it belongs to no consumer of the list; a start leaves it"
-                self._find(DAMAGE if found.gaps else NOTE, path, what)
+                self._report.find(DAMAGE if found.gaps else NOTE, path, what)
 
     def _consumer(self, listed: Listed) -> None:
         directory = f"{self._report.directory}/{NAME}/{state_name(listed.name, listed.ident)}"
         try:
             config = from_json(listed.config)
         except (*NONSENSE, RecursionError) as error:
-            self._find(
+            self._report.find(
                 UNCHECKED, directory, f"its configuration says what this version does not know: {error}"
             )
             return
@@ -155,9 +144,9 @@ class StatesCheck:
         for name in names:
             path = f"{directory}/{name}"
             if name.startswith(DAMAGED):
-                self._find(NOTE, path, SET_ASIDE)
+                self._report.find(NOTE, path, SET_ASIDE)
             elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name not in BEGUN:
-                self._find(NOTE, path, STRANGER)
+                self._report.find(NOTE, path, STRANGER)
 
     def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:
         """Check what a consumer remembers; `first` is the snapshot that the list has."""
@@ -169,20 +158,22 @@ class StatesCheck:
         try:
             state = orjson.loads(snapshot)
             if state["version"] != VERSION:
-                self._find(UNCHECKED, directory, "its state was written by a newer version")
+                self._report.find(UNCHECKED, directory, "its state was written by a newer version")
                 return
             replay(consumer, state, changes, ack_none, (self._report.first_seq, self._report.last_seq))
         except NONSENSE as error:
             what = f"its state is no state: {error}; the consumer begins again at the first message"
-            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+            finding = self._report.find(DAMAGE, directory, what)
+            finding.mend = partial(set_state_aside, self._disk, directory)
             return
         if consumer.ack_floor_seq > consumer.delivered_seq:
             what = f"it acknowledged up to {consumer.ack_floor_seq}, but was sent {consumer.delivered_seq}"
-            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+            finding = self._report.find(DAMAGE, directory, what)
+            finding.mend = partial(set_state_aside, self._disk, directory)
         last_seq = self._report.last_seq
         if consumer.delivered_seq > last_seq:
             what = f"it was sent message {consumer.delivered_seq}, the stream ends at {last_seq}; a start goes back"
-            self._find(NOTE, directory, what)
+            self._report.find(NOTE, directory, what)
 
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
@@ -190,28 +181,27 @@ class StatesCheck:
         """Return snapshot and changes of a state, None: it cannot be read, which is told."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
-        except UnknownFormat as error:
-            self._find(UNCHECKED, directory, str(error))
-        except Locked as error:
-            self._find(LOCKED, directory, locked_text(error))
         except FileNotFoundError:
             what = f"its state is missing: neither snap nor log is there; {otherwise}"
-            finding = self._find(DAMAGE, directory, what)
-            finding.mend = move_file_aside(self._disk, directory) if self._disk.exists(directory) else None
+            finding = self._report.find(DAMAGE, directory, what)
+            finding.mend = (
+                partial(move_file_aside, self._disk, directory) if self._disk.exists(directory) else None
+            )
         except CorruptRecord as error:
             if any(STATE_FILE.fullmatch(name) for name in self._disk.list_dir(directory)):
-                self._find(
+                finding = self._report.find(
                     DAMAGE, directory, f"its state cannot be read: {error.reason}; {otherwise}"
-                ).mend = set_state_aside(self._disk, directory)
+                )
+                finding.mend = partial(set_state_aside, self._disk, directory)
             else:
-                self._find(NOTE, directory, f"its state is set aside; {otherwise}")
-        except OSError as error:
-            self._find(UNCHECKED, directory, f"it cannot be read: {error.strerror or error}")
+                self._report.find(NOTE, directory, f"its state is set aside; {otherwise}")
+        except UNREAD as error:
+            self._report.findings.append(finding_of(error, directory))
         else:
             for problem in problems:
-                self._find(DAMAGE, directory, problem)
+                self._report.find(DAMAGE, directory, problem)
             if problems:
-                self._report.findings[-1].mend = rewrite_state(self._files, directory)
+                self._report.findings[-1].mend = partial(rewrite_state, self._files, directory)
             return snapshot, changes
         return None
 
@@ -233,40 +223,34 @@ class StatesCheck:
                 at = int(values["at"])
         except NONSENSE as error:
             what = f"they are no positions: {error}; they are read from messages"
-            self._find(DAMAGE, directory, what).mend = set_state_aside(self._disk, directory)
+            finding = self._report.find(DAMAGE, directory, what)
+            finding.mend = partial(set_state_aside, self._disk, directory)
             return
         if at > self._report.last_seq:
             what = f"positions as of message {at}, the stream ends at {self._report.last_seq}"
-            self._find(NOTE, directory, what)
+            self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
         """Name a purge in steps that a kill interrupted; one that cannot be read had not begun."""
         try:
             purge = read_purge(self._disk, path, self._files.key)
             what = f"{purge.subject or 'every subject'} below {purge.before_seq}"
-            self._find(NOTE, path, f"a purge of {what} was begun; a start finishes it")
-        except Locked as error:
-            self._find(LOCKED, path, locked_text(error))
-        except UnknownFormat as error:
-            self._find(UNCHECKED, path, str(error))
+            self._report.find(NOTE, path, f"a purge of {what} was begun; a start finishes it")
         except CorruptRecord as error:
-            self._find(NOTE, path, f"a purge that had not begun: {error.reason}")
-        except OSError as error:
-            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+            self._report.find(NOTE, path, f"a purge that had not begun: {error.reason}")
+        except UNREAD as error:
+            self._report.findings.append(finding_of(error, path))
 
     def _window(self, path: str) -> None:
         try:
             for _ in read_parts(self._disk, path, self._files.key):
                 pass
-        except Locked as error:
-            self._find(LOCKED, path, locked_text(error))
-        except UnknownFormat as error:
-            self._find(UNCHECKED, path, str(error))
         except CorruptRecord as error:
             what = f"{error.reason}; message ids are read from messages"
-            self._find(DAMAGE, path, what, error.offset).mend = move_file_aside(self._disk, path)
-        except OSError as error:
-            self._find(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
+            finding = self._report.find(DAMAGE, path, what, error.offset)
+            finding.mend = partial(move_file_aside, self._disk, path)
+        except UNREAD as error:
+            self._report.findings.append(finding_of(error, path))
 
 
 def replay(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED", LOCKED: "NOT CHECKED"}
 RANGES_SHOWN = 20  # of sequences, in the text
 CONSUMERS_SHOWN = 20  # of one stream, in the text
+FIELDS = ("account", "name", "directory", "segments", "messages", "bytes", "first_seq", "last_seq")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -126,30 +127,14 @@ def json_of(report: StoreReport) -> bytes:
 
 
 def _stream_json(stream: StreamReport) -> dict[str, Any]:
-    return {
-        "account": stream.account,
-        "name": stream.name,
-        "directory": stream.directory,
-        "segments": stream.segments,
-        "messages": stream.messages,
-        "bytes": stream.bytes,
-        "first_seq": stream.first_seq,
-        "last_seq": stream.last_seq,
+    return {name: getattr(stream, name) for name in FIELDS} | {
         "lost_msgs": stream.lost_messages(),
         "lost_bytes": stream.lost_bytes,
-        "lost": [list(each) for each in stream.lost],
-        "consumers": [
-            {
-                "name": each.name,
-                "delivered_seq": each.delivered_seq,
-                "ack_floor_seq": each.ack_floor_seq,
-                "pending": each.pending,
-            }
-            for each in stream.consumers
-        ],
+        "lost": stream.lost,
+        "consumers": stream.consumers,
         "findings": [_finding_json(each) for each in stream.findings],
         "repairs": stream.repairs,
-        "gone": [list(each) for each in stream.gone],
+        "gone": stream.gone,
     }
 
 

@@ -17,6 +17,7 @@ from pyjs.store.index.sequences cimport (
 from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
 from pyjs.wire.compose cimport compose
 
+from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
 
 cdef enum:
@@ -41,11 +42,8 @@ cdef class StoredMessage:
 
 def sync_path(disk, str path, syncing=None) -> None:
     """Sync a file that is not open, by the disk or by what is `syncing` many. Raises OSError."""
-    fd = disk.open_file(path)
-    try:
+    with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
-    finally:
-        disk.close_file(fd)
 
 
 class SyncJob:

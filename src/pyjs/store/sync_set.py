@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 from collections import OrderedDict
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, closing
 
 TOGETHER_MIN = 4  # more files and directories than these are synced together
 OPEN_MAX = 32  # descriptors at a time
@@ -52,10 +52,6 @@ class SyncSet:
         self._open.move_to_end(path)
         self._files[path] = None
         return fd
-
-    def add_file(self, path: str) -> None:
-        """Note a file that was written through a descriptor of somebody else."""
-        self._files[path] = None
 
     def add_directory(self, path: str) -> None:
         """Note a directory in which names changed."""
@@ -117,8 +113,5 @@ class SyncSet:
         if fd is not None:
             self._disk.sync_file(fd)
             return
-        fd = self._disk.open_file(path)
-        try:
+        with closing(self._disk, self._disk.open_file(path)) as fd:
             self._disk.sync_file(fd)
-        finally:
-            self._disk.close_file(fd)

@@ -143,17 +143,6 @@ def test_descriptors_are_bounded_and_every_file_is_synced(tmp_path: Path) -> Non
     assert len(disk.synced) == 1 + OPEN_MAX + 5
 
 
-def test_a_file_of_others_is_synced_as_well(tmp_path: Path) -> None:
-    disk = CountingDisk()
-    (tmp_path / "theirs").write_bytes(b"x")
-    with SyncSet(disk, str(tmp_path)) as dirty:
-        dirty.add_file(str(tmp_path / "theirs"))
-
-        dirty.sync()
-
-    assert disk.synced == ["theirs"]
-
-
 def test_a_file_is_synced_under_its_new_name(tmp_path: Path) -> None:
     disk = CountingDisk()
     with SyncSet(disk, str(tmp_path)) as dirty:

@@ -141,7 +141,7 @@ class AccountFiles:
 
     def close(self) -> None:
         """Give every descriptor back; nothing is written."""
-        self._logs.close_below(self._streams)
+        self._logs.files.close_below(self._streams)
 
     def directory_of(self, stream: str) -> str:
         """Return where a stream is kept."""
@@ -282,14 +282,14 @@ class AccountFiles:
     def close_for_good(self, name: str) -> None:
         """Let nobody use the files of the stream called `name` before the next start."""
         directory = self.directory_of(name)
-        self._logs.close_below(directory)
+        self._logs.files.close_below(directory)
         self._unread.add(directory)
         self._note_unrecovered(directory, "Stream")
 
     def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
         directory = self.directory_of(name)
-        self._logs.close_below(directory)
+        self._logs.files.close_below(directory)
         yield from self._recover_directory(directory)
 
     def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
@@ -446,7 +446,7 @@ class AccountFiles:
         file = self.list_of(stream)
         directory = self._states.pop((file.directory, name), "")
         if directory:
-            self._logs.close_below(directory)
+            self._logs.files.close_below(directory)
         return RemovedConsumer(file, name)
 
     def list_of(self, stream: str) -> ListFile:
@@ -728,7 +728,7 @@ class AccountFiles:
         return hidden
 
     def _forget(self, directory: str) -> None:
-        self._logs.close_below(directory)
+        self._logs.files.close_below(directory)
         self._keys.pop(directory, None)
         self._generations.pop(directory, None)
         file = self._lists.pop(directory, None)

@@ -18,7 +18,7 @@ from pyjs.store.format.record cimport (
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 from pyjs.store.segment.view cimport View, note_use
 
-from pyjs.base.disk import read_around
+from pyjs.base.disk import closing, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.image import UNREADABLE, open_image, read_image
 from pyjs.store.segment.segment_files import UNOPENED
@@ -122,14 +122,11 @@ cdef class SegmentReader:
             try:
                 if s.form:
                     return self.open_view(s, wanted)
-                fd = self.files.handles.open_to_read(self.files.path_of(s.number))
-                try:
+                with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
                     size = self.files.disk.size_of(fd)
                     if size < wanted:
                         raise EOFError(f"{size} bytes where {wanted} were written")
                     view = self.files.disk.map_file(fd, size)
-                finally:
-                    self.files.disk.close_file(fd)
                 self.maps.add_map(s, view, size)
                 failed = 0
             except CorruptRecord:               # told when it is examined
@@ -143,12 +140,9 @@ cdef class SegmentReader:
         """Have memory for the image of `s`, `wanted` bytes of it at least."""
         cdef View view
         size = s.end if s.sealed else max(self.writer.segment_size, wanted)
-        fd = self.files.handles.open_to_read(self.files.path_of(s.number))
-        try:
+        with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
             image = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
             view = View(self.maps.view_cache, self.maps, s.number, image, size)
-        finally:
-            self.files.disk.close_file(fd)
         return self.maps.add_view(s, view)
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
@@ -157,11 +151,8 @@ cdef class SegmentReader:
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:
             try:
-                fd = self.files.handles.open_to_read(self.files.path_of(s.number))
-                try:
+                with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
                     failed = (<View> self.maps.views[s.number]).fill(fd, begin, end, limit)
-                finally:
-                    self.files.disk.close_file(fd)
             except (OSError, ValueError, MemoryError) as error:
                 failed = failure_of(error)
                 self.files.log.error(f"{self.files.path_of(s.number)} cannot be read: {error}")

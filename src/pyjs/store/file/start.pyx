@@ -13,6 +13,7 @@ from pyjs.store.file.adoption cimport adopt_segment
 from pyjs.store.index.sequences cimport ENTRY_MSG, index_find, index_last
 from pyjs.store.segment.contents cimport ERASED_BIT
 
+from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
 
@@ -191,12 +192,9 @@ cdef class StoreStart:
         s.sealed = self.writer.left = True
         if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and self.recovery.marked):
             return
-        fd = self.files.disk.open_file(self.files.path_of(s.number))
-        try:
+        with closing(self.files.disk, self.files.disk.open_file(self.files.path_of(s.number))) as fd:
             self.files.disk.truncate(fd, end)
             self.files.disk.write_at(fd, MARK, end)
-        finally:
-            self.files.disk.close_file(fd)
         self.writer.allocated = self.writer.written
 
     def _sync_later(self):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import closing
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
 from pyjs.store.format.form import (
@@ -148,11 +149,8 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
     Raises as open_image does.
     """
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         return open_image(disk, path, fd, key).whole(around)
-    finally:
-        disk.close_file(fd)
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
@@ -173,17 +171,3 @@ def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -
     parts: list[Buffer] = [outer_head(form, meta)]
     parts += [stream.apply(view[at : at + STEP], at) for at in range(0, len(view), STEP)]
     return flags, parts if packed is not None else [*parts, MARK]
-
-
-def write_file(disk: Disk, path: str, parts: list[Buffer]) -> None:
-    """Write a new file and bring it to the medium. Raises OSError."""
-    fd = disk.open_file(path, create=True)
-    try:
-        disk.truncate(fd, 0)
-        at = 0
-        for part in parts:
-            disk.write_at(fd, memoryview(part), at)
-            at += len(part)
-        disk.sync_file(fd)
-    finally:
-        disk.close_file(fd)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import msgpack
 import xxhash
 
-from pyjs.base.disk import Disk, is_shortage
+from pyjs.base.disk import Disk, is_shortage, write_file
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.store.crypt.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey
 
@@ -187,13 +187,7 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
     """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
-    fd = disk.open_file(temporary, create=True)
-    try:
-        disk.truncate(fd, 0)
-        disk.write_at(fd, data, 0)
-        disk.sync_file(fd)
-    finally:
-        disk.close_file(fd)
+    write_file(disk, temporary, [data])
     disk.rename(temporary, path)
 
 

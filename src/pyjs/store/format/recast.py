@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.bad_pages import bad_page_count
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, closing, write_file
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.format.form import HEADER, PlainImage, read_form
-from pyjs.store.format.image import UNREADABLE, encode_file, open_image, read_image, write_file
+from pyjs.store.format.image import UNREADABLE, encode_file, open_image, read_image
 from pyjs.store.format.packed import PackedImage
 
 if TYPE_CHECKING:
@@ -51,13 +51,10 @@ class Recast:
         return None
 
     def _write(self) -> None:
-        fd = self._disk.open_read_only(self.path)
-        try:
+        with closing(self._disk, self._disk.open_read_only(self.path)) as fd:
             image = open_image(self._disk, self.path, fd, self._key)
             unreadable = bad_page_count()
             whole = _checked(image, self.path)
-        finally:
-            self._disk.close_file(fd)
         self.old_flags = image.form.flags if image.form is not None else 0
         flags, parts = encode_file(whole, self._codec, self._key, self._meta)
         if flags == self.old_flags:
@@ -81,11 +78,8 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
         Locked: it is encrypted with another key.
         OSError: it is as it was.
     """
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         whole = _checked(open_image(disk, path, fd, key), path)
-    finally:
-        disk.close_file(fd)
     flags, parts = encode_file(whole, 0, key, meta)
     write_file(disk, f"{path}{NEW}", parts)
     disk.rename(f"{path}{NEW}", path)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyjs.base.disk import write_file
 from pyjs.base.errors import PyjsError
 from pyjs.store.format.meta import KIND_TAILS, MAGIC, decode, encode, envelope_size
 
@@ -84,15 +85,11 @@ def write_tails(disk: Disk, path: str, tails: Tails) -> None:
         if disk.exists(path):
             disk.unlink(path)
         return
-    temporary, at, names = f"{path}.tmp", 0, list(tails)
-    fd = disk.open_file(temporary, create=True)
-    try:
-        disk.truncate(fd, 0)
-        for number, first in enumerate(range(0, len(names), PART_STREAMS), 1):
-            part = {name: tails[name] for name in names[first : first + PART_STREAMS]}
-            data = encode(KIND_TAILS, number, {"streams": part})
-            disk.write_at(fd, data, at)
-            at += len(data)
-    finally:
-        disk.close_file(fd)
+    temporary, names = f"{path}.tmp", list(tails)
+    parts = (names[at : at + PART_STREAMS] for at in range(0, len(names), PART_STREAMS))
+    encoded = (
+        encode(KIND_TAILS, number, {"streams": {name: tails[name] for name in part}})
+        for number, part in enumerate(parts, 1)
+    )
+    write_file(disk, temporary, encoded, sync=False)
     disk.rename(temporary, path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, closing, write_file
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.format.meta import FRAME_SIZE, KIND_WINDOW, Opener, decode, encode, envelope_size, is_sealed
@@ -30,17 +30,10 @@ def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: Str
     Raises:
         OSError: the window that was there still is.
     """
-    temporary, at = f"{path}.tmp", 0
-    fd = disk.open_file(temporary, create=True)
-    try:
-        disk.truncate(fd, 0)
-        for number, part in enumerate(parts, 1):
-            data = encode(KIND_WINDOW, number, part, key)
-            disk.write_at(fd, data, at)
-            at += len(data)
-        disk.sync_file(fd)
-    finally:
-        disk.close_file(fd)
+    temporary = f"{path}.tmp"
+    write_file(
+        disk, temporary, (encode(KIND_WINDOW, number, part, key) for number, part in enumerate(parts, 1))
+    )
     disk.rename(temporary, path)
 
 
@@ -55,8 +48,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
         OSError: the disk does not give it.
     """
     at, number, total, seen = 0, 0, 0, 0
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         end = disk.size_of(fd)
         while at < end or number == 0:
             head = disk.read_at(fd, FRAME_SIZE, at)
@@ -68,8 +60,6 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)
-    finally:
-        disk.close_file(fd)
     if seen != total:
         raise CorruptRecord(path, end, f"it ends after {seen} of {total} message ids")
 
@@ -88,8 +78,5 @@ def _part(data: bytes, path: str, at: int, number: int, key: StreamKey | None) -
 
 def is_plain(disk: Disk, path: str) -> bool:
     """Return whether the window at `path` is not sealed. Raises OSError."""
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         return not is_sealed(disk.read_at(fd, FRAME_SIZE, 0))
-    finally:
-        disk.close_file(fd)

@@ -30,7 +30,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 from pyjs.store.segment.scan cimport SegmentScan, sendable
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
-from pyjs.base.disk import is_shortage
+from pyjs.base.disk import closing, is_shortage, write_file
 from pyjs.base.errors import PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.format.image import UNREADABLE, open_image
@@ -290,11 +290,8 @@ cdef bint is_confirmed(SegmentContents c, image) except *:
 
 def map_whole(disk, str path) -> object:
     """Return a read-only map of a file. Raises OSError; ValueError for an empty one."""
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         return disk.map_file(fd, disk.size_of(fd))
-    finally:
-        disk.close_file(fd)
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
@@ -336,11 +333,7 @@ def store_index(disk, str path, data) -> None:
         disk.unlink(path)
     except FileNotFoundError:
         pass
-    fd = disk.open_file(path, create=True)
-    try:
-        disk.write_at(fd, data, 0)
-    finally:
-        disk.close_file(fd)
+    write_file(disk, path, [data], sync=False)
 
 
 def small_index(FullSegment f not None):
@@ -401,14 +394,11 @@ def index_segment(disk, FullSegment f not None) -> None:
 
 def whole_image(disk, str path, key):
     """Return the plain image of a segment, a map where it can be one."""
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         image = open_image(disk, path, fd, key)
         if image.size == 0:
             raise ValueError("it is empty")
         return image.whole()
-    finally:
-        disk.close_file(fd)
 
 
 def index_segments(disk, segments) -> list:

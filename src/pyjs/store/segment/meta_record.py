@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import closing
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import Locked
 from pyjs.store.format.form import HEADER, clear_meta, is_encrypted
@@ -30,11 +31,8 @@ def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> byte
         Locked: the key is not known.
         CorruptRecord, UnknownFormat, OSError: it cannot be read.
     """
-    fd = disk.open_read_only(path)
-    try:
+    with closing(disk, disk.open_read_only(path)) as fd:
         head = disk.read_at(fd, HEAD_SIZE, 0)
-    finally:
-        disk.close_file(fd)
     if is_encrypted(head[: HEADER.size], path):
         clear = clear_meta(head, path)
         try:

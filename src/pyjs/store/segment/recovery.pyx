@@ -18,7 +18,7 @@ from pyjs.store.format.record cimport (
 )
 from pyjs.store.segment.scan cimport SegmentScan, told_header
 
-from pyjs.base.disk import is_shortage, read_around
+from pyjs.base.disk import closing, is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.form import unknown_format
 from pyjs.store.format.image import open_image
@@ -105,7 +105,7 @@ cdef class Recovery:
         """
         directory = self.files.directory
         names = self.files.disk.list_dir(directory)
-        self.expect_tail(names)
+        self._expect_tail(names)
         names.sort(key=len)                 # of the same length they are in order
         self.damaged_paths += [f"{directory}/{name}" for name in names if name.startswith(DAMAGED)]
         segments = [name for name in names if is_segment(name)]
@@ -114,64 +114,62 @@ cdef class Recovery:
             path = f"{directory}/{name}"
             found = None
             if name in present:
-                found = self.read_segment(path, int(name[:-4]), name == segments[-1])
+                found = self._read_segment(path, int(name[:-4]), name == segments[-1])
             elif name.endswith(".idx") and f"{name[:-4]}.seg" not in present:
-                self.miss_segment(path)
+                self._miss_segment(path)
             elif name.endswith(NEW):
                 remove_file(self.files.disk, self.files.log, path)
             yield found
 
     # -- files -------------------------------------------------------------------------------------------------
-    def expect_tail(self, names) -> None:
+    def _expect_tail(self, names) -> None:
         """Have a file of the index that bears witness for a segment which is not among the `names` of its place."""
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
             if f"{stem}.seg" not in names:
-                self.keep_tail(f"{self.files.directory}/{stem}.seg")
+                self._keep_tail(f"{self.files.directory}/{stem}.seg")
                 if f"{stem}.idx" not in names:
                     names.append(f"{stem}.idx")
 
-    def has_stored(self, path) -> bool:
+    def _has_stored(self, path) -> bool:
         """Whether the index file of a segment was kept elsewhere."""
         stored = self.stored_tail
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
-    def keep_tail(self, path) -> None:
+    def _keep_tail(self, path) -> None:
         """Write the index file that was kept elsewhere: its segment is not as it was, and it tells what was in it."""
         (_, data), self.stored_tail = self.stored_tail, None
         store_index(self.files.disk, index_path(path), data)
 
-    def read_segment(self, path, number, last):
+    def _read_segment(self, path, number, last):
         """Return what one file holds, a RecoveredSegment; None: it is set aside."""
         cdef SegmentContents c, known = None
         cdef bint restored = False
         self.next_number = max(self.next_number, number + 1)
         c, indexed, image, size, reason = None, False, None, 0, "its header is damaged"
-        fd = self.files.disk.open_read_only(path)
-        try:
-            size = self.files.disk.size_of(fd)
-            image = open_image(self.files.disk, path, fd, self.files.key)
-            size = image.size
-            c, known, indexed = self.contents_in(path, number, image)
-        except CorruptRecord as error:
-            reason = error
-            if self.has_stored(path):
-                self.keep_tail(path)
-            known = self.witness(index_path(path))
-        finally:
-            self.files.disk.close_file(fd)
+        with closing(self.files.disk, self.files.disk.open_read_only(path)) as fd:
+            try:
+                size = self.files.disk.size_of(fd)
+                image = open_image(self.files.disk, path, fd, self.files.key)
+                size = image.size
+                c, known, indexed = self._contents_in(path, number, image)
+            except CorruptRecord as error:
+                reason = error
+                if self._has_stored(path):
+                    self._keep_tail(path)
+                known = self._witness(index_path(path))
         if c is None and known is not None:
-            self.set_aside(path, size, reason, True)
-            self.mourn(index_path(path), known)
+            self._set_aside(path, size, reason, True)
+            self._mourn(index_path(path), known)
             return None
         if c is None:
-            self.set_aside(path, size, reason)
+            self._set_aside(path, size, reason)
             return None
         if c.incarnation != self.files.incarnation or c.base_seq <= self.last_seq:
-            self.set_aside(path, size, "it belongs to another stream or repeats sequences")
+            self._set_aside(path, size, "it belongs to another stream or repeats sequences")
             return None
         if c.base_seq > SEQ_MAX and c.n:
-            self.set_aside(path, size, "its sequences are behind the last that there can be")
+            self._set_aside(path, size, "its sequences are behind the last that there can be")
             return None
         if c.number != number:
             self.files.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
@@ -179,10 +177,10 @@ cdef class Recovery:
         ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
         if not indexed:
             self.scanned.append(number)
-            restored = known is not None and self.restore_end(c, known)
+            restored = known is not None and self._restore_end(c, known)
             report(self.files.log, path, c)
-            self.keep_index(path, c, ended)
-        self.bridge(c.base_seq)
+            self._keep_index(path, c, ended)
+        self._bridge(c.base_seq)
         self.cut = 0 if indexed or restored or ended or c.sealed \
             else max(<uint64_t> size, self.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
@@ -204,7 +202,7 @@ cdef class Recovery:
         self.last_seq += c.n
         return found
 
-    def contents_in(self, path, number, image):
+    def _contents_in(self, path, number, image):
         """Return what a segment holds, what its index file knew of it, and whether it is the index file that tells.
 
         None for the first: the header is damaged, and nothing tells what it was. None for the second: nothing.
@@ -212,23 +210,23 @@ cdef class Recovery:
         cdef SegmentContents c, known
         if image.problem:
             self.files.log.warn(f"{path}: {image.problem}")
-        c = self.from_index(path, image)
+        c = self._from_index(path, image)
         if c is not None:
             return c, None, True
-        c, known = self.from_records(path, number, image), self.witness(index_path(path))
+        c, known = self._from_records(path, number, image), self._witness(index_path(path))
         if c is None and known is not None and known.base_seq > self.last_seq:
-            c = self.from_records(path, number, image, known)
+            c = self._from_records(path, number, image, known)
         return c, known, False
 
-    def from_index(self, path, image):
+    def _from_index(self, path, image):
         """Return the contents by the index file; None: read the segment."""
-        if self.has_stored(path):
+        if self._has_stored(path):
             try:
                 stored = self.stored_tail[1]
                 return load_index(self.files.disk, path, image, self.files.key, stored)
             except IndexUnusable as unusable:
                 self.files.log.debug(f"{path} is read, for its index is not used: {unusable}")
-                self.keep_tail(path)
+                self._keep_tail(path)
         try:
             return load_index(self.files.disk, path, image, self.files.key)
         except IndexUnusable as unusable:
@@ -238,7 +236,7 @@ cdef class Recovery:
                 remove_file(self.files.disk, self.files.log, index_path(path))
         return None
 
-    def from_records(self, path, number, image, SegmentContents known=None):
+    def _from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it.
 
         With `known` its index file tells what the header was.
@@ -247,14 +245,14 @@ cdef class Recovery:
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
                            image)
 
-    def keep_index(self, path, SegmentContents c not None, left) -> None:
+    def _keep_index(self, path, SegmentContents c not None, left) -> None:
         """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.
 
         The next start does not read a segment that has one, and so would not sync what a killed process left.
         """
         if c.problems or c.sparse or not (c.sealed or left):
             return
-        if not self.sync(path):
+        if not self._sync(path):
             return
         self.scanned.remove(c.number)
         try:
@@ -264,7 +262,7 @@ cdef class Recovery:
         except OSError as error:
             self.files.log.warn(f"{index_path(path)} cannot be written: {error}")
 
-    def witness(self, path):
+    def _witness(self, path):
         """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
         cdef SegmentContents known
         try:
@@ -275,26 +273,26 @@ cdef class Recovery:
             return None
         return known if known.incarnation == self.files.incarnation else None
 
-    def miss_segment(self, path) -> None:
+    def _miss_segment(self, path) -> None:
         """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
-        cdef SegmentContents known = self.witness(path)
+        cdef SegmentContents known = self._witness(path)
         if known is None or known.base_seq <= self.last_seq:
             remove_file(self.files.disk, self.files.log, path)
             return
         self.next_number = max(self.next_number, known.number + 1)
         what = f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept"
-        self.mourn(path, known, what)
+        self._mourn(path, known, what)
 
-    def mourn(self, path, SegmentContents known, what="") -> None:
+    def _mourn(self, path, SegmentContents known, what="") -> None:
         """Count the messages of a segment that is gone as lost, and go on behind its sequences."""
-        self.bridge(known.base_seq)
+        self._bridge(known.base_seq)
         before = len(self.lost)
         self.miss(known, 0)
         self.last_seq = max(self.last_seq, known.base_seq + known.n - 1)
         missed = [first for first, _ in self.lost[before:]]
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
 
-    def restore_end(self, SegmentContents c, SegmentContents known) -> bool:
+    def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
         """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
                 or not begins_alike(known, c):
@@ -320,7 +318,7 @@ cdef class Recovery:
             self.unrecorded.append(known.removals[i])
         return 0
 
-    def set_aside(self, path, size, reason, witnessed=False) -> None:
+    def _set_aside(self, path, size, reason, witnessed=False) -> None:
         """Give an unreadable file another name; an empty one was never used."""
         directory, _, name = path.rpartition("/")
         if not witnessed:
@@ -334,7 +332,7 @@ cdef class Recovery:
             self.files.disk.unlink(path)
         self.files.names_unsynced = True
 
-    def bridge(self, base_seq) -> None:
+    def _bridge(self, base_seq) -> None:
         """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
         if self.cut and self.last_seq + 1 < base_seq:
             last_seq = self.last_seq
@@ -343,7 +341,7 @@ cdef class Recovery:
         self.end_damaged = False
         self.last_seq = max(self.last_seq, base_seq - 1)
 
-    def sync(self, path) -> bool:
+    def _sync(self, path) -> bool:
         """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
         try:
             sync_path(self.files.disk, path)

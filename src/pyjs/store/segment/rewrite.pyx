@@ -24,8 +24,9 @@ from pyjs.store.format.record cimport (
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.scan cimport SegmentScan
 
+from pyjs.base.disk import write_file
 from pyjs.base.bad_pages import bad_page_count
-from pyjs.store.format.image import UNREADABLE, encode_file, write_file
+from pyjs.store.format.image import UNREADABLE, encode_file
 from pyjs.store.segment.index_file import whole_image
 from pyjs.store.format.recast import NEW
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, write_file
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.vault import Sealer, StreamKey, WrongKey
 from pyjs.store.format.layout import make_directory
@@ -71,23 +71,7 @@ class OpenLogs:
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
-        self._files = files or OpenFiles(disk)  # shared with the segments
-
-    def open(self, path: str) -> int:
-        """Return the descriptor of a log, which stays open until others need its place.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        return self._files.open(path)
-
-    def close(self, path: str) -> None:
-        """Give up the descriptor of a log, if there is one."""
-        self._files.close(path)
-
-    def close_below(self, directory: str) -> None:
-        """Give up the descriptors of everything below a directory."""
-        self._files.close_below(directory)
+        self.files = files or OpenFiles(disk)  # shared with the segments
 
 
 class ConsumerStateFile:
@@ -140,7 +124,7 @@ class ConsumerStateFile:
         if self._logs.sync.is_lost(path):
             raise OSError(errno.EIO, "what was written before could not be synced", path)
         data, checksum = self._entry(delta, self._chain)
-        self._disk.write_at(self._logs.open(path), data, self._end)
+        self._disk.write_at(self._logs.files.open(path), data, self._end)
         self._logs.sync.wrote(path)
         self._end += len(data)
         self._chain = checksum
@@ -178,9 +162,9 @@ class ConsumerStateFile:
     def took(self, state: NextState) -> None:
         """Stand behind a new generation, which is durable; the one before is gone."""
         for path in state.replaced:
-            self._logs.close(path)
+            self._logs.files.close(path)
             self._logs.sync.forget(path)
-        self._logs.close(state.path_of("log"))
+        self._logs.files.close(state.path_of("log"))
         self._stand_behind(state.generation, state.envelope)
 
     def _make_first(self) -> None:
@@ -192,7 +176,7 @@ class ConsumerStateFile:
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
         self._disk.make_dirs(self._directory)
-        self._put(self._path("snap", FIRST), envelope)
+        write_file(self._disk, self._path("snap", FIRST), [envelope], sync=False)
         self._start_log(FIRST, envelope)
         self._stand_behind(FIRST, envelope)
 
@@ -207,7 +191,7 @@ class ConsumerStateFile:
         """Remove the files of all generations but this one."""
         for number, kind in self._files():
             if number != self._generation:
-                self._logs.close(self._path(kind, number))
+                self._logs.files.close(self._path(kind, number))
                 self._disk.unlink(self._path(kind, number))
                 self._logs.sync.forget(self._path(kind, number))
 
@@ -255,7 +239,7 @@ class ConsumerStateFile:
             OSError: some keep their names.
         """
         for number, kind in self._files():
-            self._logs.close(self._path(kind, number))
+            self._logs.files.close(self._path(kind, number))
             self._disk.rename(self._path(kind, number), f"{self._directory}/{ASIDE}{kind}.{number}")
         return [f"{self._directory}/{ASIDE}{kind}.{number}" for number, kind in self._files(ASIDE)]
 
@@ -272,7 +256,7 @@ class ConsumerStateFile:
             log += entry
         for kind, data in (("log", log), ("snap", envelope)):
             path = self._path(kind, generation)
-            self._logs.close(path)
+            self._logs.files.close(path)
             write_whole(self._disk, f"{self._directory}/snap.tmp", path, data)
             self._sync_names()
         self._generation = generation
@@ -294,17 +278,9 @@ class ConsumerStateFile:
 
     def _start_log(self, generation: int, envelope: bytes) -> None:
         path = self._path("log", generation)
-        self._logs.close(path)
-        self._put(path, envelope)
+        self._logs.files.close(path)
+        write_file(self._disk, path, [envelope], sync=False)
         self._logs.sync.began(path)
-
-    def _put(self, path: str, data: bytes) -> None:
-        fd = self._disk.open_file(path, create=True)
-        try:
-            self._disk.truncate(fd, 0)
-            self._disk.write_at(fd, data, 0)
-        finally:
-            self._disk.close_file(fd)
 
     def _sync_names(self) -> None:
         """Make the names of the files durable, and the directory's own: nobody may have synced the first log."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import Disk
+from pyjs.base.disk import Disk, closing
 from pyjs.base.together import Together
 
 if TYPE_CHECKING:
@@ -48,11 +48,8 @@ class LogSyncJob:
 
     def _sync(self, path: str) -> None:
         syncing = self.together or self._disk
-        fd = self._disk.open_file(path)
-        try:
+        with closing(self._disk, self._disk.open_file(path)) as fd:
             syncing.sync_file(fd)
-        finally:
-            self._disk.close_file(fd)
         if path in self._new:
             directory = path.rpartition("/")[0]
             syncing.sync_dir(directory)

@@ -175,7 +175,7 @@ def test_a_log_that_was_replaced_or_removed_needs_no_sync(tmp_path: Path) -> Non
         file.append(b"one")
         file.when_synced(logs.told.append)
     replaced.snapshot(b"later")
-    logs.open_logs.close_below(f"{tmp_path}/removed")
+    logs.open_logs.files.close_below(f"{tmp_path}/removed")
     logs.disk.remove_tree(f"{tmp_path}/removed")
 
     logs.sync.sync_now()
