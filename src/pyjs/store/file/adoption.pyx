@@ -46,7 +46,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
     return count(catalogue, c, s)
 
 
-cdef int adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) except -1:
+cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) except *:
     """Give the entries the subject ids of the store, and link them with those before."""
     cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
     cdef uint32_t i, prev
@@ -82,7 +82,6 @@ cdef int adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) exce
         free(ids)
     if c.n_subjects and subject == NULL:
         raise MemoryError
-    return 0
 
 
 cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):

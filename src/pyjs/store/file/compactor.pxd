@@ -27,9 +27,9 @@ cdef class Compactor:
 
     cdef void note_sparse(self, Segment* s) noexcept nogil
     cdef void note_form(self, Segment* s) noexcept nogil
-    cdef int outdate(self, uint32_t number) except -1
+    cdef void outdate(self, uint32_t number) except *
     cdef bint is_busy(self)
     cdef bint has_work(self)
     cdef bint is_closed(self) noexcept nogil
-    cdef int renew_index(self, Segment* s, bint footer, uint64_t chain) except -1
+    cdef void renew_index(self, Segment* s, bint footer, uint64_t chain) except *
     cdef void give_up(self, Segment* s) noexcept

@@ -22,11 +22,6 @@ cdef enum:
     REWRITE_MIN = 32768         # bytes of a segment that is worth to be written again
 
 
-cdef void segment_free_if(Segment* s) noexcept nogil:
-    if s != NULL:
-        segment_free(s, 0)
-
-
 cdef class Compactor:
     def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
                  StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None) -> None:
@@ -54,12 +49,11 @@ cdef class Compactor:
             if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
                 self.formless.append(s.number)
 
-    cdef int outdate(self, uint32_t number) except -1:
+    cdef void outdate(self, uint32_t number) except *:
         """Note that a segment changed in a way that its new file, if one is being written, does not know of."""
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True
-        return 0
 
     cdef bint is_busy(self):
         """Whether a job was handed out."""
@@ -78,7 +72,7 @@ cdef class Compactor:
         cdef Segment* s
         while self.has_work():
             if not self.sparse:
-                self.recasting = self.next_recast()
+                self.recasting = self._next_recast()
                 return self.recasting
             at = index_place(&self.catalogue.index, self.sparse.pop(0))
             if at == self.catalogue.index.n:
@@ -93,7 +87,7 @@ cdef class Compactor:
             return self.rewriting
         return None
 
-    def next_recast(self):
+    def _next_recast(self):
         """Return the job that gives one more segment the form that the stream wants, None: all have it."""
         cdef size_t at
         cdef Segment* s
@@ -110,7 +104,7 @@ cdef class Compactor:
         """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
-            self.take_recast(job, error)
+            self._take_recast(job, error)
             return
         self.rewritten, self.rewriting = self.rewriting, None
         if error is not None:
@@ -118,26 +112,18 @@ cdef class Compactor:
             self.rewritten.stale = True
         self.take_rewritten()
 
-    def take_recast(self, job, error) -> None:
+    def _take_recast(self, job, error):
         """Put a segment in its new form in its place."""
         cdef size_t at = index_place(&self.catalogue.index, job.number)
         cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
         if error is not None:
             self.files.log.warn(f"{job.path} keeps the form it has: {error}")
-        try:
-            if error is not None or job.stale or self.is_closed() or s == NULL or job.flags == job.old_flags:
-                if self.files.disk.exists(job.new_path):
-                    self.files.disk.unlink(job.new_path)
-                if s != NULL and error is None and job.stale:
-                    self.note_form(s)
-                return
-            self.files.disk.rename(job.new_path, job.path)
-        except OSError as failure:
-            self.files.log.warn(f"{job.path} keeps the form it has: {failure}")
+        elif s != NULL and job.stale:
+            self.note_form(s)
+        wanted = error is None and not job.stale and s != NULL and job.flags != job.old_flags
+        if not self._put_in_place(job, wanted, "keeps the form it has"):
             return
-        self.files.handles.close(job.path)      # it is of the file before
         s.form = job.flags
-        self.files.names_unsynced = True
         self.maps.forget(s)
         if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
             remove_file(self.files.disk, self.files.log, index_path(job.path))
@@ -155,28 +141,33 @@ cdef class Compactor:
         # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        try:
-            if fresh == NULL:
-                self.files.disk.unlink(job.new_path)
-                return
-            # It names messages that are gone for good.
+        if fresh != NULL:               # its index file names messages that are gone for good
             remove_file(self.files.disk, self.files.log, index_path(job.path))
-            self.files.disk.rename(job.new_path, job.path)
-        except FileNotFoundError:
-            segment_free_if(fresh)
+        if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
+            if fresh != NULL:
+                segment_free(fresh, 0)
             return
-        except OSError as error:
-            self.files.log.warn(f"{job.path} stays larger than its messages: {error}")
-            segment_free_if(fresh)
-            return
-        self.files.handles.close(job.path)      # it is of the file before
         self.maps.forget(self.catalogue.index.segments[at])
         self.maps.index_maps.pop(job.number, None)
-        self.files.names_unsynced = True
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
         self.renew_index(fresh, True, job.contents.chain)
         self.note_form(fresh)
+
+    def _put_in_place(self, job, wanted, otherwise):
+        """Give the new file of a job the name of the old one, or remove it; returns whether it has that name."""
+        try:
+            if wanted and not self.is_closed():
+                self.files.disk.rename(job.new_path, job.path)
+                self.files.handles.close(job.path)      # it is of the file before
+                self.files.names_unsynced = True
+                return True
+            self.files.disk.unlink(job.new_path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.files.log.warn(f"{job.path} {otherwise}: {error}")
+        return False
 
     def set_codec(self, uint32_t codec) -> None:
         """Have segments compressed from now on, those as well that are sealed already; 0: no more are."""
@@ -188,11 +179,10 @@ cdef class Compactor:
         for at in range(self.catalogue.index.n):
             self.note_form(self.catalogue.index.segments[at])
 
-    cdef int renew_index(self, Segment* s, bint footer, uint64_t chain) except -1:
+    cdef void renew_index(self, Segment* s, bint footer, uint64_t chain) except *:
         """Have the index file of a segment made from its new file."""
         self.syncs.forget_index(s.number)
         self.syncs.unindexed.append(full_segment(self.catalogue, self.files, self.retired, s, footer, chain, False))
-        return 0
 
     cdef bint is_closed(self) noexcept nogil:
         return self.condition.state == STORE_CLOSED

@@ -17,6 +17,6 @@ cdef class StoreCondition:
         """Whether messages are refused."""
         return self.state > STORE_OPEN
 
-    cdef int worsen(self, StoreState state, object error) except -1
-    cdef int recovered(self) except -1
-    cdef int resume(self) except -1
+    cdef void worsen(self, StoreState state, object error) except *
+    cdef void recovered(self) except *
+    cdef void resume(self) except *

@@ -12,22 +12,19 @@ cdef class StoreCondition:
     def __init__(self) -> None:
         self.state = STORE_RECOVERING
 
-    cdef int worsen(self, StoreState state, object error) except -1:
+    cdef void worsen(self, StoreState state, object error) except *:
         """Go to `state`, if that is worse than the one now; `error` is what publishers are told from now on."""
         assert state > STORE_OPEN
         self.error = error
         self.state = max(self.state, state)
-        return 0
 
-    cdef int recovered(self) except -1:
+    cdef void recovered(self) except *:
         """Take messages from now on, unless something failed meanwhile."""
         if self.state == STORE_RECOVERING:
             self.state = STORE_OPEN
-        return 0
 
-    cdef int resume(self) except -1:
+    cdef void resume(self) except *:
         """Take messages again."""
         assert self.state == STORE_FULL
         self.state = STORE_OPEN
         self.error = None
-        return 0

@@ -15,5 +15,5 @@ cdef class Eraser:
     cdef SegmentWriter writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept
-    cdef int unpack(self, Segment* s) except -1
-    cdef int overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except -1
+    cdef void unpack(self, Segment* s) except *
+    cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *

@@ -46,16 +46,15 @@ cdef class Eraser:
             self.files.log.error(f"{self.files.path_of(s.number)}: message {s.base + i} is removed but its bytes "
                                  f"could not be overwritten: {error}")
 
-    cdef int unpack(self, Segment* s) except -1:
+    cdef void unpack(self, Segment* s) except *:
         """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
         s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
         self.maps.forget(s)
         self.files.names_unsynced = True
         self.compactor.note_form(s)
-        return 0
 
-    cdef int overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except -1:
+    cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
         Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
@@ -69,4 +68,3 @@ cdef class Eraser:
         if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
             memset(<char*> s.data + at, 0, e.size)
             (<char*> s.data)[e.offset + 5] = FLAG_ERASED
-        return 0

@@ -24,10 +24,10 @@ cdef class Examiner:
     cdef public object on_mistake           # called then; None: nobody opens it again
 
     cdef int examine(self, uint64_t seq) noexcept nogil
-    cdef int examine_segment(self, Segment* s) except -1
-    cdef int distrust(self, Segment* s) except -1
+    cdef void examine_segment(self, Segment* s) except *
+    cdef void distrust(self, Segment* s) except *
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept
     cdef bint has_subject(self, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil
     cdef SegmentContents contents_in(self, Segment* s)
-    cdef int drop_damaged(self, Segment* s, SegmentContents c) except -1
-    cdef int note_lost(self, object seqs) except -1
+    cdef void drop_damaged(self, Segment* s, SegmentContents c) except *
+    cdef void note_lost(self, object seqs) except *

@@ -51,14 +51,13 @@ cdef class Examiner:
                                      f"and its segment cannot be read: {error}")
         return failed
 
-    cdef int examine_segment(self, Segment* s) except -1:
+    cdef void examine_segment(self, Segment* s) except *:
         """Drop what of a segment is damaged; where the index is wrong, and not the segment, nothing is lost."""
         c = self.contents_in(s)
         if self.contradicts(s, c):
             self.distrust(s)
         else:
             self.drop_damaged(s, c)
-        return 0
 
     def confirm(self, uint32_t number) -> int:
         """Read a sealed segment that was seen to be damaged; what is, is dropped. Returns how many places are.
@@ -123,7 +122,7 @@ cdef class Examiner:
         return subject != NULL and subject.len == row.name_size \
             and memcmp(subject.name, names + row.name_at, row.name_size) == 0
 
-    cdef int distrust(self, Segment* s) except -1:
+    cdef void distrust(self, Segment* s) except *:
         """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
 
         The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
@@ -138,9 +137,8 @@ cdef class Examiner:
         self.mistaken = True
         if self.on_mistake is not None:
             self.on_mistake()
-        return 0
 
-    cdef int drop_damaged(self, Segment* s, SegmentContents c) except -1:
+    cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
         """Drop the messages of a segment that are not found, whole, where they should be; and tell of it."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
@@ -169,10 +167,8 @@ cdef class Examiner:
                 self.catalogue.unlink(s, i)
         if lost:
             self.note_lost(lost)
-        return 0
 
-    cdef int note_lost(self, object seqs) except -1:
+    cdef void note_lost(self, object seqs) except *:
         """Count damaged messages that are gone from the index, and tell the operator."""
         self.losses.note(seqs)
         self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")
-        return 0

@@ -7,4 +7,4 @@ cdef class Losses:
     cdef readonly uint64_t bytes        # of files
     cdef readonly list seqs             # the first of the messages
 
-    cdef int note(self, object seqs) except -1
+    cdef void note(self, object seqs) except *

@@ -10,8 +10,7 @@ cdef class Losses:
     def __init__(self) -> None:
         self.seqs = []
 
-    cdef int note(self, object seqs) except -1:
+    cdef void note(self, object seqs) except *:
         """Count damaged messages that are gone from the catalogue."""
         self.msgs += len(seqs)
         self.seqs += seqs[:LISTED_MAX - len(self.seqs)]
-        return 0

@@ -15,7 +15,7 @@ cdef class RetiredFiles:
     cdef Segment** segments             # gone, but a sync that is on its way may read their entries
     cdef size_t n, room
 
-    cdef int retire(self, str path) except -1
+    cdef void retire(self, str path) except *
     cdef void date(self) noexcept
     cdef bint is_due(self)
     # Now, or when the sync that is on its way has ended.

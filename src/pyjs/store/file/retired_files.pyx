@@ -27,11 +27,10 @@ cdef class RetiredFiles:
         self.free_segments()
 
     # -- files -------------------------------------------------------------------------------------------------
-    cdef int retire(self, str path) except -1:
+    cdef void retire(self, str path) except *:
         """Let a file go once the next commit is on the medium."""
         self.paths.append((0, path))
         self.undated = True
-        return 0
 
     cdef void date(self) noexcept:
         """Let the files that were retired since the last commit go when this one is on the medium."""

@@ -14,6 +14,6 @@ cdef class SegmentMaps:
     cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
     cdef object __weakref__                 # for its views
 
-    cdef int add_map(self, Segment* s, object view, size_t size) except -1
+    cdef void add_map(self, Segment* s, object view, size_t size) except *
     cdef int add_view(self, Segment* s, View view) except -1
     cdef void forget(self, Segment* s) noexcept

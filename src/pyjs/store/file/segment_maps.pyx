@@ -19,7 +19,7 @@ cdef class SegmentMaps:
         self.views = {}
         self.index_maps = {}
 
-    cdef int add_map(self, Segment* s, object view, size_t size) except -1:
+    cdef void add_map(self, Segment* s, object view, size_t size) except *:
         """Read `s` in a map of `size` bytes from now on."""
         cdef const unsigned char[::1] data = view
         if len(self.maps) >= MAPS_MAX:
@@ -27,7 +27,6 @@ cdef class SegmentMaps:
         self.maps[s.number] = view
         s.data = <const char*> &data[0]
         s.map_size = size
-        return 0
 
     cdef int add_view(self, Segment* s, View view) except -1:
         """Read `s` in a view from now on."""

@@ -62,13 +62,13 @@ cdef class SegmentWriter:
     cdef int stage_removals(self) noexcept nogil
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil
-    cdef int write_out(self) except -1
-    cdef int write_encrypted(self, Segment* s, int fd) except -1
+    cdef void write_out(self) except *
+    cdef void write_encrypted(self, Segment* s, int fd) except *
     cdef bint is_growing(self, Segment* s) noexcept nogil
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
     cdef int begin_segment(self) noexcept nogil
-    cdef int new_segment(self) except -1
+    cdef void new_segment(self) except *
     cdef int seal(self) noexcept nogil
     cdef FullSegment without_index(self, Segment* s, bint footer)
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil

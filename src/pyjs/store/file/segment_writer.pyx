@@ -237,7 +237,7 @@ cdef class SegmentWriter:
                 self.fail(error)
         return -1
 
-    cdef int write_out(self) except -1:
+    cdef void write_out(self) except *:
         """Write what is staged behind the last segment's records, reserving the space first."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t end = self.written + self.staged, step
@@ -268,16 +268,14 @@ cdef class SegmentWriter:
         self.chain_written = self.chain
         self.syncs.written_mark += 1
         self.files.wrote(path)
-        return 0
 
-    cdef int write_encrypted(self, Segment* s, int fd) except -1:
+    cdef void write_encrypted(self, Segment* s, int fd) except *:
         """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
         cdef View view = self.maps.views.get(s.number)
         data, at = self.encryption.written(memoryview(<char[:self.staged]> self.staging), self.written)
         self.files.disk.write_at(fd, data, at)
         if view is not None:
             view.put(self.staging, self.written, self.staged)
-        return 0
 
     cdef bint is_growing(self, Segment* s) noexcept nogil:
         """Whether records are appended to `s`."""
@@ -364,7 +362,7 @@ cdef class SegmentWriter:
                 self.fail(error)
         return -1
 
-    cdef int new_segment(self) except -1:
+    cdef void new_segment(self) except *:
         cdef Segment* s = segment_new(self.catalogue.last_seq + 1, self.next_number)
         cdef SegmentFiles files = self.files
         cdef char* header
@@ -390,7 +388,6 @@ cdef class SegmentWriter:
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()
-        return 0
 
     cdef int seal(self) noexcept nogil:
         """Close the last segment: a footer, and nothing is ever appended again."""

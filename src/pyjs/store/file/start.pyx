@@ -10,8 +10,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pyjs.store.file.adoption cimport adopt_segment
-from pyjs.store.index.sequences cimport ENTRY_MSG, index_find, index_last
+from pyjs.store.file.eraser cimport Eraser
+from pyjs.store.file.examiner cimport Examiner
+from pyjs.store.file.segment_writer cimport SegmentWriter
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport ENTRY_MSG, Segment, index_find, index_last
 from pyjs.store.segment.contents cimport ERASED_BIT
+from pyjs.store.segment.recovery cimport Recovery
+from pyjs.store.segment.segment_files cimport SegmentFiles
+from pyjs.store.store cimport StreamStore
 
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
@@ -23,6 +30,17 @@ cdef enum:
 
 
 cdef class StoreStart:
+    """One start: the segments of a directory, adopted by a store, and what their records remove."""
+    cdef StreamStore store
+    cdef Catalogue catalogue
+    cdef SegmentFiles files
+    cdef SegmentWriter writer
+    cdef Examiner examiner
+    cdef Eraser eraser
+    cdef Recovery recovery
+    cdef list erased                # messages whose bytes are overwritten
+    cdef set removed                # sequences that the DELETES records name; empty: nobody asks
+
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
                  Eraser eraser not None) -> None:
         self.store = store
@@ -35,26 +53,30 @@ cdef class StoreStart:
         self.erased = []
 
     def steps(self):
-        """Read the directory, a segment at each step. Raises as FileStore.recover_steps."""
+        """Read the directory, a segment at each step; returns the paths of segments that are set aside.
+
+        Raises as FileStore.recover_steps.
+        """
         for found in self.recovery.steps():
             if found is not None:
                 self.writer.go_on_behind(found)
                 self.erased += adopt_segment(self.catalogue, self.writer.maps, found)
             yield
         self._settle()
+        return self.recovery.damaged_paths
 
     def _settle(self):
         """Apply what was removed, and open the last segment for appending."""
-        recovery = self.recovery
+        cdef Recovery recovery = self.recovery
         self.examiner.losses.bytes += recovery.lost_bytes
         self.catalogue.last_seq = recovery.last_seq
         self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
         if recovery.end_damaged:
             self._lose_end()
         self.removed = self._removed_seqs() if recovery.lost else set()
-        self.finish_erasure()
+        self._finish_erasure()
         self.store.drop_singly_below(recovery.floor)
-        self.drop_removed()
+        self._drop_removed()
         self._hear_witnesses()
         self._drop_erased()
         if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
@@ -67,7 +89,7 @@ cdef class StoreStart:
             if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
                 self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         self._tell_losses()
-        self.reopen()
+        self._reopen()
         self._sync_later()
 
     # -- removals ----------------------------------------------------------------------------------------------
@@ -83,7 +105,7 @@ cdef class StoreStart:
                 seqs.add(s.removed[i] & ~ERASED_BIT)
         return seqs
 
-    cdef finish_erasure(self):
+    def _finish_erasure(self):
         """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq
@@ -94,7 +116,7 @@ cdef class StoreStart:
         if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
-    cdef drop_removed(self):
+    def _drop_removed(self):
         """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
         cdef Segment* s
         cdef size_t at, n = 0
@@ -168,7 +190,7 @@ cdef class StoreStart:
                 self.files.log.warn(f"{path} at {end}: the end of the segment is missing")
 
     # -- the last segment --------------------------------------------------------------------------------------
-    cdef reopen(self):
+    def _reopen(self):
         """Open the last segment, if it may grow."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:

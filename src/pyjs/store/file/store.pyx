@@ -27,7 +27,6 @@ from libc.string cimport memcpy
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
-from pyjs.store.file.start cimport StoreStart
 from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_remove, is_dead
 from pyjs.store.file.losses cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
@@ -39,6 +38,7 @@ from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import StoreFailed
+from pyjs.store.file.start import StoreStart
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
@@ -73,9 +73,7 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
         """
-        start = StoreStart(self, self.writer, self.examiner, self.eraser)
-        yield from start.steps()
-        self.set_aside = start.recovery.damaged_paths
+        self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
 
     # -- state -------------------------------------------------------------------------------------------------
     @property

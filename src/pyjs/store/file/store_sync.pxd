@@ -12,4 +12,4 @@ cdef class StoreSync:
     cdef list unindexed                     # FullSegments without index file
 
     cdef bint is_due(self)
-    cdef int forget_index(self, uint32_t number) except -1
+    cdef void forget_index(self, uint32_t number) except *

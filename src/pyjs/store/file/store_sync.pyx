@@ -18,10 +18,9 @@ cdef class StoreSync:
         """Whether something was written or renamed that no job covers."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
-    cdef int forget_index(self, uint32_t number) except -1:
+    cdef void forget_index(self, uint32_t number) except *:
         """Leave out the index file of a segment that changed or goes."""
         self.unindexed = [full for full in self.unindexed if full.number != number]
-        return 0
 
     def begin(self):
         """Return a job for what was written so far; None: nothing was, or a job is on its way."""

@@ -34,7 +34,7 @@ cdef class Catalogue:
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # but the segments
     cdef void part_from_subjects(self) noexcept
     cdef void part_from_segments(self) noexcept
-    cdef int leave(self, Remains remains) except -1
+    cdef void leave(self, Remains remains) except *
 
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq

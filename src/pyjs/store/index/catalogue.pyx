@@ -192,10 +192,9 @@ cdef class Catalogue:
         except MemoryError:
             index_free(&self.index, 1)
 
-    cdef int leave(self, Remains remains) except -1:
+    cdef void leave(self, Remains remains) except *:
         """Keep memory that was given up for take_remains."""
         self.remains = [*(self.remains or ()), remains]
-        return 0
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
         """Count nothing any more; the next message gets `first_seq`, or last_seq + 1 if that is more."""

@@ -16,13 +16,12 @@ cdef class Remains:
     def __dealloc__(self):
         self.free_all()
 
-    cdef int take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except -1:
+    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *:
         cdef SubjectTable fresh
         subjects_init(&fresh)
         fresh.last_gen = table.last_gen         # filters remember generations
         self.subjects, table[0] = table[0], fresh
         self.by_token, by_token[0] = by_token[0], NULL
-        return 0
 
     cdef void take_segments(self, SeqIndex* index) noexcept nogil:
         self.index = index[0]

@@ -26,4 +26,4 @@ cdef class SubjectSet:
     cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil
-    cdef int hand_over(self, Remains remains) except -1
+    cdef void hand_over(self, Remains remains) except *

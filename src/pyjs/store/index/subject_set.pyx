@@ -200,8 +200,7 @@ cdef class SubjectSet:
         self.known_tokens = 0
         return 0
 
-    cdef int hand_over(self, Remains remains) except -1:
+    cdef void hand_over(self, Remains remains) except *:
         """Go on with an empty table; `remains` takes the memory of this one."""
         remains.take_subjects(&self.table, &self.by_token)
         self.known_tokens = 0
-        return 0

@@ -50,7 +50,7 @@ cdef class SegmentContents:
     cdef readonly bint end_damaged      # the last record is, whatever it was
     cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
 
-    cdef int own_entries(self) except -1
+    cdef void own_entries(self) except *
     cdef Entry* add_entry(self) noexcept nogil
     cdef int add_gap(self, uint64_t before) noexcept nogil
     cdef int grow_sparse(self, uint32_t n) noexcept nogil

@@ -32,7 +32,7 @@ cdef class SegmentContents:
         free(self.removals)
 
     # -- entries -----------------------------------------------------------------------------------------------
-    cdef int own_entries(self) except -1:
+    cdef void own_entries(self) except *:
         """Copy the entries that are somebody else's."""
         cdef Entry* theirs = self.entries
         self.entries, self.room, self.borrowed = NULL, 0, False
@@ -40,7 +40,6 @@ cdef class SegmentContents:
             raise MemoryError
         memcpy(self.entries, theirs, self.n * sizeof(Entry))
         self.source = None
-        return 0
 
     cdef Entry* add_entry(self) noexcept nogil:
         if self.n == self.room and self.reserve_entries(self.n + 1) != 0:

@@ -143,7 +143,7 @@ cpdef SegmentContents decode_index(data):
     return c
 
 
-cdef int copy_parts(SegmentContents c, IndexHeader* h, const char* p) except -1:
+cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
     if c.reserve(h.subjects, h.names_size, h.removals) != 0:
         raise MemoryError
     c.n_subjects, c.names_size, c.n_removals = h.subjects, h.names_size, h.removals
@@ -152,7 +152,6 @@ cdef int copy_parts(SegmentContents c, IndexHeader* h, const char* p) except -1:
     memcpy(c.removals, p, c.n_removals * 8)
     p += c.n_removals * 8
     memcpy(c.names, p, c.names_size)
-    return 0
 
 
 cdef bint consistent(SegmentContents c) except *:

@@ -34,5 +34,5 @@ cdef class Recovery:
     cdef uint64_t cut                   # so many messages may be missing there
     cdef uint64_t shift                 # where the image begins in it, unless it is compressed
 
-    cdef int miss(self, SegmentContents known, uint32_t start) except -1
+    cdef void miss(self, SegmentContents known, uint32_t start) except *
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed)

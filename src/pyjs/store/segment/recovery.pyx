@@ -307,7 +307,7 @@ cdef class Recovery:
         self.state_due = True         # nothing in the file says how far the sequences went
         return True
 
-    cdef int miss(self, SegmentContents known, uint32_t start) except -1:
+    cdef void miss(self, SegmentContents known, uint32_t start) except *:
         """Count the messages from entry `start` on as lost, and keep what else only their segment said."""
         cdef uint32_t i
         for i in range(start, known.n):
@@ -316,7 +316,6 @@ cdef class Recovery:
         self.floor = max(self.floor, known.floor)
         for i in range(known.n_removals):
             self.unrecorded.append(known.removals[i])
-        return 0
 
     def _set_aside(self, path, size, reason, witnessed=False) -> None:
         """Give an unreadable file another name; an empty one was never used."""

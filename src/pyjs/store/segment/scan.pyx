@@ -24,8 +24,6 @@ from pyjs.store.format.record cimport (
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 
-SOURCE_HASH = PYJS_SOURCE_HASH
-
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage
     EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage

@@ -15,4 +15,4 @@ cdef class SegmentFiles:
     cdef bint names_unsynced                # the directory changed
     cdef public tuple names_above           # directories found at the start, to be synced with the first job
 
-    cdef int wrote(self, str path) except -1
+    cdef void wrote(self, str path) except *

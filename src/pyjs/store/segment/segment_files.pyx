@@ -31,9 +31,8 @@ cdef class SegmentFiles:
         """Return the path of a segment's file."""
         return f"{self.directory}/{number:08d}.seg"
 
-    cdef int wrote(self, str path) except -1:
+    cdef void wrote(self, str path) except *:
         """Note that an open file has bytes that the next sync has to cover."""
         self.handles.wrote(path)
         if path not in self.unsynced:
             self.unsynced.append(path)
-        return 0
