@@ -1,0 +1,191 @@
+"""Which segments are written again, and when the new file takes the place of the old one."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from tests.unit.store.file_state import open_store
+from tests.unit.store.forms import FORMS, a_key, upkeep
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.store.crypt.vault import CHACHA
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.form import CODEC_ZSTD, read_form
+
+SEGMENT_SIZE = 40_000
+COUNT = 500
+FIRST = "00000001.seg"
+
+
+def filled(directory: Path, log: ListLog | None = None) -> FileStore:
+    """Return a store of three segments."""
+    store = open_store(directory, log, SEGMENT_SIZE)
+    for seq in range(1, COUNT + 1):
+        store.store(b"s", b"", b"%04d" % seq + b"x" * 150, 1000 + seq)
+    store.flush()
+    store.sync_now()
+    assert len(store.segment_paths()) == 3
+    return store
+
+
+def thin_out(store: FileStore, keep: int, first: int = 1, last: int = COUNT) -> None:
+    """Remove all messages but each `keep`-th, in a commit that is on the medium."""
+    for seq in range(first, last + 1):
+        if seq % keep:
+            store.drop_seq(seq)
+    store.flush()
+    store.sync_now()
+
+
+def form_of(path: Path) -> int:
+    form = read_form(path.read_bytes()[:64], str(path))
+    return 0 if form is None else form.flags
+
+
+def test_nothing_is_written_again_while_half_of_a_segment_is_left(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 2, last=20)
+
+    assert store.compactor.begin(0) is None
+
+    store.release()
+
+
+def test_a_segment_of_which_most_is_dead_is_written_again_once(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4, last=100)
+
+    job = store.compactor.begin(store.syncs.written_mark)
+
+    assert job is not None
+    assert job.path.endswith(FIRST)
+    assert store.compactor.begin(store.syncs.written_mark) is None
+    store.release()
+
+
+def test_the_last_segment_stays_as_it_is(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4, first=450)
+
+    assert store.compactor.begin(store.syncs.written_mark) is None
+
+    store.release()
+
+
+def test_a_new_file_takes_its_place_when_its_mark_is_on_the_medium(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4)
+    before = (tmp_path / FIRST).stat().st_size
+    job = store.compactor.begin(store.syncs.written_mark + 1)
+    assert job is not None
+
+    store.compactor.finish(job())
+    assert (tmp_path / FIRST).stat().st_size == before
+
+    store.store(b"s", b"", b"one more commit", 9999)
+    store.flush()
+    store.sync_now()
+    assert (tmp_path / FIRST).stat().st_size < before / 2
+    assert [seq for seq in range(1, 100) if store.get(seq)] == list(range(4, 100, 4))
+    store.close()
+
+
+def test_a_job_that_failed_leaves_the_segment_and_no_file(tmp_path: Path) -> None:
+    store = filled(tmp_path, log := ListLog())
+    thin_out(store, 4)
+    before = (tmp_path / FIRST).read_bytes()
+    job = store.compactor.begin(store.syncs.written_mark)
+    assert job is not None
+    job()
+
+    store.compactor.finish(OSError(errno.EIO, "the disk is bad"))
+
+    assert (tmp_path / FIRST).read_bytes() == before
+    assert list(tmp_path.glob("*.new")) == []
+    assert [text for level, text in log.lines if "stays larger than its messages" in text]
+    store.close()
+
+
+def test_a_segment_that_changed_meanwhile_keeps_its_file(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4)
+    job = store.compactor.begin(store.syncs.written_mark)
+    assert job is not None
+    error = job()
+    store.drop_seq(8, erase=True)
+    before = (tmp_path / FIRST).read_bytes()
+
+    store.compactor.finish(error)
+
+    assert (tmp_path / FIRST).read_bytes() == before
+    assert list(tmp_path.glob("*.new")) == []
+    store.close()
+
+
+def test_a_store_that_closes_leaves_no_new_file(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4)
+    job = store.compactor.begin(store.syncs.written_mark + 1)
+    assert job is not None
+    store.compactor.finish(job())
+    assert list(tmp_path.glob("*.new"))
+
+    store.release()
+
+    assert list(tmp_path.glob("*.new")) == []
+
+
+def test_sealed_segments_are_compressed_and_the_open_one_is_not(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.compactor.set_codec(CODEC_ZSTD)
+
+    assert upkeep(store) == 2
+
+    assert [form_of(path) for path in sorted(tmp_path.glob("*.seg"))] == [CODEC_ZSTD, CODEC_ZSTD, 0]
+    assert store.get(1) is not None
+    store.close()
+
+
+def test_no_more_segments_are_compressed_when_nobody_wants_them_so(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.compactor.set_codec(CODEC_ZSTD)
+    store.compactor.set_codec(0)
+
+    assert store.compactor.begin(0) is None
+
+    store.close()
+
+
+def test_a_segment_that_gets_encrypted_gets_an_encrypted_index_file(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    key = a_key(CHACHA)
+    store = open_store(tmp_path, segment_size=SEGMENT_SIZE, key=key)
+
+    upkeep(store)
+    store.close()
+
+    assert form_of(tmp_path / FIRST) == CHACHA
+    index = (tmp_path / "00000001.idx").read_bytes()
+    assert int.from_bytes(index[12:16], "little") == CHACHA
+    again = open_store(tmp_path, segment_size=SEGMENT_SIZE, key=key)
+    assert again.get(1) is not None
+    again.release()
+
+
+def test_a_file_that_cannot_be_renamed_costs_no_more_than_the_space(tmp_path: Path) -> None:
+    class StubbornDisk(OsDisk):
+        def rename(self, old: str, new: str) -> None:
+            raise OSError(errno.EACCES, "no", new)
+
+    filled(tmp_path).close()
+    log = ListLog()
+    store = FileStore(StubbornDisk(), str(tmp_path), log, SEGMENT_SIZE, 7, FORMS["plain"][0])
+    thin_out(store, 4)
+
+    upkeep(store)
+
+    assert [text for level, text in log.lines if "stays larger than its messages" in text]
+    assert [seq for seq in range(1, 100) if store.get(seq)] == list(range(4, 100, 4))
+    store.close()

@@ -1,0 +1,133 @@
+"""Bytes of removed messages: what is overwritten, what stays, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.store.file_state import INCARNATION
+from tests.unit.store.forms import FORMS, image_of, upkeep
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.store.file.store import FileStore
+from pyjs.store.format.form import CODEC_MASK, read_form
+from pyjs.store.segment.scan import scan_segment
+
+SECRET = b"the secret" * 20
+COUNT = 9
+
+
+class WritesDisk(OsDisk):
+    """Notes what is written, in the order of the writes."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        self.written.append(bytes(data))
+        super().write_at(fd, data, offset)
+
+
+def filled(directory: Path, form: str = "plain", disk: OsDisk | None = None) -> FileStore:
+    """Return a store of nine messages; the fifth is the secret. The first segments are sealed."""
+    key, codec = FORMS[form]
+    store = FileStore(disk or OsDisk(), str(directory), ListLog(), 1000, INCARNATION, key)
+    store.compactor.set_codec(codec)
+    for seq in range(1, COUNT + 1):
+        store.store(b"s", b"", SECRET if seq == 5 else b"payload %d " % seq * 20, 1000 + seq)
+    store.flush()
+    store.sync_now()
+    upkeep(store)
+    return store
+
+
+def payloads(store: FileStore) -> list[int]:
+    messages = [store.get(seq) for seq in range(1, store.last_seq + 1)]
+    return [
+        message.seq for message in messages if message and message.payload[:7] in (b"payload", SECRET[:7])
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bytes_of_one_message_go_and_no_others(tmp_path: Path, form: str) -> None:
+    store = filled(tmp_path, form)
+
+    store.drop_seq(5, erase=True)
+
+    assert payloads(store) == [1, 2, 3, 4, 6, 7, 8, 9]
+    store.close()
+    images = [image_of(OsDisk(), path, FORMS[form][0]) for path in tmp_path.glob("*.seg")]
+    assert not any(SECRET[:10] in image for image in images)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_start_finds_no_damage_in_an_erased_message(tmp_path: Path, form: str) -> None:
+    store = filled(tmp_path, form)
+    store.drop_seq(5, erase=True)
+    store.close()
+
+    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, FORMS[form][0])
+
+    assert payloads(again) == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert again.lost is None
+    again.release()
+
+
+def test_the_checksum_of_an_erased_message_stays_for_the_next_one(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    path = next(path for path in sorted(tmp_path.glob("*.seg")) if SECRET in path.read_bytes())
+    before = scan_segment(path.read_bytes())
+
+    store.drop_seq(5, erase=True)
+
+    after = scan_segment(path.read_bytes())
+    assert (after.problems, after.n, after.chain) == ([], before.n, before.chain)
+    store.release()
+
+
+def test_the_removal_is_in_a_file_before_a_byte_is_overwritten(tmp_path: Path) -> None:
+    disk = WritesDisk()
+    store = filled(tmp_path, disk=disk)
+    disk.written.clear()
+
+    store.drop_seq(5, erase=True)
+
+    removal = next(at for at, data in enumerate(disk.written) if (5).to_bytes(8, "little") in data)
+    zeros = disk.written.index(bytes(len(SECRET)))
+    assert removal < zeros
+    store.release()
+
+
+def test_a_message_that_is_only_staged_is_overwritten_in_the_file(tmp_path: Path) -> None:
+    disk = WritesDisk()
+    store = filled(tmp_path, disk=disk)
+    seq = store.store(b"s", b"", SECRET, 2000)
+    disk.written.clear()
+
+    store.drop_seq(seq, erase=True)
+
+    assert disk.written[-1] == bytes(len(SECRET))
+    store.release()
+    assert not any(
+        SECRET in path.read_bytes() for path in tmp_path.glob("*.seg") if path.name != "00000002.seg"
+    )
+
+
+def test_a_compressed_segment_is_its_image_until_it_is_compressed_again(tmp_path: Path) -> None:
+    store = filled(tmp_path, "zstd")
+    path = tmp_path / "00000002.seg"
+
+    def form() -> int:
+        found = read_form(path.read_bytes()[:64], str(path))
+        return 0 if found is None else found.flags & CODEC_MASK
+
+    assert form()
+    store.drop_seq(5, erase=True)
+    assert not form()
+
+    upkeep(store)
+
+    assert form()
+    assert payloads(store) == [1, 2, 3, 4, 6, 7, 8, 9]
+    store.release()
