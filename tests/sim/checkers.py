@@ -507,10 +507,10 @@ class StreamModel:
                 and consumer.wants(publish)
                 and publish.number not in consumer.acked
             ):
-                spent = 0 < consumer.max_deliver <= consumer.delivered.get(publish.number, 0)
+                exhausted = 0 < consumer.max_deliver <= consumer.delivered.get(publish.number, 0)
                 # What was to be removed may be back after a power cut; a consumer need not deliver it again.
                 demand(
-                    spent or self.excuse(publish),
+                    exhausted or self.excuse(publish),
                     f"{consumer.name}: floor {floor} is ahead of {publish}, which was not acknowledged",
                 )
         due = [

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, SPENT = 1, 2, 3, 8  # changes that a report follows
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # changes that a report follows
 REPLAY_MIN = 4096  # steps that the log of any consumer may take
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
@@ -295,7 +295,7 @@ def replay(
                 while order and order[0] <= seq:
                     pending.discard(order.popleft())
                 floor = max(floor, seq)
-            elif kind == SPENT:
+            elif kind == EXHAUSTED:
                 pending.discard(seq)
     if acked:
         floor = max(floor, min(pending) - 1 if pending else delivered)

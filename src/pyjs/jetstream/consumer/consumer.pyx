@@ -26,7 +26,7 @@ from pyjs.jetstream.consumer.delivery.flow_control cimport FLOW_ASKED, FLOW_OFF,
 from pyjs.jetstream.consumer.delivery.outcome cimport ACK_PENDING_FULL, AT_END, DECLINED, HELD, NO_DEMAND, NOT_TAKEN
 from pyjs.jetstream.consumer.delivery.outcome cimport OUT_OF_BUDGET, SENT, Outcome
 from pyjs.jetstream.consumer.delivery.pacing cimport Pacing
-from pyjs.jetstream.consumer.acks.pending cimport IN_REDELIVER, IN_SPENT, Entry
+from pyjs.jetstream.consumer.acks.pending cimport IN_REDELIVER, IN_EXHAUSTED, Entry
 from pyjs.jetstream.consumer.delivery.pull_requests cimport PullRequests
 from pyjs.jetstream.consumer.delivery.push_subject cimport PushSubject
 from pyjs.jetstream.consumer.acks.settled_queue cimport SettledQueue
@@ -395,9 +395,9 @@ cdef class Consumer(StreamConsumer):
         while self.settle is not None and i and self.acks.pending.entries[i].seq <= seq:
             self.note_settled(self.acks.pending.entries[i].seq)
             i = self.acks.pending.entries[i].newer
-        if self.acks.ack_to(seq, cseq) and self.acks.n_spent:
+        if self.acks.ack_to(seq, cseq) and self.acks.n_exhausted:
             with gil:
-                for each in self.acks.take_spent(seq):
+                for each in self.acks.take_exhausted(seq):
                     self.note_settled(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:
@@ -726,8 +726,8 @@ cdef class Consumer(StreamConsumer):
 
     def give_up_expired(self) -> None:
         """Give up what was delivered as often as allowed."""
-        while self.acks.pending.lists[<uint32_t> IN_SPENT].head:
-            self.give_up(self.acks.pending.lists[<uint32_t> IN_SPENT].head)
+        while self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head:
+            self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
         """Tell whether nobody has cared for longer than inactive_threshold, nor may still be at work."""
@@ -754,7 +754,7 @@ cdef class Consumer(StreamConsumer):
         if i:
             self.lose(i, GONE)
             self.mark_dirty()
-        elif self.acks.n_spent == 0 or not self.acks.forget_spent(seq):
+        elif self.acks.n_exhausted == 0 or not self.acks.forget_exhausted(seq):
             self.cursor.dropped(seq)
 
     def on_purge(self, uint64_t first_seq) -> None:
@@ -770,7 +770,7 @@ cdef class Consumer(StreamConsumer):
 
     def summary(self) -> tuple:
         """Return what a purge may change of the state."""
-        return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_spent
+        return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Tell whether the message is for this consumer and not settled yet."""
@@ -789,7 +789,7 @@ cdef class Consumer(StreamConsumer):
             "delivered": [self.acks.delivered_cseq, self.acks.delivered_seq],
             "floor": [self.acks.floor_cseq, self.acks.floor_seq],
             "pending": self.acks.pending.dump() if pending is None else pending,
-            "spent": list(self.acks.spent.items()),
+            "spent": list(self.acks.exhausted.items()),
             "skips": self.cursor.skips.state(),
             "skips_end": self.cursor.skips_end,
         }

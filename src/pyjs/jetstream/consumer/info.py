@@ -25,7 +25,7 @@ def consumer_info(
     if requests is not None:
         consumer.sweep_waiting()
     skew = consumer.account.turn.skew  # times are those of the wall clock, as it is now
-    spent = acks.pending.redelivered + len(acks.spent)
+    redelivered = acks.pending.redelivered + len(acks.exhausted)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
         "name": consumer.name,
@@ -34,7 +34,7 @@ def consumer_info(
         "delivered": _position(acks.delivered_cseq, acks.delivered_seq, consumer.delivered_at, skew),
         "ack_floor": _position(acks.floor_cseq, acks.floor_seq, consumer.acked_at, skew),
         "num_ack_pending": acks.pending.count,
-        "num_redelivered": 0 if consumer.config.max_deliver == 1 else spent,
+        "num_redelivered": 0 if consumer.config.max_deliver == 1 else redelivered,
         "num_waiting": 0 if requests is None else requests.queue.count,
         "num_pending": consumer.cursor.num_pending(),
     }

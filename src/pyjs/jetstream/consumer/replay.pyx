@@ -76,7 +76,7 @@ cdef class Replay:
         self.acks = consumer.acks
         self.untracked = consumer.ack_policy == ACK_NONE
         self.left = last - min(consumer.store.catalogue.first_seq, last) + STEPS_MIN
-        self.left += self.acks.pending.count + self.acks.n_spent
+        self.left += self.acks.pending.count + self.acks.n_exhausted
 
     def take(self, bytes delta) -> None:
         """Repeat the changes of one turn.
@@ -99,7 +99,7 @@ cdef class Replay:
             elif kind == NAKED or kind == DELAYED:
                 self.acks.pending.nak(*numbers)
             else:
-                self.spent(*numbers)
+                self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
         """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""
@@ -133,8 +133,8 @@ cdef class Replay:
         cdef uint32_t i
         if n == 0 or last < seq:
             raise ValueError(f"{n} acks from {seq} on")
-        if acks.n_spent:
-            self.acked_spent(seq, last)
+        if acks.n_exhausted:
+            self.acked_exhausted(seq, last)
         if acks.pending.count == 0:
             return
         seq = max(seq, acks.pending.entries[acks.pending.oldest].seq)
@@ -146,16 +146,16 @@ cdef class Replay:
             if i:
                 acks.settle(i)
 
-    cdef int acked_spent(self, uint64_t seq, uint64_t last) except -1:
+    cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
         """Repeat acks of what was delivered as often as allowed."""
         cdef AckState acks = self.acks
         cdef uint64_t at
-        self.count(min(last - seq + 1, <uint64_t> acks.n_spent))
-        if last - seq < acks.n_spent:
+        self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
+        if last - seq < acks.n_exhausted:
             for at in range(seq, last + 1):
-                acks.forget_spent(at)
+                acks.forget_exhausted(at)
         else:
-            acks.set_spent({each: count for each, count in acks.spent.items() if not seq <= each <= last})
+            acks.set_exhausted({each: count for each, count in acks.exhausted.items() if not seq <= each <= last})
         return 0
 
     cdef int count(self, uint64_t n) except -1:
@@ -168,7 +168,7 @@ cdef class Replay:
     def acked_all(self, uint64_t seq, uint64_t cseq) -> None:
         """Repeat the ack of everything up to `seq`."""
         if self.acks.ack_to(seq, cseq):
-            self.acks.take_spent(seq)
+            self.acks.take_exhausted(seq)
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
         """Repeat a redelivery."""
@@ -177,7 +177,7 @@ cdef class Replay:
         if i:
             self.acks.pending.sent_again(i, ts)
 
-    def spent(self, uint64_t seq) -> None:
+    def exhausted(self, uint64_t seq) -> None:
         """Repeat that a delivery was given up."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)

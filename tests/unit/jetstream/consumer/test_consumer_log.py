@@ -6,7 +6,7 @@ import pytest
 
 from pyjs.jetstream.consumer.acks.log import StateLog, decode
 
-DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, SPENT = range(1, 9)
+DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, EXHAUSTED = range(1, 9)
 
 
 def test_deliveries_and_acks_in_a_row_become_one_change_each() -> None:
@@ -43,7 +43,7 @@ def test_every_change_reads_back_in_order() -> None:
         (PROGRESS, 5, 6),
         (NAKED, 128),
         (DELAYED, 5, 127),
-        (SPENT, 0),
+        (EXHAUSTED, 0),
     ]
     for change in changes:
         log.add(*change)

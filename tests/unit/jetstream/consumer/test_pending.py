@@ -127,9 +127,9 @@ class PendingMachine(RuleBasedStateMachine):
     def expire(self, ms: int, max_deliver: int) -> None:
         self.now += ms * MS
         due = sorted(e.seq for e in self.model.values() if e.where in (3, 4) and e.due_at <= self.now)
-        spent = [seq for seq in due if max_deliver and self.model[seq].count >= max_deliver]
-        assert self.real.expire_due(self.now, max_deliver) == spent
-        for seq in spent:
+        exhausted = [seq for seq in due if max_deliver and self.model[seq].count >= max_deliver]
+        assert self.real.expire_due(self.now, max_deliver) == exhausted
+        for seq in exhausted:
             del self.model[seq]
         for seq in due:
             if seq in self.model:

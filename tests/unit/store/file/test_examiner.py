@@ -126,8 +126,8 @@ def test_where_the_index_is_wrong_nothing_is_lost_and_the_store_is_to_be_opened_
     assert asked == [1]
     assert store.lost is None
     assert not path.exists()
+    damage(tmp_path, 12)
     with pytest.raises(NotNow):
-        damage(tmp_path, 12)
         there(store)
     store.release()
     again = open_store(tmp_path, segment_size=SEGMENT_SIZE)

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 cdef enum:
     IN_NONE = 0                 # in no list: being handled
     IN_REDELIVER = 1            # due: goes out again, in this order
-    IN_SPENT = 2                # due, and delivered as often as allowed
+    IN_EXHAUSTED = 2                # due, and delivered as often as allowed
     IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
     IN_WAIT = 4                 # first of the lists of those waiting for an ack, one per backoff step
 

@@ -467,7 +467,7 @@ cdef class PendingAcks:
         """Queue what is due at `now` for redelivery, in sequence order; returns how many were due.
 
         At most EXPIRED_MAX at once: what else is due stays due, and the next call takes it. What was delivered
-        `max_deliver` times (0: no limit) goes to the list of the spent instead.
+        `max_deliver` times (0: no limit) goes to the list of the exhausted instead.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -489,7 +489,7 @@ cdef class PendingAcks:
             qsort(keys, n, sizeof(SortKey), by_key)
         for k in range(n):
             i = keys[k].index
-            self.link(i, IN_SPENT if max_deliver and self.entries[i].count >= max_deliver else IN_REDELIVER)
+            self.link(i, IN_EXHAUSTED if max_deliver and self.entries[i].count >= max_deliver else IN_REDELIVER)
         free(keys)
         return n
 
@@ -648,14 +648,14 @@ cdef class PendingAcks:
 
     def expire_due(self, int64_t now, uint32_t max_deliver=0) -> list:
         """Queue what is due; returns and forgets the sequences that were delivered `max_deliver` times."""
-        cdef list spent = []
+        cdef list exhausted = []
         cdef uint32_t i
         self.expire(now, max_deliver)
-        while self.lists[<uint32_t> IN_SPENT].head:
-            i = self.lists[<uint32_t> IN_SPENT].head
-            spent.append(self.entries[i].seq)
+        while self.lists[<uint32_t> IN_EXHAUSTED].head:
+            i = self.lists[<uint32_t> IN_EXHAUSTED].head
+            exhausted.append(self.entries[i].seq)
             self.remove(i)
-        return spent
+        return exhausted
 
     def due_at_ns(self) -> int:
         """Return the next deadline, 0 when nothing waits."""

@@ -8,8 +8,8 @@ from pyjs.store.index.catalogue cimport Catalogue
 cdef class AckState:
     cdef readonly PendingAcks pending
     cdef readonly StateLog changes              # since the state was last recorded
-    cdef readonly dict spent                    # seq -> deliveries: reached max_deliver, not acked, not pending
-    cdef uint32_t n_spent                       # len(spent)
+    cdef readonly dict exhausted                    # seq -> deliveries: reached max_deliver, not acked, not pending
+    cdef uint32_t n_exhausted                       # len(exhausted)
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq        # the ack floor, as reported
 
@@ -19,8 +19,8 @@ cdef class AckState:
     cdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
     cdef void settle(self, uint32_t i) noexcept nogil
     cdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
-    cdef bint forget_spent(self, uint64_t seq) noexcept nogil
+    cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil
     cdef bint is_unsettled(self, uint64_t seq) noexcept
-    cdef int set_spent(self, dict spent) except -1
+    cdef int set_exhausted(self, dict exhausted) except -1
     cdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept
     cdef int fit(self, uint64_t last, Catalogue catalogue) except -1

@@ -10,7 +10,7 @@ Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, SPENT, StateLog
+from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, EXHAUSTED, StateLog
 from pyjs.jetstream.consumer.acks.pending cimport Entry, PendingAcks
 from pyjs.store.index.sequences cimport index_live
 from pyjs.store.index.catalogue cimport Catalogue
@@ -22,7 +22,7 @@ cdef class AckState:
     def __cinit__(self, StateLog changes not None):
         self.changes = changes
         self.pending = PendingAcks()
-        self.spent = {}
+        self.exhausted = {}
 
     def begin(self, uint64_t seq) -> None:
         """Begin with everything before `seq` delivered and acknowledged."""
@@ -54,9 +54,9 @@ cdef class AckState:
         cdef uint32_t i = self.pending.find(seq)
         count = self.pending.entries[i].count
         self.pending.remove(i)
-        self.spent[seq] = count
-        self.n_spent = <uint32_t> len(self.spent)
-        self.changes.put(SPENT, seq, 0)
+        self.exhausted[seq] = count
+        self.n_exhausted = <uint32_t> len(self.exhausted)
+        self.changes.put(EXHAUSTED, seq, 0)
         return count
 
     def requeue_all(self) -> None:
@@ -72,7 +72,7 @@ cdef class AckState:
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.settle(i)
-        elif self.n_spent == 0 or not self.forget_spent(seq):
+        elif self.n_exhausted == 0 or not self.forget_exhausted(seq):
             return False
         self.changes.acked(seq)
         return True
@@ -95,7 +95,7 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Settle what is pending up to `seq`; False: that was settled before. Then `take_spent` is the caller's.
+        """Settle what is pending up to `seq`; False: that was settled before. Then `take_exhausted` is the caller's.
 
         A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
         floor. nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
@@ -128,32 +128,32 @@ cdef class AckState:
 
     # -- deliveries that were given up -----------------------------------------------------------------------------
 
-    cdef bint forget_spent(self, uint64_t seq) noexcept nogil:
+    cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
         """Forget a delivery that was given up; False: it was not."""
         with gil:
-            if self.spent.pop(seq, None) is None:
+            if self.exhausted.pop(seq, None) is None:
                 return False
-        self.n_spent -= 1
+        self.n_exhausted -= 1
         return True
 
-    def take_spent(self, uint64_t seq) -> list:
+    def take_exhausted(self, uint64_t seq) -> list:
         """Forget the deliveries up to `seq` that were given up; returns their sequences."""
-        taken = [each for each in self.spent if each <= seq]
+        taken = [each for each in self.exhausted if each <= seq]
         for each in taken:
-            del self.spent[each]
-        self.n_spent = <uint32_t> len(self.spent)
+            del self.exhausted[each]
+        self.n_exhausted = <uint32_t> len(self.exhausted)
         return taken
 
-    cdef int set_spent(self, dict spent) except -1:
-        self.spent = spent
-        self.n_spent = <uint32_t> len(spent)
+    cdef int set_exhausted(self, dict exhausted) except -1:
+        self.exhausted = exhausted
+        self.n_exhausted = <uint32_t> len(exhausted)
         return 0
 
     # -- removals from the stream, and the state -------------------------------------------------------------------
 
     cdef bint is_unsettled(self, uint64_t seq) noexcept:
         """Tell whether a message that was delivered is pending or given up."""
-        return self.pending.find(seq) != 0 or (self.n_spent and seq in self.spent)
+        return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
         """Forget what a purge removed, after which the stream begins at `first_seq`; tells whether it was pending."""
@@ -165,7 +165,7 @@ cdef class AckState:
                 self.pending.remove(i)
                 removed = True
             i = newer
-        self.take_spent(first_seq - 1)
+        self.take_exhausted(first_seq - 1)
         if self.pending.count == 0:
             self.delivered_seq = max(self.delivered_seq, first_seq - 1)
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
@@ -184,8 +184,8 @@ cdef class AckState:
                 self.settle(i)
             i = newer
         self.floor_seq = min(self.floor_seq, last)
-        left = {seq: count for seq, count in self.spent.items() if index_live(&catalogue.index, seq) != NULL}
-        self.set_spent(left)
+        left = {seq: count for seq, count in self.exhausted.items() if index_live(&catalogue.index, seq) != NULL}
+        self.set_exhausted(left)
         return 0
 
     def load(self, dict state) -> None:
@@ -193,4 +193,4 @@ cdef class AckState:
         self.delivered_cseq, self.delivered_seq = state["delivered"]
         self.floor_cseq, self.floor_seq = state["floor"]
         self.pending.restore(state["pending"])
-        self.set_spent({int(seq): int(count) for seq, count in state["spent"]})
+        self.set_exhausted({int(seq): int(count) for seq, count in state["spent"]})
