@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from pyjs.fsck.aside import copy_aside, move_aside
+from pyjs.base.disk import write_file
 from pyjs.fsck.images import (
     Files,
     cut_segment,
@@ -25,7 +25,7 @@ from pyjs.fsck.images import (
 )
 from pyjs.jetstream.files.consumer_files import ListFile
 from pyjs.store.format.form import Form
-from pyjs.store.format.layout import make_directory
+from pyjs.store.format.layout import DAMAGED, free_name, make_directory, set_aside
 from pyjs.store.format.meta import Opener, encode, save_meta
 from pyjs.store.segment.census import removals_of
 from pyjs.store.segment.index_file import encode_index, index_path
@@ -70,7 +70,7 @@ def rewrite_segment(
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
     assert c is not None
     fresh = _written_anew(file.data, c, number, incarnation, last, erased, known)
-    aside = copy_aside(files.disk, path)
+    aside = _copy_aside(files.disk, path)
     _remove(files.disk, index_path(path))
     put_segment(files, path, fresh, not last)
     if not last:
@@ -84,7 +84,7 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
     That is which sequences were used, and which messages of other segments were removed.
     """
     end = known.base_seq + known.n - 1
-    aside = f"; as it was it is {move_aside(files.disk, path)}" if files.disk.exists(path) else ""
+    aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
     out = _begun(known.base_seq, known.number, incarnation)
     _add_known(out, known)
     footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))
@@ -106,12 +106,12 @@ def move_segment_aside(disk: Disk, path: str) -> str:
     if not disk.read_file(path).strip(b"\0"):
         disk.unlink(path)
         return f"{path} is removed, it was empty"
-    return f"{path} is set aside as {move_aside(disk, path)}"
+    return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
     """Give a file or directory that cannot be read another name."""
-    return f"{path} is set aside as {move_aside(disk, path)}"
+    return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
@@ -256,6 +256,14 @@ def _write_index(files: Files, path: str, image: bytes, number: int, incarnation
     assert c is not None
     assert not c.problems
     put_index(files, index_path(path), encode_index(c))
+
+
+def _copy_aside(disk: Disk, path: str) -> str:
+    """Copy a file beside itself, under a name that no start looks at; returns the copy's path, which is safe."""
+    aside = free_name(disk, path, DAMAGED)
+    write_file(disk, aside, [disk.read_file(path)])
+    disk.sync_dir(path.rpartition("/")[0])
+    return aside
 
 
 def _remove(disk: Disk, path: str) -> None:

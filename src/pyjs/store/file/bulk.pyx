@@ -392,15 +392,14 @@ def describe_segments(StreamStore store not None, size_t offset, size_t limit) -
 
 cdef dict describe(Segment* s, bint in_file):
     cdef uint32_t first = segment_next_live(s, 0), last = s.n
-    cdef dict row = {"number": s.number, "base_seq": s.base}
-    if s.live:
-        while last and is_dead(s, last - 1):
-            last -= 1
-        row.update({"first_seq": s.base + first, "last_seq": s.base + last - 1})
-    else:
-        row.update({"first_seq": 0, "last_seq": 0})
-    row.update({"messages": s.live, "bytes": s.live_bytes})
-    row.update({"first_ts": s.entries[first].ts if s.live else 0, "last_ts": s.entries[last - 1].ts if s.live else 0})
-    if in_file:
-        row.update({"sealed": s.sealed != 0, "file_bytes": s.end, "form": s.form})
-    return row
+    cdef bint live = s.live != 0
+    cdef dict row
+    while live and is_dead(s, last - 1):
+        last -= 1
+    row = {
+        "number": s.number, "base_seq": s.base,
+        "first_seq": s.base + first if live else 0, "last_seq": s.base + last - 1 if live else 0,
+        "messages": s.live, "bytes": s.live_bytes,
+        "first_ts": s.entries[first].ts if live else 0, "last_ts": s.entries[last - 1].ts if live else 0,
+    }
+    return row | {"sealed": s.sealed != 0, "file_bytes": s.end, "form": s.form} if in_file else row

@@ -2,21 +2,22 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.index.sequences cimport Entry, Segment
-from pyjs.store.file.losses cimport Losses
-from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport SegmentReader
 from pyjs.store.file.segment_writer cimport SegmentWriter
+
+cdef class Losses:
+    """Messages that are gone because their bytes are damaged, found at the start or since."""
+    cdef readonly uint64_t msgs
+    cdef readonly uint64_t bytes        # of files
+    cdef readonly list seqs             # the first of the messages
 
 cdef class Examiner:
     """Reads whole segments of an open store, and drops what is damaged in them."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
-    cdef SegmentMaps maps
-    cdef Compactor compactor
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
@@ -24,10 +25,8 @@ cdef class Examiner:
     cdef public object on_mistake           # called then; None: nobody opens it again
 
     cdef int examine(self, uint64_t seq) noexcept nogil
-    cdef void examine_segment(self, Segment* s) except *
     cdef void distrust(self, Segment* s) except *
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept
-    cdef bint has_subject(self, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil
     cdef SegmentContents contents_in(self, Segment* s)
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *
     cdef void note_lost(self, object seqs) except *

@@ -1,7 +1,12 @@
 from collections.abc import Callable
 
-from pyjs.store.file.losses import Losses
 from pyjs.store.file.segment_reader import SegmentReader
+
+class Losses:
+    msgs: int
+    bytes: int
+    seqs: list[int]
+    def __init__(self) -> None: ...
 
 class Examiner:
     losses: Losses

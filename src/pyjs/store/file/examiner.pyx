@@ -6,18 +6,20 @@ is whole and its index file said something else, that file is removed, and the s
 Knows nothing of who read the record. Compiled because it compares every entry of a segment
 (benchmarks/store_start.py).
 """
-from libc.string cimport memcmp
-
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
-from pyjs.store.file.segment_reader cimport failure_of
-from pyjs.store.index.subjects cimport Subject, subject_by_id
+from pyjs.store.file.segment_reader cimport failure_of, has_subject
+from pyjs.store.segment.contents cimport SubjectRow
 
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.image import UNREADABLE
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recovery import contents_of, report
+
+
+cdef enum:
+    LISTED_MAX = 1000           # sequences named of those that are lost
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
@@ -26,38 +28,39 @@ cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
             and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
 
 
+cdef class Losses:
+    def __init__(self) -> None:
+        self.seqs = []
+
+
 cdef class Examiner:
     def __init__(self, SegmentReader reader not None) -> None:
         self.catalogue = reader.catalogue
         self.files = reader.files
-        self.maps = reader.maps
-        self.compactor = reader.writer.compactor
         self.writer = reader.writer
         self.reader = reader
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
         """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
+        cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
             return -3
         with gil:
             try:
-                self.examine_segment(index_find(&self.catalogue.index, seq))
+                s = index_find(&self.catalogue.index, seq)
+                c = self.contents_in(s)
+                if self.contradicts(s, c):
+                    self.distrust(s)
+                else:
+                    self.drop_damaged(s, c)
                 failed = -3 if self.mistaken else 0
             except UNREADABLE as error:
                 failed = failure_of(error)
                 self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
                                      f"and its segment cannot be read: {error}")
         return failed
-
-    cdef void examine_segment(self, Segment* s) except *:
-        """Drop what of a segment is damaged; where the index is wrong, and not the segment, nothing is lost."""
-        c = self.contents_in(s)
-        if self.contradicts(s, c):
-            self.distrust(s)
-        else:
-            self.drop_damaged(s, c)
 
     def confirm(self, uint32_t number) -> int:
         """Read a sealed segment that was seen to be damaged; what is, is dropped. Returns how many places are.
@@ -102,6 +105,7 @@ cdef class Examiner:
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* found
+        cdef SubjectRow* row
         for i in range(s.n):
             if last and s.entries[i].offset >= self.writer.written:
                 continue
@@ -111,23 +115,18 @@ cdef class Examiner:
             found = &c.entries[at]
             if found.flags & (ENTRY_MSG | ENTRY_ERASED) != ENTRY_MSG:
                 continue
+            row = &c.subjects[found.subject_id]
             if not same_record(&s.entries[i], found) or s.entries[i].ts != found.ts \
-                    or not self.has_subject(s, &s.entries[i], &c.subjects[found.subject_id], c.names):
+                    or not has_subject(self.catalogue, s, &s.entries[i], c.names + row.name_at, row.name_size):
                 return True
         return False
-
-    cdef bint has_subject(self, Segment* s, Entry* e, SubjectRow* row, const char* names) noexcept nogil:
-        cdef Subject* subject = subject_by_id(&self.catalogue.subjects.table,
-                                              e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
-        return subject != NULL and subject.len == row.name_size \
-            and memcmp(subject.name, names + row.name_at, row.name_size) == 0
 
     cdef void distrust(self, Segment* s) except *:
         """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
 
         The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
         """
-        path = f"{self.files.path_of(s.number).removesuffix('.seg')}.idx"
+        path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
                              "it is removed and made anew")
         try:
@@ -149,8 +148,8 @@ cdef class Examiner:
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
         s.examined = True
-        self.maps.drop_map(s.number)
-        self.compactor.outdate(s.number)
+        self.reader.maps.drop_map(s.number)
+        self.writer.compactor.outdate(s.number)
         remove_file(self.files.disk, self.files.log, index_path(path))           # the next start shall find it too
         self.writer.syncs.forget_index(s.number)
         report(self.files.log, path, c)
@@ -170,5 +169,6 @@ cdef class Examiner:
 
     cdef void note_lost(self, object seqs) except *:
         """Count damaged messages that are gone from the index, and tell the operator."""
-        self.losses.note(seqs)
+        self.losses.msgs += len(seqs)
+        self.losses.seqs += seqs[:LISTED_MAX - len(self.losses.seqs)]
         self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")

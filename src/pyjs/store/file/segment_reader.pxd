@@ -1,8 +1,10 @@
 """Records of a directory's segments, read by sequence."""
 from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport Segment
+from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.store.index.subjects cimport Subject, subject_by_id
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
@@ -13,6 +15,12 @@ cdef enum Trust:                # what is not checked of a record in a file
     TRUST_ALL                   # its checksums: this process knows them
 
 cdef int failure_of(object error)
+
+cdef inline bint has_subject(Catalogue catalogue, Segment* s, Entry* e, const char* name, size_t n) noexcept nogil:
+    """Return whether the index says that an entry is of this subject. Costs a look at the name."""
+    cdef Subject* subject = subject_by_id(&catalogue.subjects.table,
+                                          e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
+    return subject != NULL and subject.len == n and memcmp(subject.name, name, n) == 0
 
 cdef class SegmentReader:
     """Finds records in maps, views and what the writer has staged."""

@@ -7,7 +7,7 @@ the store has the whole segment read then.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from pyjs.base.bad_pages cimport is_readable
 from pyjs.store.index.sequences cimport Entry, index_last, index_place, is_filled
@@ -15,7 +15,6 @@ from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
     stored_checksum, whole,
 )
-from pyjs.store.index.subjects cimport Subject, subject_by_id
 from pyjs.store.segment.view cimport View, note_use
 
 from pyjs.base.disk import closing, read_around
@@ -63,15 +62,12 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
         or stored_checksum(s.data + e.offset, h.length) == 0
 
 
-cdef inline bint has_subject(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
-    """Whether the record of `e`, which was found, has the subject that the index says. Costs a look at its name."""
+cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
+    """Whether the record of `e`, which was found, has the subject that the index says."""
     cdef RecordHeader h
-    cdef Subject* subject = subject_by_id(&self.catalogue.subjects.table,
-                                          e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
-    cdef const char* name = s.data + e.offset + RECORD_HEADER_SIZE
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-    name += 16 if h.flags & FLAG_EXTENDED else 0
-    return subject != NULL and subject.len == e.subject_len and memcmp(subject.name, name, e.subject_len) == 0
+    return has_subject(self.catalogue, s, e, s.data + e.offset + RECORD_HEADER_SIZE
+                       + (16 if h.flags & FLAG_EXTENDED else 0), e.subject_len)
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
@@ -89,7 +85,7 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
         # This process has just written or read what no index file tells of.
         trust = TRUST_ALL if s.examined or (last and e.offset >= self.writer.indexed) else trust
         damaged = find_record(self, s, e, end, trust)
-        if damaged == 0 and trust == TRUST_NONE and not has_subject(self, s, e):
+        if damaged == 0 and trust == TRUST_NONE and not is_named_right(self, s, e):
             damaged = 1
         if damaged:
             return damaged

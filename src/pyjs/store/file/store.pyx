@@ -28,7 +28,7 @@ from libc.string cimport memcpy
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
 from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_remove, is_dead
-from pyjs.store.file.losses cimport Losses
+from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.remains cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
