@@ -313,7 +313,7 @@ cdef class StreamStore:
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove matching messages, those below `before_seq` or all but the newest `keep`; return how many.
 
-        Not logged for take_drops: consumers are to be counted anew. Source: STREAM.PURGE of nats-server: without
+        Not logged as drops: consumers are to be counted anew. Source: STREAM.PURGE of nats-server: without
         a filter a `before_seq` beyond the end empties the stream and moves the next sequence there.
         """
         cdef bint tracked = self.catalogue.drops.tracked
@@ -389,10 +389,6 @@ cdef class StreamStore:
                 return False
             left -= 1
         return False
-
-    def take_drops(self) -> list:
-        """Return (sequence, subject) of every message dropped since the last call, purges excepted. For tests."""
-        return self.catalogue.drops.take()
 
     def flush(self) -> None:
         """Commit what was appended and dropped; raises what `error` holds when that fails."""

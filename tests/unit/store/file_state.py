@@ -8,6 +8,9 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.file.store import FileStore
+from pyjs.store.index.filter import StoreFilter
+from pyjs.store.index.subject_walk import SubjectWalk
+from pyjs.store.store import StreamStore
 
 INCARNATION = 7
 MANY = 1 << 62  # sequences: all of them
@@ -26,11 +29,19 @@ def open_store(
     return store
 
 
+def subject_counts(store: StreamStore, wanted: StoreFilter) -> dict[bytes, int]:
+    """Return the live messages per matching subject."""
+    walk = SubjectWalk(store.catalogue, wanted)
+    while not walk.look(MANY >> 40):
+        pass
+    return walk.take(MANY)
+
+
 def state_of(store: FileStore) -> dict[str, object]:
     """Return everything that can be asked without a change."""
     everything = store.make_filter(())
     seqs = range(max(1, store.first_seq - 2), store.last_seq + 3)
-    names = sorted(store.catalogue.subject_counts(everything))
+    names = sorted(subject_counts(store, everything))
     times = {message.ts for seq in seqs if (message := store.get(seq)) is not None}
     return {
         "numbers": (store.msgs, store.bytes, store.first_seq, store.last_seq, store.first_ts, store.last_ts),
@@ -41,7 +52,7 @@ def state_of(store: FileStore) -> dict[str, object]:
             for seq in seqs
             if (message := store.get(seq)) is not None
         ],
-        "counts": store.catalogue.subject_counts(everything),
+        "counts": subject_counts(store, everything),
         "last": store.catalogue.last_seqs_or_none(everything, 0, MANY),
         "up to": [store.catalogue.last_seqs_or_none(everything, seq, MANY) for seq in seqs],
         "next": [

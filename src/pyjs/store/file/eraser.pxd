@@ -1,17 +1,13 @@
 """Bytes of removed messages, overwritten in their files."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.segment.segment_files cimport SegmentFiles
-from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef class Eraser:
     """Overwrites messages whose removal is recorded already."""
     cdef SegmentFiles files
-    cdef SegmentMaps maps
-    cdef Compactor compactor
     cdef SegmentWriter writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept

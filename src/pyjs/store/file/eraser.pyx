@@ -9,6 +9,7 @@ stores).
 from libc.string cimport memset
 
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
+from pyjs.store.index.sequences cimport index_last
 
 from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
@@ -20,8 +21,6 @@ cdef enum:
 cdef class Eraser:
     def __init__(self, SegmentWriter writer not None) -> None:
         self.files = writer.files
-        self.maps = writer.maps
-        self.compactor = writer.compactor
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
@@ -29,7 +28,7 @@ cdef class Eraser:
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
-        self.compactor.outdate(s.number)
+        self.writer.compactor.outdate(s.number)
         try:
             if s.form & CODEC_MASK:
                 self.unpack(s)
@@ -50,16 +49,17 @@ cdef class Eraser:
         """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
         s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
-        self.maps.forget(s)
+        self.writer.maps.forget(s)
         self.files.names_unsynced = True
-        self.compactor.note_form(s)
+        self.writer.compactor.note_form(s)
 
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
         Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
         """
-        form = self.writer.encryption if self.writer.is_growing(s) else None
+        is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
+        form = self.writer.encryption if is_growing else None
         if form is None:                # also of the last one during a start
             form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
         flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)

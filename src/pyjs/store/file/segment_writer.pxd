@@ -64,7 +64,6 @@ cdef class SegmentWriter:
     cdef int write_staged(self) noexcept nogil
     cdef void write_out(self) except *
     cdef void write_encrypted(self, Segment* s, int fd) except *
-    cdef bint is_growing(self, Segment* s) noexcept nogil
     cdef void fail(self, object error) noexcept
     cdef void forget_staged(self) noexcept nogil
     cdef int begin_segment(self) noexcept nogil

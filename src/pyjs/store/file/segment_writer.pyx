@@ -277,10 +277,6 @@ cdef class SegmentWriter:
         if view is not None:
             view.put(self.staging, self.written, self.staged)
 
-    cdef bint is_growing(self, Segment* s) noexcept nogil:
-        """Whether records are appended to `s`."""
-        return not s.sealed and s == index_last(&self.catalogue.index)
-
     def cut(self, mark=False, unsynced=True) -> None:
         """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write.
 

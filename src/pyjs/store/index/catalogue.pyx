@@ -12,7 +12,6 @@ the stream's length. Subjects that match a filter with wildcards are found in a 
 Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
 Long because every count and every search of both stores is here.
 """
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
 
@@ -634,17 +633,6 @@ cdef class Catalogue:
     def seq_at(self, int64_t ts) -> int:
         """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1
-
-    def subject_counts(self, StoreFilter f not None) -> dict:
-        """Return the live messages per matching subject."""
-        cdef Matches found
-        cdef dict counts = {}
-        cdef size_t i
-        self.subjects.collect_for_python(f, &found)
-        for i in range(found.n):
-            counts[PyBytes_FromStringAndSize(found.items[i].name, found.items[i].len)] = found.items[i].count
-        free(found.items)
-        return counts
 
     def num_subjects(self) -> int:
         """Return the number of subjects with live messages."""

@@ -8,8 +8,9 @@ Compiled because a stream may have millions of subjects (benchmarks/hostile.py l
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport free, malloc, qsort
 
+from pyjs.base.grow cimport grow
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport by_seq
@@ -135,9 +136,8 @@ cdef class LastSeqs:
         cdef uint64_t before = 0, gap
         try:
             for i in range(self.n):
-                if size + GAP_SIZE_MAX > room:
-                    room = 2 * room + self.n + GAP_SIZE_MAX
-                    out = grown(out, room)
+                if grow(<void**> &out, &room, size + GAP_SIZE_MAX, 1) != 0:
+                    raise MemoryError
                 gap = self.seqs[i] - before
                 before = self.seqs[i]
                 while gap > 0x7f:
@@ -149,13 +149,6 @@ cdef class LastSeqs:
             return PyBytes_FromStringAndSize(out, size)
         finally:
             free(out)
-
-
-cdef char* grown(char* old, size_t size) except NULL:
-    cdef char* new = <char*> realloc(old, size)
-    if new == NULL:
-        raise MemoryError
-    return new
 
 
 cdef class Count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.unit.store.file_state import subject_counts
 
 from pyjs.store.memory import MemStore
 from pyjs.subjects.tokens import subject_matches
@@ -43,7 +44,7 @@ class Twin:
         assert self.store.drop_seq(self.seqs.pop(subject))
 
     def found(self, pattern: bytes) -> set[bytes]:
-        return set(self.store.catalogue.subject_counts(self.store.make_filter((pattern,))))
+        return set(subject_counts(self.store, self.store.make_filter((pattern,))))
 
     def expected(self, pattern: bytes) -> set[bytes]:
         return {subject for subject in self.seqs if subject_matches(subject, pattern)}
