@@ -1,7 +1,7 @@
 """The store seen by the engine: appends, drops and purges; what is found by a search is in catalogue.pyx.
 
 Knows nothing of streams' limits, consumers or the protocol, and nothing of where bodies live: that is the
-business of memstore and filestore, which fill the hooks. All state here is rebuilt by them at a start.
+business of store/memory and store/file, which fill the hooks. All state here is rebuilt by them at a start.
 Long because appends and drops of every kind change one state.
 
 Compiled because every published message is appended here (benchmarks/: JetStream rows).
@@ -174,11 +174,11 @@ cdef class StreamStore:
     cdef void retire(self, size_t at) noexcept nogil:
         cdef Segment* s = self.catalogue.index.segments[at]
         index_remove(&self.catalogue.index, at)
-        segment_free(s, 1)
+        segment_free(s)
 
     cdef void clear_segments(self) noexcept nogil:
         if self.catalogue.index.n <= SEGMENTS_AT_ONCE:
-            index_free(&self.catalogue.index, 1)
+            index_free(&self.catalogue.index)
         else:
             with gil:
                 self.catalogue.part_from_segments()

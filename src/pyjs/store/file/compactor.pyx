@@ -145,7 +145,7 @@ cdef class Compactor:
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
             if fresh != NULL:
-                segment_free(fresh, 0)
+                segment_free(fresh)
             return
         self.maps.forget(self.catalogue.index.segments[at])
         self.maps.index_maps.pop(job.number, None)

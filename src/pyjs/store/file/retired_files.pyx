@@ -65,7 +65,7 @@ cdef class RetiredFiles:
         with gil:
             busy = self.syncs.in_flight is not None
         if not busy:
-            segment_free(s, 0)
+            segment_free(s)
         else:
             self.keep(s)
 
@@ -79,7 +79,7 @@ cdef class RetiredFiles:
         """Free what was kept: no sync is on its way."""
         cdef size_t i
         for i in range(self.n):
-            segment_free(self.segments[i], 0)
+            segment_free(self.segments[i])
         free(self.segments)
         self.segments = NULL
         self.n = self.room = 0

@@ -240,7 +240,7 @@ cdef class FileStore(StreamStore):
         for i in range(self.catalogue.index.n):
             self.retired.free_segment(self.catalogue.index.segments[i])
         self.catalogue.index.n = 0
-        index_free(&self.catalogue.index, 0)
+        index_free(&self.catalogue.index)
         self.writer.forget_removals()
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:

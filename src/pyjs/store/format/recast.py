@@ -3,7 +3,7 @@
 The plain image stays the same, byte for byte, and so do its index entries, which tell places in it; a damaged segment
 stays damaged as it is. The new file is read back and compared before it takes the place of the old one.
 
-Knows nothing of stores: filestore chooses segments and puts the new files in their place. A job runs in any thread
+Knows nothing of stores: store/file chooses segments and puts the new files in their place. A job runs in any thread
 and touches nothing but files.
 """
 

@@ -38,7 +38,7 @@ cdef class Catalogue:
         self.drops = DropLog()
 
     def __dealloc__(self):
-        index_free(&self.index, 1)
+        index_free(&self.index)
 
     # -- state -------------------------------------------------------------------------------------------------
     cdef uint64_t stored_size(self, Entry* e) noexcept nogil:
@@ -189,7 +189,7 @@ cdef class Catalogue:
             self.leave(remains)
             remains.take_segments(&self.index)
         except MemoryError:
-            index_free(&self.index, 1)
+            index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
         """Keep memory that was given up for take_remains."""

@@ -31,13 +31,13 @@ cdef class Remains:
         cdef size_t i
         for i in range(n):
             if index.segments[i] != NULL and index_push(&self.index, index.segments[i]) != 0:
-                segment_free(index.segments[i], 1)
+                segment_free(index.segments[i])
         memmove(index.segments, index.segments + n, (index.n - n) * sizeof(Segment*))
         index.n -= n
         index.hot = 0
 
     cdef void free_all(self) noexcept nogil:
-        index_free(&self.index, 1)
+        index_free(&self.index)
         subject_index_free(self.by_token)
         self.by_token = NULL
         subjects_free(&self.subjects)

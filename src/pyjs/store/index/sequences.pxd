@@ -110,7 +110,7 @@ cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
     return x.segments[x.n - 1] if x.n else NULL
 
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
-cdef void segment_free(Segment* s, bint bodies) noexcept nogil
+cdef void segment_free(Segment* s) noexcept nogil
 cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
 cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
@@ -122,7 +122,7 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # li
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
 cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # the segment itself stays the caller's
-cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil
+cdef void index_free(SeqIndex* x) noexcept nogil
 cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # where that segment is; n: it is gone
 cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil      # first segment that ends after seq; n: none
 cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none

@@ -30,9 +30,9 @@ cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil:
     return s
 
 
-cdef void segment_free(Segment* s, bint bodies) noexcept nogil:
+cdef void segment_free(Segment* s) noexcept nogil:
     cdef uint32_t i
-    if bodies and s.bodies != NULL:
+    if s.bodies != NULL:
         for i in range(s.n):
             free(s.bodies[i])
     free(s.bodies)
@@ -160,10 +160,10 @@ cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil:
     x.hot = 0
 
 
-cdef void index_free(SeqIndex* x, bint bodies) noexcept nogil:
+cdef void index_free(SeqIndex* x) noexcept nogil:
     cdef size_t i
     for i in range(x.n):
-        segment_free(x.segments[i], bodies)
+        segment_free(x.segments[i])
     free(x.segments)
     memset(x, 0, sizeof(SeqIndex))
 

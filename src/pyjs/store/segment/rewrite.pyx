@@ -5,7 +5,7 @@ live messages, the removals in it that other segments still need, first_seq and 
 it is renamed over the old one, and that is done only when everything that made the messages superfluous is on the
 medium, so a crash at any moment leaves one whole file. A damaged segment is left as it is.
 
-Knows nothing of stores: filestore chooses segments and puts the new ones in their place. Runs in any thread, without
+Knows nothing of stores: store/file chooses segments and puts the new ones in their place. Runs in any thread, without
 the GIL. Compiled: it copies every live record and seals it anew (benchmarks/store_start.py reads what it wrote).
 """
 from libc.stdlib cimport calloc, free, malloc
@@ -203,7 +203,7 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
     s.entries = <Entry*> calloc(s.cap, sizeof(Entry))
     s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
     if s.entries == NULL or s.dead == NULL or job.contents.n < s.n:
-        segment_free(s, 0)
+        segment_free(s)
         return NULL
     copy_sparse(s.entries, old.entries + at, s.n)
     for i in range(s.n):
@@ -214,7 +214,7 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
             s.entries[i].prev = prev_of(old, at + i)
             s.entries[i].subject_id = subject_of(old, at + i)
         else:
-            segment_free(s, 0)
+            segment_free(s)
             return NULL
     s.live, s.live_bytes, s.first_ts, s.last_ts = old.live, old.live_bytes, old.first_ts, old.last_ts
     memcpy(s.presence, old.presence, PRESENCE_WORDS * 8)

@@ -1,7 +1,7 @@
 """Memory with the plain image of one segment file, filled where it is read.
 
 A segment that is compressed or encrypted cannot be mapped. Its records are read from memory of the image's size, of
-which a chunk of 64 KiB becomes real when a record in it is asked for: the image (store/format/form) decrypts or
+which a chunk of 64 KiB becomes real when a record in it is asked for: the image (store/format/image) decrypts or
 decompresses it then, and a bit says that it is there. What is written to the open segment is put here as well, if
 its end is.
 
