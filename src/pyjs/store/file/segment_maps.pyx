@@ -52,12 +52,5 @@ cdef class SegmentMaps:
     def drop_maps(self) -> None:
         """Give all maps back; they are made again when they are needed."""
         cdef size_t i
-        cdef View view
         for i in range(self.catalogue.index.n):
-            self.catalogue.index.segments[i].data = NULL
-            self.catalogue.index.segments[i].map_size = 0
-            self.catalogue.index.segments[i].filled = NULL
-        self.maps.clear()
-        for view in self.views.values():
-            view.leave()
-        self.views.clear()
+            self.forget(self.catalogue.index.segments[i])

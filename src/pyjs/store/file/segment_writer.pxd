@@ -59,7 +59,6 @@ cdef class SegmentWriter:
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
     cdef int stage_state(self) noexcept nogil
     cdef int stage_meta(self) noexcept nogil
-    cdef int stage_removals(self) noexcept nogil
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil
     cdef void write_out(self) except *

@@ -127,7 +127,7 @@ cdef class SegmentWriter:
     cdef int commit(self) noexcept nogil:
         if self.condition.refuses():
             return -1
-        if (self.removals.n or self.erasures.n) and self.stage_removals() != 0:
+        if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
             return -1
         if self.state_due and self.stage_state() != 0:
             return -1
@@ -207,11 +207,6 @@ cdef class SegmentWriter:
             meta, size = <const char*> self.files.meta, len(self.files.meta)
         self.meta_due = False
         return self.stage_plain(KIND_META, 0, self.catalogue.last_seq, meta, size) if size else 0
-
-    cdef int stage_removals(self) noexcept nogil:
-        if self.stage_sequences(&self.removals, 0) != 0:
-            return -1
-        return self.stage_sequences(&self.erasures, FLAG_ERASED)
 
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil:
         cdef size_t at = 0, some, i

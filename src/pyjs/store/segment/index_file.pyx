@@ -263,28 +263,19 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
     at = max(c.end, FOOTER_SIZE + CHECKSUM_SIZE) - FOOTER_SIZE - CHECKSUM_SIZE
     try:
-        head, tail = image.read(0, SEGMENT_HEADER_SIZE), image.read(at, c.end - at)
+        fits = fits_segment(c, size, image.read(0, SEGMENT_HEADER_SIZE), image.read(at, c.end - at))
+        agrees = fits and confirmed(c, image)
     except OSError as error:
         if is_shortage(error):
             raise
         raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
-    if not fits_segment(c, size, head, tail):
+    if not fits:
         raise IndexUnusable("it is not of the segment as it is now", ordinary=True)
-    if not is_confirmed(c, image):
+    if not agrees:
         raise IndexUnusable("it says something else than its segment")
     if data is file and isinstance(mapped, FileMap):
         mapped.unguard()        # entries are used unchecked: no zeros for them, the next start makes them anew
     return c
-
-
-cdef bint is_confirmed(SegmentContents c, image) except *:
-    """Whether the records between the messages say what the index file does."""
-    try:
-        return confirmed(c, image)
-    except OSError as error:
-        if is_shortage(error):
-            raise
-        raise IndexUnusable(f"its segment cannot be read: {error}", ordinary=True) from None
 
 
 def map_whole(disk, str path) -> object:

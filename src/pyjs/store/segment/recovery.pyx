@@ -248,11 +248,15 @@ cdef class Recovery:
     def _keep_index(self, path, SegmentContents c not None, left) -> None:
         """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.
 
-        The next start does not read a segment that has one, and so would not sync what a killed process left.
+        The next start does not read a segment that has one, and so would not sync what a killed process left. The
+        store refuses messages if they cannot be brought to the medium.
         """
         if c.problems or c.sparse or not (c.sealed or left):
             return
-        if not self._sync(path):
+        try:
+            sync_path(self.files.disk, path)
+        except OSError as error:
+            self.sync_error = error
             return
         self.scanned.remove(c.number)
         try:
@@ -339,12 +343,3 @@ cdef class Recovery:
         self.cut = 0
         self.end_damaged = False
         self.last_seq = max(self.last_seq, base_seq - 1)
-
-    def _sync(self, path) -> bool:
-        """Bring the bytes of a file to the medium; the store refuses messages if that fails."""
-        try:
-            sync_path(self.files.disk, path)
-        except OSError as error:
-            self.sync_error = error
-            return False
-        return True
