@@ -55,7 +55,7 @@ def test_nothing_is_written_again_while_half_of_a_segment_is_left(tmp_path: Path
 
 def test_a_segment_of_which_most_is_dead_is_written_again_once(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    thin_out(store, 4, last=100)
+    thin_out(store, 4, last=200)
 
     job = store.compactor.begin(store.syncs.written_mark)
 

@@ -66,7 +66,7 @@ def test_a_damaged_message_is_dropped_counted_and_told(tmp_path: Path) -> None:
     assert store.lost is not None
     assert store.lost[:2] == (1, [3])
     assert store.lost[2] > 0
-    assert [text for level, text in log.lines if level == "error" and "[3]" in text]
+    assert [text for level, text in log.lines if "are lost: [3]" in text]
     store.release()
 
 
