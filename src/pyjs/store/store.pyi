@@ -1,7 +1,6 @@
 from builtins import bytes as Bytes
 from collections.abc import Callable, Iterable
 
-from pyjs.base.disk import Disk
 from pyjs.base.together import Together
 from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.index.filter import StoreFilter
@@ -13,9 +12,6 @@ class StoredMessage:
     subject: Bytes
     headers: Bytes
     payload: Bytes
-    def __init__(self, seq: int, ts: int, subject: Bytes, headers: Bytes, payload: Bytes) -> None: ...
-
-def sync_path(disk: Disk, path: str, syncing: Disk | Together | None = ...) -> None: ...
 
 class SyncJob:
     files: list[OpenFile]
@@ -23,7 +19,6 @@ class SyncJob:
     failure: OSError | None
     together: Together | None
     mark: int
-    above: tuple[str, ...]
     def __call__(self) -> Exception | None: ...
 
 class StreamStore:
@@ -54,8 +49,6 @@ class StreamStore:
     def drop_front(self, max_msgs: int, max_bytes: int, limit: int) -> bool: ...
     def flush(self) -> None: ...
     def set_first_seq(self, seq: int) -> None: ...
-    @property
-    def last_checksum(self) -> int: ...
     @property
     def dirty(self) -> bool: ...
     def begin_sync(self) -> SyncJob | None: ...

@@ -11,4 +11,3 @@ class StoreState(IntFlag):
 class StoreCondition:
     state: StoreState
     error: Exception | None
-    def __init__(self) -> None: ...

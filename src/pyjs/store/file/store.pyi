@@ -6,7 +6,6 @@ from pyjs.store.crypt.vault import StreamKey
 from pyjs.store.file.compactor import Compactor
 from pyjs.store.file.condition import StoreCondition
 from pyjs.store.file.examiner import Examiner
-from pyjs.store.file.retired_files import RetiredFiles
 from pyjs.store.file.segment_maps import SegmentMaps
 from pyjs.store.file.segment_reader import SegmentReader
 from pyjs.store.file.segment_writer import SegmentWriter
@@ -22,7 +21,6 @@ class FileStore(StreamStore):
     condition: StoreCondition
     syncs: StoreSync
     maps: SegmentMaps
-    retired: RetiredFiles
     compactor: Compactor
     writer: SegmentWriter
     reader: SegmentReader
@@ -56,5 +54,4 @@ class FileStore(StreamStore):
     def begin_removal(self) -> SegmentRemoval | None: ...
     def finish_removal(self, error: Exception | None) -> None: ...
     def close(self, tails: list[tuple[int, bytes]] | None = ...) -> None: ...
-    def write_indexes(self, tails: list[tuple[int, bytes]] | None = ...) -> None: ...
     def release(self) -> None: ...

@@ -1,5 +1,3 @@
-def is_wildcard(subject: bytes) -> bool: ...
-
 class StoreFilter:
     subjects: tuple[bytes, ...]
     all: bool

@@ -12,12 +12,9 @@ class SegmentContents:
     with_headers: int
     message_bytes: int
     n: int
-    n_subjects: int
     n_removals: int
     problems: list[tuple[int, int, str]]
     lost: list[tuple[int, int]]
     mended: dict[int, bytes]
     lost_bytes: int
     end_damaged: bool
-    meta_at: int
-    meta_size: int

@@ -30,7 +30,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 from pyjs.store.segment.scan cimport SegmentScan, sendable
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
-from pyjs.base.disk import closing, is_shortage, write_file
+from pyjs.base.disk import closing, is_shortage
 from pyjs.base.errors import PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.format.image import UNREADABLE, open_image
@@ -323,7 +323,8 @@ def store_index(disk, str path, data) -> None:
         disk.unlink(path)
     except FileNotFoundError:
         pass
-    write_file(disk, path, [data], sync=False)
+    with closing(disk, disk.open_file(path, create=True)) as fd:
+        disk.write_at(fd, data, 0)
 
 
 def small_index(FullSegment f not None):

@@ -1,6 +1,3 @@
-from pyjs.store.file.segment_maps import SegmentMaps
-from pyjs.store.format.form import PlainImage
-
 HELD_MAX: int
 
 class ViewCache:
@@ -11,6 +8,3 @@ class ViewCache:
 
 class View:
     size: int
-    def __init__(
-        self, cache: ViewCache, owner: SegmentMaps, number: int, image: PlainImage, size: int
-    ) -> None: ...
