@@ -267,8 +267,8 @@ def test_few_logs_are_open_at_a_time(tmp_path: Path) -> None:
         for file in files:
             file.append(b"x")
     assert [fresh(tmp_path / name).load()[1] for name in "abc"] == [[b"x"] * 3] * 3
-    logs.close_below(str(tmp_path))
-    logs.close_below(str(tmp_path))
+    logs.files.close_below(str(tmp_path))
+    logs.files.close_below(str(tmp_path))
     files[0].append(b"y")
     assert fresh(tmp_path / "a").load()[1] == [b"x", b"x", b"x", b"y"]
 
