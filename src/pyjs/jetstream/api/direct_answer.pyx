@@ -5,14 +5,15 @@ is left to api/direct.py, which knows all forms and answers the same in Python.
 
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.index.subjects cimport Subject, subjects_find
+from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.gotext import time_text
@@ -56,6 +57,7 @@ cdef class DirectAnswers:
         cdef Record r
         cdef Msg m
         cdef char[48] tail
+        cdef size_t header_len
         cdef char* at
         if s == NULL or not reply or store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
             return False
@@ -71,20 +73,15 @@ cdef class DirectAnswers:
         at = put(at, TIME_STAMP, len(TIME_STAMP))
         at += self.compose_time(at, r.ts)
         at = put(at, b"\r\n\r\n", 4)
-        memset(&m, 0, sizeof(Msg))
-        m.header_len = <uint32_t> (at - self.buffer)
+        header_len = at - self.buffer
         at = put(at, r.body + r.header_len, r.size - r.header_len)
-        m.size = <uint32_t> (at - self.buffer)
-        m.subject = reply
-        m.subject_len = <uint32_t> len(reply)
-        m.body = self.buffer
+        compose(&m, reply, len(reply), self.buffer, header_len, at - self.buffer)
         m.tail = tail
         m.tail_len = write_digits(tail, m.header_len)
         tail[m.tail_len] = c" "
         m.tail_len += 1 + write_digits(tail + m.tail_len + 1, m.size)
         memcpy(tail + m.tail_len, b"\r\n", 2)
         m.tail_len += 2
-        m.split = True
         account.publish(&m)
         if self.capacity > KEEP_MAX:
             free(self.buffer)

@@ -14,14 +14,16 @@ Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on na
 (tests/conformance/scenarios/mirror, source).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from pyjs.base.grow cimport grow
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.store.index.sequences cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
+from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
@@ -212,13 +214,7 @@ cdef class Copier(StreamConsumer):
     cdef int copy(self, Record* r) noexcept nogil:
         cdef Msg m
         cdef int result
-        memset(&m, 0, sizeof(Msg))
-        m.subject = r.subject
-        m.subject_len = r.subject_len
-        m.body = r.body
-        m.header_len = r.header_len
-        m.size = r.size
-        m.split = True
+        compose(&m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         if not self.mirrors:
             return self.source(&m, r)
         self.target.stamp = r.ts
@@ -332,15 +328,7 @@ cdef class Copier(StreamConsumer):
         return out
 
     cdef int reserve(self, size_t n) noexcept nogil:
-        cdef void* room
-        if n <= self.scratch_room:
-            return 0
-        room = realloc(self.scratch, n * 2)
-        if room == NULL:
-            return -1
-        self.scratch = <char*> room
-        self.scratch_room = n * 2
-        return 0
+        return grow(<void**> &self.scratch, &self.scratch_room, n, 1)
 
 
 cdef inline size_t put(char* to, size_t at, const char* what, size_t n) noexcept nogil:

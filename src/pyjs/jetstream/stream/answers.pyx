@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
+from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -154,13 +155,7 @@ cdef class Answers:
     cdef void send_message(self, Account account, Answer* a, char* arena) noexcept nogil:
         cdef char tail[48]
         cdef Msg m
-        memset(&m, 0, sizeof(Msg))
-        m.subject = arena + a.reply_at
-        m.subject_len = a.reply_len
-        m.body = arena + a.body_at
-        m.header_len = a.header_len
-        m.size = a.body_len
-        m.split = True
+        compose(&m, arena + a.reply_at, a.reply_len, arena + a.body_at, a.header_len, a.body_len)
         m.tail = tail
         m.tail_len = write_digits(tail, a.header_len)
         tail[m.tail_len] = c' '

@@ -8,16 +8,14 @@ Knows nothing of files, answers and consumers. Compiled because a message that r
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 
+from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject, subject_by_id
 
 from pyjs.jetstream.files.removals import MemoryRelease
-
-cdef enum:
-    FIRST_NOTES = 256
 
 
 cdef class Evictions:
@@ -40,14 +38,8 @@ cdef class Evictions:
 
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Have the subject of message `seq` cut to its limit."""
-        cdef size_t room
-        cdef void* more
-        if self.n == self.room:
-            room = self.room * 2 if self.room else FIRST_NOTES
-            more = realloc(self.seqs, room * sizeof(uint64_t))
-            if more == NULL:
-                return                  # the next message of the subject will see to it
-            self.seqs, self.room = <uint64_t*> more, room
+        if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
+            return                      # the next message of the subject will see to it
         self.seqs[self.n] = seq
         self.n += 1
 
