@@ -40,12 +40,8 @@ FOR_TESTS = {
     "step_wall": "programs' tests set the wall clock of a virtual node",
     "open_maps": "a map that stays open is a leak that nothing else shows",
     "feed": "tests and benchmarks read the protocol without a connection",
-    **dict.fromkeys(
-        "segment_paths scan_segment subject_counts".split(), "what is stored, for tests of the store"
-    ),
-    **dict.fromkeys(
-        "checksum_of skip_seq take_drops add_file".split(), "one step of a store, for its unit tests"
-    ),
+    **dict.fromkeys("segment_paths scan_segment".split(), "what is stored, for tests of the store"),
+    **dict.fromkeys("checksum_of skip_seq".split(), "one step of a store, for its unit tests"),
     **dict.fromkeys(
         "deliver_first due_at_ns expire_due settle_to heap_steps verb_of is_endless next_due_ns pop_due".split(),
         "compiled for C callers, called so by unit tests",
