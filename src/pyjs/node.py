@@ -259,6 +259,10 @@ class Node(Host):
         self._in_turn = True
         try:
             part(now_ns)
+            if self.turn_state.expired:
+                consumers = self.turn_state.take("expired")
+                if self.jetstream is not None:
+                    self.jetstream.expire(consumers)
             if self.turn_state.faulted:
                 self._mend()
             self._trim_routes(now_ns)

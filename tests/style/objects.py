@@ -29,8 +29,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
     ("Stream", "attributes"): (55, "ingest, limits and retention: parts to be cut out"),
     ("Stream", "booleans"): (13, "most say which features its configuration asks for"),
-    ("Consumer", "attributes"): (41, "its three ways to tell the stream are to become lists"),
-    ("Copier", "booleans"): (6, "the states of a copy, an enum to be made"),
     ("NewConsumer", "levels"): (
         3,
         "a change of metadata, of the list of consumers, by what it changes there",

@@ -36,13 +36,13 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What each kind of work may take of a turn: together 8.5 ms, when all of it is too much.
+    """What each kind of work may take of a turn: together 9.5 ms, when all of it is too much.
 
     Who sends a PING while requests pile up waits for the rest of one turn and for the next one: their share is what
     every quiet client sees.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
-    50-1000, a pump up to 1000, a step up to 1000, a flush 5-50.
+    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50.
     """
 
     timers: Share = field(default=Share(1000, 500 * NS_PER_US, 8))
@@ -50,6 +50,7 @@ class Shares:
     commits: Share = field(default=Share(1000, 1500 * NS_PER_US, 4))
     requests: Share = field(default=Share(256, 1000 * NS_PER_US))
     pumps: Share = field(default=Share(256, 2000 * NS_PER_US))
+    inboxes: Share = field(default=Share(256, 1000 * NS_PER_US))
     chores: Share = field(default=Share(16, 1000 * NS_PER_US))
     flushes: Share = field(default=Share(2000, 2000 * NS_PER_US, 8, few=64))
 
@@ -75,10 +76,11 @@ class Scheduler:
         self._commits: Lane[Any] = lane(shares.commits, methodcaller("commit"), _of_account, "commit")
         self._requests: Lane[Request] = lane(shares.requests, self._answer, _of_request, "request")
         self._pumps: Lane[Any] = lane(shares.pumps, methodcaller("pump"), _of_account, "delivery")
+        self._inboxes: Lane[Any] = lane(shares.inboxes, methodcaller("read_inbox"), _of_account, "retention")
         self._chores: Lane[Chore] = lane(shares.chores, Chore.go_on, _of_chore, "chore")
         self._flushes: Lane[Any] = lane(shares.flushes, methodcaller("flush_output"), _of_account, "flush")
         self._lanes = (
-            self._jobs, self._commits, self._requests, self._pumps, self._chores, self._flushes
+            self._jobs, self._commits, self._requests, self._pumps, self._inboxes, self._chores, self._flushes
         )  # fmt: skip
         self._turns = 0  # and partial ones: the number by which lanes know a new one
         self._backlog = False  # a lane has work that no turn had time for
@@ -127,7 +129,7 @@ class Scheduler:
         return False
 
     def _exchange(self, with_requests: bool) -> None:
-        """Let streams commit, requests be answered and consumers deliver, once."""
+        """Let streams commit, requests be answered, consumers deliver and streams hear of it, once."""
         state = self._state
         if state.streams or self._commits.waiting.count:
             self._commits.run(state.take("streams"), self._turns)
@@ -135,6 +137,8 @@ class Scheduler:
             self._requests.run(state.take("requests"), self._turns)
         if state.consumers or self._pumps.waiting.count:
             self._pumps.run(state.take("consumers"), self._turns)
+        if state.inboxes or self._inboxes.waiting.count:
+            self._inboxes.run(state.take("inboxes"), self._turns)
 
     def _flush(self) -> None:
         if self._state.sessions or self._flushes.waiting.count:

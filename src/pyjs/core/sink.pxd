@@ -20,6 +20,8 @@ cdef class Turn:
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
+    cdef readonly list inboxes          # Streams whose consumers have settled messages
+    cdef readonly list expired          # Consumers that nobody used for their inactive_threshold
     cdef readonly list held             # what had no share of `copies_left`: first among consumers in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # core.chore.Chore: work too long for one turn

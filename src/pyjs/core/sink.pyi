@@ -23,6 +23,10 @@ class Pumping(Protocol):
     def pump(self) -> object: ...
 
 @type_check_only
+class Reading(Protocol):
+    def read_inbox(self) -> object: ...
+
+@type_check_only
 class SyncWork(Protocol):
     together: Together | None
     def __call__(self) -> Exception | None: ...
@@ -48,6 +52,8 @@ class Turn:
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
+    inboxes: list[Sink]
+    expired: list[Sink]
     held: list[Sink]
     requests: list[Request]
     chores: list[Chore]
@@ -66,6 +72,10 @@ class Turn:
     def take(self, name: Literal["streams"]) -> list[Committing]: ...
     @overload
     def take(self, name: Literal["consumers"]) -> list[Pumping]: ...
+    @overload
+    def take(self, name: Literal["inboxes"]) -> list[Reading]: ...
+    @overload
+    def take(self, name: Literal["expired"]) -> list[Sink]: ...
     @overload
     def take(self, name: Literal["requests"]) -> list[Request]: ...
     @overload

@@ -30,6 +30,8 @@ cdef class Turn:
         self.sessions = []
         self.streams = []
         self.consumers = []
+        self.inboxes = []
+        self.expired = []
         self.held = []
         self.requests = []
         self.chores = []
@@ -62,6 +64,10 @@ cdef class Turn:
             out, self.streams = self.streams, []
         elif name == "consumers":
             out, self.consumers = self.consumers, []
+        elif name == "inboxes":
+            out, self.inboxes = self.inboxes, []
+        elif name == "expired":
+            out, self.expired = self.expired, []
         elif name == "chores":
             out, self.chores = self.chores, []
         elif name == "upkeep":
@@ -82,8 +88,8 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list holds work for a turn; syncing is not done by turns."""
-        return not (self.sessions or self.streams or self.consumers or self.held or self.requests or self.chores
-                    or self.finished or self.faulted or self.inputs)
+        return not (self.sessions or self.streams or self.consumers or self.inboxes or self.expired or self.held
+                    or self.requests or self.chores or self.finished or self.faulted or self.inputs)
 
     def begin(self, int64_t now, int copies) -> None:
         """Begin a turn in which streams may copy from others `copies` times."""

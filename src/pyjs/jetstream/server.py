@@ -20,7 +20,7 @@ from pyjs.config.options import AccountJetStreamOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.faults import Faults
-from pyjs.core.sink import Turn
+from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.api.seat import ApiSeat
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
@@ -97,6 +97,17 @@ class JetStreamServer:
 
             self._mender = Mender(self.accounts)
         self._mender.mend(owner)
+
+    def expire(self, consumers: list[Sink]) -> None:
+        """Remove consumers that nobody has used for their `inactive_threshold`."""
+        from pyjs.jetstream.manage.consumers import expire  # loaded since there is a consumer
+
+        for consumer in consumers:
+            assert isinstance(consumer, Consumer)
+            js = self.accounts[consumer.account.name]
+            stream = js.streams.get(consumer.stream_name)
+            if stream is not None and stream.consumers.get(consumer.name) is consumer:
+                expire(js, stream, consumer)
 
     @property
     def memory(self) -> Usage:

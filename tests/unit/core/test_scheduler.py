@@ -36,6 +36,9 @@ class Worker:
     def pump(self) -> None:
         self._do("pump")
 
+    def read_inbox(self) -> None:
+        self._do("read")
+
     def flush_output(self) -> None:
         self._do("flush")
 
@@ -112,6 +115,7 @@ def test_the_order_of_effects() -> None:
     state = fixture.state
     state.sessions.append(fixture.worker("c"))
     state.consumers.append(fixture.worker("d"))
+    state.inboxes.append(fixture.worker("i"))
     state.requests.append(fixture.request("r"))
     state.streams.append(fixture.worker("s"))
     state.finished.append((NotedJob(fixture.done), None))
@@ -120,7 +124,7 @@ def test_the_order_of_effects() -> None:
 
     done = fixture.turn()
 
-    assert done == ["timer", "finish", "commit s", "answer r", "pump d", "chore", "flush c"]
+    assert done == ["timer", "finish", "commit s", "answer r", "pump d", "read i", "chore", "flush c"]
     assert not fixture.scheduler.has_work
 
 
@@ -149,7 +153,7 @@ def test_work_that_never_ends_leaves_time_for_others() -> None:
 
 
 def test_every_kind_gives_way_after_its_share() -> None:
-    fixture = TurnFixture(Shares(ONE, ONE, ONE, ONE, ONE, ONE, ONE))
+    fixture = TurnFixture(Shares(*[ONE] * 8))
     state = fixture.state
     for number in range(2):
         state.streams.append(fixture.worker(f"s{number}"))

@@ -14,6 +14,7 @@ from pyjs.jetstream.api.endpoint import ApiCall
 from pyjs.jetstream.consumer import consumer as consumer_module
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.testing import CONNECT
+from pyjs.jetstream.stream.stream_consumer import StreamInbox
 
 FILTERED = {"ack_policy": "explicit", "durable_name": "c"}
 
@@ -27,6 +28,12 @@ class Failing:
 
 def fail(*_: object) -> None:
     raise ZeroDivisionError("on purpose")
+
+
+class FailingInbox(StreamInbox):
+    """Fails whoever has caught up, in the middle of a pump."""
+
+    caught_up = fail
 
 
 @pytest.fixture
@@ -116,7 +123,7 @@ def test_a_consumer_whose_pump_failed_begins_again_with_its_files(js: JetStreamF
     js.user.send(b"PUB S.1 1\r\na\r\nPUB S.1 1\r\nb\r\nPUB S.1 1\r\nc\r\n")
     consumer = add_consumer(js, "S")
     assert pulled(js, "S") == b"a"
-    consumer.wait = fail
+    FailingInbox(js.node.turn_state, None).join(consumer)
     js.user.send(b"SUB x 1\r\n")
 
     js.user.send(b'PUB $JS.API.CONSUMER.MSG.NEXT.S.c x 33\r\n{"batch":9,"expires":10000000000}\r\n')
@@ -131,7 +138,7 @@ def test_a_consumer_whose_pump_failed_begins_again_with_its_files(js: JetStreamF
 
 def test_a_consumer_without_files_that_failed_is_deleted(js: JetStreamFixture) -> None:
     consumer = add_consumer(js, "S", mem_storage=True)
-    consumer.wait = fail
+    FailingInbox(js.node.turn_state, None).join(consumer)
     js.user.send(b"SUB x 1\r\n")
     js.user.take()
 

@@ -43,7 +43,6 @@ cdef class Consumer(StreamConsumer):
     cdef list subscriptions             # to them
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer
-    cdef public object expired          # called when inactive_threshold has passed: remove me
 
     # its parts
     cdef readonly StateKeeper keeper
@@ -55,7 +54,7 @@ cdef class Consumer(StreamConsumer):
     cdef readonly PullRequests requests   # None: push
     cdef DeliveryWriter writer
     cdef AckReplies replies             # to acks, left for the turn
-    cdef SettledQueue settling          # on the way into `settled`
+    cdef SettledQueue settling          # on the way to the stream
     cdef list orders                    # (reply, body): pull requests that came with an ack, left for the turn
 
     # copies of the configuration
@@ -81,6 +80,7 @@ cdef class Consumer(StreamConsumer):
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept
     cdef void sample(self, AckToken* token) noexcept
     cdef void note_settled(self, uint64_t seq) noexcept nogil
+    cdef bint is_asked(self) noexcept nogil
 
     # deliveries
     cdef bint has_demand(self) noexcept nogil

@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
 from pyjs.core.sink import Request, Turn
@@ -31,7 +29,6 @@ class Consumer(StreamConsumer):
     store: StreamStore
     rng: Rng
     events: ConsumerEvents
-    expired: Callable[[], None] | None
     keeper: StateKeeper
     cursor: DeliveryCursor
     acks: AckState

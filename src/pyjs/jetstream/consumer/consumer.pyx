@@ -52,7 +52,6 @@ from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pul
 
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump, a message counting 64 more
-    SETTLED_PER_PUMP = 2048         # messages that a stream drops at once: about a millisecond
     CROWDED_NS = 10000000           # for which redeliveries wait when their receiver has much queued already
     RETRY_NS = 100000000            # after which a message is read again that could not be for want of descriptors
     SLACK_NS = 1000000              # what is due together expires together
@@ -227,7 +226,6 @@ cdef class Consumer(StreamConsumer):
         if self.life == STOPPED:
             return
         self.life = STOPPED
-        self.expired = None                     # it holds this consumer
         for subscription in self.subscriptions:
             self.account.unsubscribe(subscription)
         self.subscriptions = []
@@ -392,7 +390,7 @@ cdef class Consumer(StreamConsumer):
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
         """Settle everything up to `seq`."""
         cdef uint32_t i = self.acks.pending.oldest
-        while self.settle is not None and i and self.acks.pending.entries[i].seq <= seq:
+        while self.is_asked() and i and self.acks.pending.entries[i].seq <= seq:
             self.note_settled(self.acks.pending.entries[i].seq)
             i = self.acks.pending.entries[i].newer
         if self.acks.ack_to(seq, cseq) and self.acks.n_exhausted:
@@ -444,16 +442,18 @@ cdef class Consumer(StreamConsumer):
 
     cdef void note_settled(self, uint64_t seq) noexcept nogil:
         """Remember for the stream that this consumer needs `seq` no more."""
-        if self.settle is not None:
+        if self.is_asked():
             self.settling.add(seq)
 
-    cpdef void hand_over(self, size_t most):
-        """Let the stream drop what is settled, up to `most` messages; the rest is for the next turns."""
-        self.settled.extend(self.settling.take(most))
-        if self.settling.count:
-            self.mark_dirty()
-        if self.settle is not None:
-            self.settle()
+    cdef bint is_asked(self) noexcept nogil:
+        """Whether the stream wants to know what is settled; not while the log is repeated."""
+        return self.inbox is not None and self.inbox.asks
+
+    cpdef list take_settled(self, size_t most):
+        cdef list seqs = self.settling.take(most)
+        if self.settling.count and self.inbox is not None:
+            self.inbox.has_settled(self)
+        return seqs
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
@@ -600,7 +600,6 @@ cdef class Consumer(StreamConsumer):
 
     cpdef void wake(self, uint64_t seq) noexcept:
         """There are new messages; from where the last search ended to `seq` (unless that is 0) none is a match."""
-        self.waits = False
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -638,9 +637,8 @@ cdef class Consumer(StreamConsumer):
         """No more messages: end the requests that do not wait, and ask to be woken for the others."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
-        if not self.waits and self.wait is not None and self.has_demand():
-            self.waits = True
-            self.wait()
+        if self.inbox is not None and self.has_demand():
+            self.inbox.caught_up(self)
 
     def settle_turn(self) -> None:
         """Record what changed, then let everybody know who waits for that."""
@@ -652,8 +650,8 @@ cdef class Consumer(StreamConsumer):
         self.send_replies()
         if self.events.queued:
             self.events.send_queued(now)
-        if self.settling.count:
-            self.hand_over(SETTLED_PER_PUMP)
+        if self.settling.count and self.inbox is not None:
+            self.inbox.has_settled(self)
         self.acks.pending.shrink()
         if self.life == LIVE:
             self.arm_timer()
@@ -713,7 +711,7 @@ cdef class Consumer(StreamConsumer):
         if self.timer.due_ns == self.paused_until:
             self.tell_pause()
         if self.threshold and self.is_abandoned():
-            self.expired()
+            self.turn.expired.append(self)
             return
         self.mark_dirty()
 

@@ -301,7 +301,6 @@ def _within_search(
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     stream.add_consumer(consumer)
-    consumer.expired = lambda: expire(js, stream, consumer)
     consumer.start()
 
 

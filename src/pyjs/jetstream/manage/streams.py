@@ -455,16 +455,14 @@ def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None =
         stream.close()
     else:
         stream.abandon(fault)
-    _untie(stream, deleted)
+    _untie(stream)
     _reserve(js, stream.config, -1)
     del js.streams[stream.name]
 
 
-def _untie(stream: Stream, deleted: bool) -> None:
+def _untie(stream: Stream) -> None:
     """Let consumers and store of a stream that has ended know nothing of it: each would keep it in a cycle."""
-    if not deleted:  # else `_stop_consumers` does it
-        for consumer in stream.consumers.values():
-            consumer.settle = consumer.wait = None
+    stream.inbox.close()
     if isinstance(stream.store, FileStore):
         stream.store.examiner.on_mistake = None
 

@@ -166,7 +166,7 @@ cdef class Copier(StreamConsumer):
         elif more:
             self.wake(0)
         else:
-            self.wait()
+            self.inbox.caught_up(self)
             if not self.current:
                 self.current = True
                 self.owner.is_current(self)

@@ -1,6 +1,7 @@
 """The consumers of one stream, found by subject."""
 from libc.stdint cimport uint32_t, uint64_t
 
+from pyjs.jetstream.stream.stream_consumer cimport StreamInbox
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Route
 from pyjs.subjects.sublist cimport Sublist
@@ -9,7 +10,7 @@ cdef class Interest:
     cdef StreamStore store
     cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
     cdef dict subs_by_name              # consumer's name -> its subscriptions
-    cdef dict waiting                   # StreamConsumer -> None: to be woken when messages come
+    cdef StreamInbox inbox              # who waits is in there
     cdef readonly uint64_t woken_seq    # messages up to here have been looked at for those who wait
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches

@@ -8,7 +8,7 @@ Compiled because it is asked per message (benchmarks/: scaling, consumers).
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.index.sequences cimport index_next_live
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Route, RouteCache
@@ -23,11 +23,11 @@ cdef enum:
 cdef class Interest:
     """The consumers of one stream, found by subject."""
 
-    def __cinit__(self, StreamStore store, RouteCache routes=None):
+    def __cinit__(self, StreamStore store, StreamInbox inbox not None, RouteCache routes=None):
         self.store = store
+        self.inbox = inbox
         self.subs = Sublist(routes)
         self.subs_by_name = {}
-        self.waiting = {}
         self.woken_seq = store.catalogue.last_seq
 
     def add(self, StreamConsumer consumer) -> None:
@@ -41,15 +41,11 @@ cdef class Interest:
         """Undo `add`."""
         for sub in self.subs_by_name.pop(consumer.name):
             self.subs.remove(sub)
-        self.waiting.pop(consumer, None)
 
     def change(self, StreamConsumer consumer) -> None:
-        """Take over changed filters; who waits goes on waiting."""
-        waits = consumer in self.waiting
+        """Take over changed filters."""
         self.remove(consumer)
         self.add(consumer)
-        if waits:
-            self.wait(consumer)
 
     def concerned(self, list filters) -> list:
         """Return the consumers whose messages may be among those that the subjects of `filters` name; b"": all."""
@@ -59,10 +55,6 @@ cdef class Interest:
                 return [subs[0].sink for subs in self.subs_by_name.values()]
             names.update({sub.sink: None for sub in self.subs.match(subject)})
         return list(names)
-
-    def wait(self, StreamConsumer consumer) -> None:
-        """Wake `consumer` once when there are new messages for it."""
-        self.waiting[consumer] = None
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil:
         return self.subs.find(subject, n).n > 0
@@ -119,9 +111,9 @@ cdef class Interest:
         if last_seq <= seq:
             return
         self.woken_seq = last_seq
-        if len(self.waiting) <= FEW:
+        if len(self.inbox.waiting) <= FEW:
             self.wake_all()
-        while self.waiting:
+        while self.inbox.waiting:
             seq = index_next_live(&self.store.catalogue.index, seq + 1)
             if seq == 0 or seq > last_seq:
                 break
@@ -136,11 +128,11 @@ cdef class Interest:
         r.busy += 1
         for i in range(r.n):
             consumer = <StreamConsumer> r.targets[i].sink
-            if self.waiting.pop(consumer, self) is None:
+            if self.inbox.waiting.pop(consumer, self) is None:
                 consumer.wake(seq)
         r.busy -= 1
 
     cdef void wake_all(self) noexcept:
-        waiting, self.waiting = self.waiting, {}
+        waiting, self.inbox.waiting = self.inbox.waiting, {}
         for consumer in waiting:
             (<StreamConsumer> consumer).wake(0)

@@ -9,6 +9,7 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.jetstream.stream.usage cimport Usage
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
@@ -53,6 +54,7 @@ cdef class Stream(Sink):
     cdef int64_t counted_bytes              # what the usages hold of this stream
 
     cdef readonly Evictions evictions       # what goes when the messages of this turn are in the file
+    cdef readonly StreamInbox inbox         # what its consumers tell it
     cdef Interest interest                  # which consumers a message concerns
     cdef bint dirty                         # in Turn.streams
     cdef list purges                        # filters of purges that consumers are to be told of; b"": everything
@@ -97,6 +99,7 @@ cdef class Stream(Sink):
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
     cdef tell_consumers(self)
+    cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
     cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil

@@ -21,6 +21,7 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.jetstream.stream.usage cimport Usage
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
@@ -29,7 +30,6 @@ from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from bisect import bisect_left, insort
-from functools import partial
 
 from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.gotext import duration_text
@@ -45,6 +45,7 @@ cdef enum:
     STAGED_BYTES_MAX = 262144   # ask for a turn beyond
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
+    SETTLED_PER_TURN = 2048     # messages that are dropped at once: about a millisecond
     SWEPT_PER_TURN = 5000
     AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
     AFTER_STREAM = 1
@@ -78,7 +79,8 @@ cdef class Stream(Sink):
         self.aging = Aging(store)
         self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
-        self.interest = Interest(store, account.subs.cache)
+        self.inbox = StreamInbox(self.turn, self)
+        self.interest = Interest(store, self.inbox, account.subs.cache)
         self.consumers, self.listing = {}, []
         self.claims = Claims()
         self.n_followers = 0
@@ -113,8 +115,7 @@ cdef class Stream(Sink):
         self.keeps_interest = config.retention == "interest"
         self.settles = config.retention != "limits"
         self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
-        for consumer in self.consumers.values():
-            consumer.settle = partial(self.settle, consumer) if self.settles else None
+        self.inbox.asks = self.settles
         self.mark_dirty()
 
     # -- ingest --------------------------------------------------------------------------------------------
@@ -614,7 +615,7 @@ cdef class Stream(Sink):
     # -- consumers -----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer) -> None:
-        """Register `consumer` and give it the hooks that stream_consumer.pyx describes."""
+        """Register `consumer` and let it tell what stream_consumer.pyx describes."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
         if not consumer.config.direct:
@@ -623,20 +624,19 @@ cdef class Stream(Sink):
         if self.config.retention == WORKQUEUE:
             self.claims.put(consumer.name, consumer.config)
         self.store.catalogue.drops.tracked = True
-        consumer.settle = partial(self.settle, consumer) if self.settles else None
-        consumer.wait = partial(self.interest.wait, consumer)
+        self.inbox.join(consumer)
 
     def remove_consumer(self, str name, bint for_good=True) -> None:
         """Forget a consumer; unless it comes back, an interest stream drops what only it needed."""
         consumer = self.consumers[name]
         if for_good:
-            consumer.hand_over(<size_t> -1)     # what was acknowledged does not come back
+            self.drop_settled(consumer, <size_t> -1)    # what was acknowledged does not come back
         del self.consumers[name]
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
         self.interest.remove(consumer)
         self.claims.remove(name)
-        consumer.settle = consumer.wait = None
+        self.inbox.leave(consumer)
         self.store.catalogue.drops.tracked = bool(self.consumers)
         if self.keeps_interest and for_good and not self.closed:
             self.sweep()
@@ -645,7 +645,7 @@ cdef class Stream(Sink):
         """Know nothing of a consumer any more, after the end of the stream."""
         del self.consumers[consumer.name]
         self.interest.remove(consumer)
-        consumer.settle = consumer.wait = None
+        self.inbox.leave(consumer)
 
     def update_interest(self, consumer) -> None:
         """Take over changed filters of `consumer`."""
@@ -655,15 +655,25 @@ cdef class Stream(Sink):
         if self.keeps_interest:
             self.sweep()
 
-    def settle(self, consumer) -> None:
-        """Drop what `consumer` has settled and nobody else needs."""
+    def read_inbox(self) -> None:
+        """Drop what consumers have settled and nobody else needs, a bounded number; the rest in a later turn."""
+        cdef int left = SETTLED_PER_TURN
+        self.inbox.queued = False
+        while left > 0 and self.inbox.settled:
+            left -= 1 + self.drop_settled(self.inbox.next_settled(), left)
+        if self.inbox.settled:
+            self.inbox.queue()
+
+    cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1:
+        """Drop up to `most` of the messages that `consumer` has settled; returns how many it has settled of them."""
         cdef uint64_t seq
-        cdef list settled = consumer.settled[:]
-        consumer.settled.clear()
+        cdef list settled = consumer.take_settled(most) if self.settles else []
         for seq in settled:
             if not (self.keeps_interest or self.n_followers) or not self.interest.needed(seq):
                 self.store.drop(seq, False)
-        self.mark_dirty()
+        if settled:
+            self.mark_dirty()
+        return len(settled)
 
     def sweep(self) -> None:
         """Drop what consumers have settled and none needs, in steps over the next turns."""
@@ -693,13 +703,13 @@ cdef class Stream(Sink):
         """Register a copier: what it needs is taken and stays, until it says `release`."""
         self.n_followers += 1
         self.interest.add(follower)
-        follower.wait = partial(self.interest.wait, follower)
+        self.inbox.join(follower)
 
     def remove_follower(self, follower) -> None:
         """Forget a copier; what only it needed is dropped from an interest stream."""
         self.n_followers -= 1
         self.interest.remove(follower)
-        follower.wait = None
+        self.inbox.leave(follower)
         if self.keeps_interest and not self.closed:
             self.sweep()
 
@@ -737,6 +747,7 @@ cdef class Stream(Sink):
     def close(self) -> None:
         """Answer what is kept, then take nothing more; the store is the caller's to close."""
         cdef bytes failure
+        self.read_inbox()
         self.commit()
         self.closed = True
         self.expiry.cancel()

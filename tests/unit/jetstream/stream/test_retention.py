@@ -26,14 +26,19 @@ class NotingConsumer(StreamConsumer):
         super().__init__(name, filters)
         self.stream = stream
         self.config = ConsumerConfig()
+        self.settled: list[int] = []
         self.done: set[int] = set()
         self.notes: list[object] = []
 
     def ack(self, *seqs: int) -> None:
         self.settled.extend(seqs)
         self.done.update(seqs)
-        if self.settle is not None:
-            self.settle()
+        assert self.inbox is not None
+        self.inbox.has_settled(self)
+
+    def take_settled(self, most: int) -> list[int]:
+        taken, self.settled = self.settled[:most], self.settled[most:]
+        return taken
 
     def wake(self, seq: int) -> None:
         self.notes.append(f"wake {seq}")
@@ -163,17 +168,18 @@ def test_changed_filters_are_seen_by_publishes(js: JetStreamFixture) -> None:
 def test_a_stream_that_becomes_an_interest_stream_asks_for_settled_messages(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"])
     a = consumer(js, "S", "a")
-    assert a.settle is None
+    assert a.inbox is not None
+    assert not a.inbox.asks
     js.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s"], "storage": "memory", "retention": "interest"})
-    assert a.settle is not None
+    assert a.inbox.asks
 
 
 def test_consumers_that_wait_are_woken_once_by_a_commit(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"])
     a, b = consumer(js, "S", "a"), consumer(js, "S", "b")
-    assert a.wait
-    a.wait()
-    a.wait()
+    assert a.inbox is not None
+    a.inbox.caught_up(a)
+    a.inbox.caught_up(a)
 
     js.user.send(b"PUB s 1\r\nx\r\nPUB s 1\r\nx\r\n")
     js.user.send(b"PUB s 1\r\nx\r\n")
@@ -186,8 +192,8 @@ def test_of_many_that_wait_those_are_woken_whose_filter_matches(js: JetStreamFix
     js.add("S", subjects=["s.*"])
     waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
     for each in waiting:
-        assert each.wait
-        each.wait()
+        assert each.inbox is not None
+        each.inbox.caught_up(each)
 
     js.user.send(b"PUB s.x 1\r\nx\r\nPUB s.3 1\r\nx\r\nPUB s.7 1\r\nx\r\nPUB s.3 1\r\nx\r\n")
 
@@ -200,8 +206,8 @@ def test_a_wide_gap_keeps_nobody_waiting_who_waits(js: JetStreamFixture, next_se
     js.add("S", subjects=["s.*"])
     waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
     for each in waiting:
-        assert each.wait
-        each.wait()
+        assert each.inbox is not None
+        each.inbox.caught_up(each)
 
     # when
     js.api("STREAM.PURGE.S", {"seq": next_seq})
@@ -215,8 +221,8 @@ def test_who_waits_with_changed_filters_goes_on_waiting(js: JetStreamFixture) ->
     js.add("S", subjects=["s.*"])
     waiting = [consumer(js, "S", f"c{i}", b"s.%d" % i) for i in range(10)]
     for each in waiting:
-        assert each.wait
-        each.wait()
+        assert each.inbox is not None
+        each.inbox.caught_up(each)
     waiting[0].filters = (b"s.x",)
 
     js.stream("S").update_interest(waiting[0])
