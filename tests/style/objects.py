@@ -27,8 +27,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConfigKeys", "booleans"): (9, "keys that are on or off"),
     ("StreamConfig", "booleans"): (9, "options that are on or off, as clients send them"),
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
-    ("Stream", "attributes"): (55, "ingest, limits and retention: parts to be cut out"),
-    ("Stream", "booleans"): (13, "most say which features its configuration asks for"),
     ("NewConsumer", "levels"): (
         3,
         "a change of metadata, of the list of consumers, by what it changes there",

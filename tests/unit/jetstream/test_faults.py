@@ -13,8 +13,8 @@ from pyjs.jetstream.api import direct, router
 from pyjs.jetstream.api.endpoint import ApiCall
 from pyjs.jetstream.consumer import consumer as consumer_module
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.testing import CONNECT
 from pyjs.jetstream.stream.stream_consumer import StreamInbox
+from pyjs.testing import CONNECT
 
 FILTERED = {"ack_policy": "explicit", "durable_name": "c"}
 

@@ -18,6 +18,7 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyjs.base.grow cimport grow
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
@@ -226,7 +227,8 @@ cdef class Copier(StreamConsumer):
         cdef size_t n
         if r.seq <= self.target.store.catalogue.last_seq:
             return SKIPPED
-        if (self.target.discard_new or self.target.discard_new_per_subject) and self.target.limits_refused(m, False):
+        if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
+                and self.target.limits_refused(m, False):
             return REFUSED      # before the gap is used up: the message may be gone when there is room
         if self.target.store.skip_to(r.seq - 1) != 0:
             return REFUSED
@@ -276,10 +278,11 @@ cdef class Copier(StreamConsumer):
         """Have the target keep a message that its origin has checked."""
         cdef PubHeaders h
         cdef uint64_t seq, before = self.target.staged_bytes
+        cdef bint lives, rolls_up
         if (self.renames or self.target.transform is not None) and not m.aliased:
             with gil:
                 return self.take_renamed(m)
-        if self.target.sealed or self.target.size_refused(m):
+        if self.target.limits.features & SEALED or self.target.size_refused(m):
             return REFUSED
         memset(&h, 0, sizeof(h))
         if m.header_len:
@@ -287,17 +290,19 @@ cdef class Copier(StreamConsumer):
         if h.msg_id.n and self.target.dedupe.window_ns and not self.mirrors \
                 and self.target.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.target.turn.now):
             return SKIPPED
-        seq = self.target.keep_or_skip(m, h.rollup.n != 0 and self.target.allow_rollup)
+        lives = h.ttl.n != 0 and self.target.limits.features & ALLOW_TTL != 0
+        rolls_up = h.rollup.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
+        seq = self.target.keep_or_skip(m, rolls_up)
         if seq == 0:
             return REFUSED
         if h.msg_id.n:
             self.target.remember_id(&h, seq)
         else:
-            self.target.last_id_len = 0
-        if (h.ttl.n and self.target.allow_ttl) or (h.rollup.n and self.target.allow_rollup):
+            self.target.dedupe.last_id_len = 0
+        if lives or rolls_up:
             with gil:
-                self.after(m, seq, h.ttl.p[:h.ttl.n] if h.ttl.n and self.target.allow_ttl else None,
-                           h.rollup.p[:h.rollup.n] if h.rollup.n and self.target.allow_rollup else None)
+                self.after(m, seq, h.ttl.p[:h.ttl.n] if lives else None,
+                           h.rollup.p[:h.rollup.n] if rolls_up else None)
         return STORED if self.target.staged_bytes != before else SKIPPED
 
     cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:

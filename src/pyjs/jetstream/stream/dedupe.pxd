@@ -16,6 +16,8 @@ cdef packed struct KeptId:      # as in a dump
 
 cdef class Dedupe:
     cdef public int64_t window_ns
+    cdef char last_id[256]      # Nats-Msg-Id of the last message of the stream; longer ones are cut
+    cdef uint32_t last_id_len   # 0: it had none
     cdef SeenId* ring           # entry e lives at e & ring_mask; entries oldest .. newest - 1
     cdef uint64_t oldest, newest, ring_mask
     cdef uint32_t* slots        # hash table of places in the ring + 1, 0: free
@@ -24,6 +26,7 @@ cdef class Dedupe:
     cdef size_t keys_used, keys_room
     cdef uint64_t keys_base     # position of keys[0]
 
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: new or forgotten
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
     cdef void forget_from(self, uint64_t seq) noexcept nogil            # they were not kept after all

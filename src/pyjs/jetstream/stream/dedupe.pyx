@@ -40,6 +40,11 @@ cdef class Dedupe:
         free(self.slots)
         free(self.keys)
 
+    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil:
+        self.last_id_len = <uint32_t> min(n, sizeof(self.last_id))
+        if n:
+            memcpy(self.last_id, msg_id, self.last_id_len)
+
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil:
         cdef uint64_t at
         self.forget_before(now - self.window_ns)

@@ -8,6 +8,7 @@ recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.jetstream.stream.limits cimport ALLOW_TTL
 from pyjs.jetstream.stream.dedupe cimport KeptId
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
@@ -50,13 +51,13 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
             reserve(stream, part["ids"], part["count"], part["total"])
         stream.dedupe.restore(part["ids"], part["count"])
         yield
-    if last_id is None or stream.allow_ttl:
+    if last_id is None or stream.limits.features & ALLOW_TTL:
         seq = begin_learning(stream, now_ns)
         while seq:
             seq = learn(stream, seq, now_ns)
             yield
     if last_id is not None:
-        stream.set_last_id(last_id, len(last_id))
+        stream.dedupe.set_last_id(last_id, len(last_id))
 
 
 cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
@@ -70,8 +71,10 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
     """Return the first message to learn from: ids of the window, and all times to live; 0: there is none."""
-    cdef uint64_t seq = 1 if stream.allow_ttl else stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
-    stream.last_id_len = 0
+    cdef uint64_t seq = 1
+    if not stream.limits.features & ALLOW_TTL:
+        seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
+    stream.dedupe.last_id_len = 0
     if seq == 0 or stream.store.catalogue.msgs == 0:
         return 0
     return stream.store.catalogue.next_with_headers(seq)
@@ -88,7 +91,7 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         left -= 1
         seq = stream.store.catalogue.next_with_headers(seq + 1)
     if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
-        stream.last_id_len = 0
+        stream.dedupe.last_id_len = 0
     return seq
 
 
@@ -96,14 +99,14 @@ cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
     """Learn the id of one message, and when it expires."""
     cdef PubHeaders h
     cdef Record r
-    stream.last_id_len = 0
+    stream.dedupe.last_id_len = 0
     if stream.store.load(seq, &r) != 0:
         return 0
     scan_pub_headers(r.body, r.header_len, &h)
-    if h.ttl.n and stream.allow_ttl:
+    if h.ttl.n and stream.limits.features & ALLOW_TTL:
         stream.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], r.ts)
     if h.msg_id.n:
-        stream.set_last_id(h.msg_id.p, h.msg_id.n)
+        stream.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
         if r.ts >= horizon and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
             stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
     return 0

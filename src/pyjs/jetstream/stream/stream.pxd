@@ -8,9 +8,10 @@ from pyjs.jetstream.stream.answers cimport Answers
 from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.jetstream.stream.limits cimport StreamLimits
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
-from pyjs.jetstream.stream.usage cimport Usage
+from pyjs.jetstream.stream.usage cimport UsageShare
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -34,24 +35,16 @@ cdef class Stream(Sink):
     cdef object probe                       # store_probe.StoreProbe, None: no file store
     cdef uint64_t kept_seq                  # everything up to here is in the file
 
-    # copies of the configuration
-    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size, max_age_ns
-    cdef bint allow_ttl
-    cdef bint ttl_raised                # the message being taken has been given the TTL of markers already
-    cdef int64_t marker_ttl_ns
+    cdef StreamLimits limits                # of the configuration: what is read for each message
+    cdef bint ttl_raised                    # the message being taken has been given the TTL of markers already
     cdef readonly Aging aging               # which messages are due to go by their age
-    cdef bint discard_new, discard_new_per_subject, no_ack, sealed, allow_rollup
-    cdef bint keeps_interest                # interest retention
-    cdef bint settles                       # interest or workqueue retention
-
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
     cdef int n_followers                    # copiers of streams that copy from this one
     cdef public object inflow               # sourcing.Inflow: what this stream copies from others, None: nothing
     cdef int64_t stamp                      # time of the message being taken, 0: now
     cdef public object republisher          # republish.Republisher, None: nothing is republished
 
-    cdef Usage account_usage, server_usage
-    cdef int64_t counted_bytes              # what the usages hold of this stream
+    cdef UsageShare usage                   # what it holds of its account's and the server's
 
     cdef readonly Evictions evictions       # what goes when the messages of this turn are in the file
     cdef readonly StreamInbox inbox         # what its consumers tell it
@@ -65,8 +58,6 @@ cdef class Stream(Sink):
     cdef list calls, held_calls             # who waits for the next sync, and for the one on its way
     cdef bint unsynced                      # in Turn.unsynced
     cdef object sync_job                    # the store's SyncJob on its way, None: none is
-    cdef char last_id[256]                  # Nats-Msg-Id of the last message; longer ones are cut
-    cdef uint32_t last_id_len
 
     cdef int ingest(self, Msg* m) noexcept nogil
     cdef void ingest_transformed(self, Msg* m) noexcept
@@ -107,5 +98,4 @@ cdef class Stream(Sink):
     cdef bint makes_room(self) noexcept nogil
     cdef bint evict(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
-    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -11,7 +11,6 @@ stream_consumer.pyx. Compiled because every published message passes here (bench
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
@@ -20,9 +19,13 @@ from pyjs.jetstream.stream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
 from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.jetstream.stream.limits cimport (
+    ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, SEALED, SETTLES,
+    StreamLimits,
+)
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
-from pyjs.jetstream.stream.usage cimport Usage
+from pyjs.jetstream.stream.usage cimport Usage, UsageShare
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
 from pyjs.store.store cimport StreamStore
@@ -73,7 +76,8 @@ cdef class Stream(Sink):
         self.name_len = len(self.name_bytes)
         self.store = store
         self.created_ns = created_ns
-        self.account_usage, self.server_usage = account_usage, server_usage
+        self.usage = UsageShare(account_usage, server_usage)
+        self.limits = StreamLimits()
         self.answers, self.held = Answers(ack_head), Answers(ack_head)
         self.expiry = expiry
         self.aging = Aging(store)
@@ -97,25 +101,12 @@ cdef class Stream(Sink):
     def configure(self, config) -> None:
         """Take over `config`; what became too much is evicted by the next commit."""
         self.config = config
-        self.max_msgs = config.max_msgs
-        self.max_bytes = config.max_bytes
-        self.max_msgs_per_subject = config.max_msgs_per_subject
-        self.max_msg_size = config.max_msg_size
-        max_age_ns = taken("max_age", config.max_age_ns)
-        if self.max_age_ns != max_age_ns:
+        cdef int64_t max_age_ns = self.limits.max_age_ns
+        self.limits.read(config)
+        if self.limits.max_age_ns != max_age_ns:
             self.expiry.cancel()
-        self.max_age_ns = max_age_ns
-        self.allow_ttl = config.allow_msg_ttl
-        self.marker_ttl_ns = taken("subject_delete_marker_ttl", config.subject_delete_marker_ttl_ns)
-        self.discard_new = config.discard == "new"
-        self.discard_new_per_subject = config.discard_new_per_subject
-        self.no_ack = config.no_ack
-        self.sealed = config.sealed
-        self.allow_rollup = config.allow_rollup_hdrs and not config.deny_purge
-        self.keeps_interest = config.retention == "interest"
-        self.settles = config.retention != "limits"
         self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
-        self.inbox.asks = self.settles
+        self.inbox.asks = self.limits.features & SETTLES != 0
         self.mark_dirty()
 
     # -- ingest --------------------------------------------------------------------------------------------
@@ -146,7 +137,7 @@ cdef class Stream(Sink):
 
     cdef int ingest(self, Msg* m) noexcept nogil:
         cdef uint64_t seq
-        if self.sealed:
+        if self.limits.features & SEALED:
             self.refuse(m, 10109, 0)
             return 0
         if m.header_len:
@@ -155,7 +146,7 @@ cdef class Stream(Sink):
             return 0
         seq = self.keep_or_skip(m, False)
         if seq:
-            self.last_id_len = 0
+            self.dedupe.last_id_len = 0
             self.answer(m, PUB_ACK, seq)
         return 0
 
@@ -173,7 +164,7 @@ cdef class Stream(Sink):
             return 0
         if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
             return 0
-        if h.ttl.n and self.marker_ttl_ns and self.max_msgs_per_subject != 1 and not self.ttl_raised:
+        if h.ttl.n and self.limits.marker_ttl_ns and self.limits.max_msgs_per_subject != 1 and not self.ttl_raised:
             with gil:
                 if self.raises_ttl(m):
                     return 0
@@ -195,7 +186,7 @@ cdef class Stream(Sink):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
             return self.refuse(m, 10060, 0)
-        if (h.later or h.ttl_ns) and not self.allow_ttl and self.later_refused(m, AFTER_STREAM):
+        if (h.later or h.ttl_ns) and not self.limits.features & ALLOW_TTL and self.later_refused(m, AFTER_STREAM):
             return True
         if self.expectations_failed(m, h):
             return True
@@ -203,7 +194,8 @@ cdef class Stream(Sink):
             return True
         if h.msg_id.n and self.answered_as_duplicate(m, h):
             return True
-        if h.expected_last_msg_id.n and not value_is(h.expected_last_msg_id, self.last_id, self.last_id_len):
+        if h.expected_last_msg_id.n \
+                and not value_is(h.expected_last_msg_id, self.dedupe.last_id, self.dedupe.last_id_len):
             return self.refuse(m, 10070, 0)
         return h.rollup.n != 0 and self.rollup_refused(m, h)
 
@@ -242,10 +234,11 @@ cdef class Stream(Sink):
 
     cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         with gil:
-            return self.refuse_unless_none(m, rollup_error(h.rollup.p[:h.rollup.n], self.allow_rollup))
+            return self.refuse_unless_none(m, rollup_error(
+                h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:
-        if self.max_msg_size >= 0 and m.size > self.max_msg_size:
+        if self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size:
             return self.refuse(m, 10054, 0)
         if m.header_len > HEADERS_SIZE_MAX:
             return self.refuse(m, 10097, 0)
@@ -253,20 +246,20 @@ cdef class Stream(Sink):
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
         """The sequence that the message got; 0: refused, and answered."""
-        if self.server_usage.max >= 0 and self.server_usage.used > self.server_usage.max:
+        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
             self.refuse(m, 10023, 0)
             return 0
         if self.store.catalogue.last_seq >= LAST_SEQ:
             self.refuse(m, 10077, NO_SEQUENCE_LEFT)
             return 0
-        if self.keeps_interest and not self.interest.wanted(m.subject, m.subject_len):
+        if self.limits.features & KEEPS_INTEREST and not self.interest.wanted(m.subject, m.subject_len):
             if self.store.catalogue.last_ts < self.wall():        # messages of this turn may be ahead of it
                 self.store.catalogue.last_ts = self.wall()
             return self.store.skip()
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
             self.refuse(m, 10002, 0)
             return 0
-        if (self.discard_new or self.discard_new_per_subject) and self.limits_refused(m, rolls_up):
+        if self.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) and self.limits_refused(m, rolls_up):
             return 0
         if self.republisher is None:
             return self.keep(m)
@@ -275,10 +268,10 @@ cdef class Stream(Sink):
 
     cdef bint over_usage(self, Msg* m) noexcept nogil:
         cdef int64_t after
-        if self.account_usage.max < 0:
+        if self.usage.account.max < 0:
             return False
-        after = self.account_usage.used + m.size + m.subject_len + self.store.catalogue.overhead
-        return after > self.account_usage.max
+        after = self.usage.account.used + m.size + m.subject_len + self.store.catalogue.overhead
+        return after > self.usage.account.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
         """Discard new: whether the stream, or the subject, has no room."""
@@ -292,17 +285,17 @@ cdef class Stream(Sink):
         cdef uint64_t size = self.store.catalogue.overhead + m.subject_len + m.size
         cdef uint64_t count = 0
         cdef bint replaces, exact
-        if self.max_msgs_per_subject > 0:
+        if self.limits.max_msgs_per_subject > 0:
             count = self.store.catalogue.count_of(m.subject, m.subject_len)
-        replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
-        exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
+        replaces = self.limits.max_msgs_per_subject > 0 and count >= <uint64_t> self.limits.max_msgs_per_subject
+        exact = not replaces or count == <uint64_t> self.limits.max_msgs_per_subject
         if m.header_len:
             size += self.store.catalogue.header_overhead
-        if replaces and self.discard_new_per_subject and not rolls_up:
+        if replaces and self.limits.features & DISCARD_NEW_PER_SUBJECT and not rolls_up:
             return MAX_MSGS_PER_SUBJECT_REACHED
-        if self.max_msgs > 0 and self.store.catalogue.msgs >= <uint64_t> self.max_msgs and not replaces:
+        if self.limits.max_msgs > 0 and self.store.catalogue.msgs >= <uint64_t> self.limits.max_msgs and not replaces:
             return MAX_MSGS_REACHED
-        if self.max_bytes > 0 and self.store.catalogue.bytes + size > <uint64_t> self.max_bytes \
+        if self.limits.max_bytes > 0 and self.store.catalogue.bytes + size > <uint64_t> self.limits.max_bytes \
                 and not (replaces and exact and self.size_of_oldest(m) >= size):
             return MAX_BYTES_REACHED
         return 0
@@ -351,33 +344,29 @@ cdef class Stream(Sink):
                 self.refuse_with(m, store_error(self.store.error))
             return 0
         self.staged_bytes += m.size + m.subject_len
-        if self.account_usage.max >= 0 or self.server_usage.max >= 0:
+        if self.usage.account.max >= 0 or self.usage.server.max >= 0:
             self.count_bytes()
-        if self.max_msgs_per_subject > 0 \
-                and self.store.catalogue.count_of(m.subject, m.subject_len) > <uint64_t> self.max_msgs_per_subject:
+        if self.limits.max_msgs_per_subject > 0 \
+                and (self.store.catalogue.count_of(m.subject, m.subject_len)
+                     > <uint64_t> self.limits.max_msgs_per_subject):
             self.evictions.note(seq)
         return seq
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
-        self.set_last_id(h.msg_id.p, h.msg_id.n)
+        self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
         # Without memory a repeat of this message would be stored again.
         if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
 
-    cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil:
-        self.last_id_len = <uint32_t> min(n, sizeof(self.last_id))
-        if n:
-            memcpy(self.last_id, msg_id, self.last_id_len)
-
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
-        if m.reply_len and not self.no_ack:
+        if m.reply_len and not self.limits.features & NO_ACK:
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
         """Answer with an error; `seq` is what the text names (or a reason of 10077). Always true."""
-        if m.reply_len and not self.no_ack:
+        if m.reply_len and not self.limits.features & NO_ACK:
             with gil:
-                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_id[:self.last_id_len]))
+                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_msg_id))
         return True
 
     cdef void add_refusal(self, Msg* m, bytes body) noexcept:
@@ -385,7 +374,7 @@ cdef class Stream(Sink):
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
         """As refuse, with an ApiError."""
-        if m.reply_len and not self.no_ack:
+        if m.reply_len and not self.limits.features & NO_ACK:
             self.add_refusal(m, failure_body(self.name, error))
         return True
 
@@ -394,7 +383,7 @@ cdef class Stream(Sink):
 
     cdef bint raises_ttl(self, Msg* m) noexcept:
         """Whether a TTL was below that of delete markers; the message was then taken with a higher one."""
-        headers = with_least_ttl(m.body[:m.header_len], self.marker_ttl_ns)
+        headers = with_least_ttl(m.body[:m.header_len], self.limits.marker_ttl_ns)
         if headers is None:
             return False
         self.ttl_raised = True              # once: a message may have more than one such header
@@ -432,10 +421,7 @@ cdef class Stream(Sink):
             self.turn.streams.append(self)
 
     cdef void count_bytes(self) noexcept nogil:
-        cdef int64_t change = <int64_t> self.store.catalogue.bytes - self.counted_bytes
-        self.counted_bytes += change
-        self.account_usage.used += change
-        self.server_usage.used += change
+        self.usage.count(<int64_t> self.store.catalogue.bytes)
 
     # -- the turn ------------------------------------------------------------------------------------------
 
@@ -455,7 +441,7 @@ cdef class Stream(Sink):
             self.answers.send(self.account, 0, NULL, 0)
         self.ask_for_sync()
         self.count_bytes()
-        if self.max_age_ns or self.allow_ttl:
+        if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
             self.arm_expiry()
         self.tell_consumers()
         if self.inflow is not None:
@@ -534,7 +520,7 @@ cdef class Stream(Sink):
         self.kept_seq = max(self.kept_seq, last_live)
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
-        self.last_id_len = 0
+        self.dedupe.last_id_len = 0
         self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
         if not getattr(self.store, "sync_lost", False):
             self.ask_for_sync()             # what is kept does not wait until the disk has room again
@@ -542,7 +528,7 @@ cdef class Stream(Sink):
             self.inflow.lost()
         if self.probe is not None:
             self.probe.failed(self.turn.now)
-        if self.max_age_ns or self.allow_ttl:
+        if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
             self.arm_expiry()                   # what is stored gets old all the same
 
     cdef bint evict(self) noexcept nogil:
@@ -551,9 +537,9 @@ cdef class Stream(Sink):
         if self.evictions.pending():
             with gil:
                 self.purges += self.evictions.roll_up()
-            self.evictions.trim_noted(self.max_msgs_per_subject)
-        if not self.discard_new:
-            self.evictions.trim_stream(self.max_msgs, self.max_bytes)
+            self.evictions.trim_noted(self.limits.max_msgs_per_subject)
+        if not self.limits.features & DISCARD_NEW:
+            self.evictions.trim_stream(self.limits.max_msgs, self.limits.max_bytes)
         self.count_bytes()
         return self.store.catalogue.msgs != before
 
@@ -580,8 +566,8 @@ cdef class Stream(Sink):
 
     cdef arm_expiry(self):
         """Have `expire` called when the next message is due."""
-        cdef int64_t due = self.aging.next_due(self.max_age_ns)
-        if due and self.store.failed and self.marker_ttl_ns:    # nothing can go until the disk has room
+        cdef int64_t due = self.aging.next_due(self.limits.max_age_ns)
+        if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing can go until the disk has room
             due = max(due, self.wall() + PROBE_NS)
         if due:
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
@@ -602,15 +588,16 @@ cdef class Stream(Sink):
     def expire_some(self) -> bool:
         """Do a part of that; return whether there is more."""
         self.mark_dirty()
-        return not self.closed and self.aging.drop_some(self, self.wall(), self.max_age_ns, self.marker_ttl_ns != 0)
+        cdef bint leaves_markers = self.limits.marker_ttl_ns != 0
+        return not self.closed and self.aging.drop_some(self, self.wall(), self.limits.max_age_ns, leaves_markers)
 
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
         """Store the marker of a subject whose last message, `expired`, is gone."""
-        cdef bytes headers = marker_headers(self.marker_ttl_ns)
+        cdef bytes headers = marker_headers(self.limits.marker_ttl_ns)
         cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
         if self.republisher is not None and seq:
             self.republish(subject, headers, b"", 0, seq, expired)
-        self.aging.lifetimes.add(seq, duration_text(self.marker_ttl_ns).encode(), self.wall())
+        self.aging.lifetimes.add(seq, duration_text(self.limits.marker_ttl_ns).encode(), self.wall())
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -638,7 +625,7 @@ cdef class Stream(Sink):
         self.claims.remove(name)
         self.inbox.leave(consumer)
         self.store.catalogue.drops.tracked = bool(self.consumers)
-        if self.keeps_interest and for_good and not self.closed:
+        if self.limits.features & KEEPS_INTEREST and for_good and not self.closed:
             self.sweep()
 
     def let_go(self, consumer) -> None:
@@ -652,7 +639,7 @@ cdef class Stream(Sink):
         self.interest.change(consumer)
         if self.config.retention == WORKQUEUE:
             self.claims.put(consumer.name, consumer.config)
-        if self.keeps_interest:
+        if self.limits.features & KEEPS_INTEREST:
             self.sweep()
 
     def read_inbox(self) -> None:
@@ -667,9 +654,9 @@ cdef class Stream(Sink):
     cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1:
         """Drop up to `most` of the messages that `consumer` has settled; returns how many it has settled of them."""
         cdef uint64_t seq
-        cdef list settled = consumer.take_settled(most) if self.settles else []
+        cdef list settled = consumer.take_settled(most) if self.limits.features & SETTLES else []
         for seq in settled:
-            if not (self.keeps_interest or self.n_followers) or not self.interest.needed(seq):
+            if not (self.limits.features & KEEPS_INTEREST or self.n_followers) or not self.interest.needed(seq):
                 self.store.drop(seq, False)
         if settled:
             self.mark_dirty()
@@ -677,7 +664,7 @@ cdef class Stream(Sink):
 
     def sweep(self) -> None:
         """Drop what consumers have settled and none needs, in steps over the next turns."""
-        if self.settles:
+        if self.limits.features & SETTLES:
             self.turn.go_on(self.sweeping())
 
     def sweeping(self):
@@ -685,8 +672,8 @@ cdef class Stream(Sink):
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.catalogue.next_seq(0, everything)
         cdef int left = SWEPT_PER_TURN
-        while seq and self.settles and not self.closed:
-            if not self.interest.needed(seq) and (self.keeps_interest or self.interest.wants(seq)):
+        while seq and self.limits.features & SETTLES and not self.closed:
+            if not self.interest.needed(seq) and (self.limits.features & KEEPS_INTEREST or self.interest.wants(seq)):
                 self.store.drop(seq, False)
             seq = self.store.catalogue.next_seq(seq + 1, everything)
             left -= 1
@@ -710,17 +697,19 @@ cdef class Stream(Sink):
         self.n_followers -= 1
         self.interest.remove(follower)
         self.inbox.leave(follower)
-        if self.keeps_interest and not self.closed:
+        if self.limits.features & KEEPS_INTEREST and not self.closed:
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
-        cdef uint64_t seq = self.store.catalogue.next_seq(low, f) if self.settles and not self.closed else 0
+        cdef uint64_t seq = 0
+        if self.limits.features & SETTLES and not self.closed:
+            seq = self.store.catalogue.next_seq(low, f)
         while seq and seq <= high:
             if not self.interest.needed(seq):
                 self.store.drop(seq, False)
             seq = self.store.catalogue.next_seq(seq + 1, f)
-        if self.settles and not self.closed:
+        if self.limits.features & SETTLES and not self.closed:
             self.mark_dirty()
 
     # -- the API's business --------------------------------------------------------------------------------
@@ -762,9 +751,7 @@ cdef class Stream(Sink):
         self.calls = []
         if self.probe is not None:
             self.probe.cancel()
-        self.account_usage.used -= self.counted_bytes
-        self.server_usage.used -= self.counted_bytes
-        self.counted_bytes = 0
+        self.usage.count(0)
 
     def abandon(self, error) -> None:
         """Take nothing and write nothing more: the state is not to be trusted. Who waits is told `error`."""
@@ -776,11 +763,9 @@ cdef class Stream(Sink):
         self.held.send(self.account, 0, failure, len(failure))
         self.answers.send(self.account, 0, failure, len(failure))
         self.call_back(self.take_calls(), error)
-        self.account_usage.used -= self.counted_bytes
-        self.server_usage.used -= self.counted_bytes
-        self.counted_bytes = 0
+        self.usage.count(0)
 
     @property
     def last_msg_id(self) -> bytes:
         """Nats-Msg-Id of the last message, b"" if it had none."""
-        return self.last_id[:self.last_id_len]
+        return self.dedupe.last_id[:self.dedupe.last_id_len]

@@ -1,7 +1,7 @@
 """What a stream and its consumers expect of each other.
 
 A consumer does not hold its stream: it has the store, and the stream's inbox from `add_consumer` on. It puts itself
-into `settled` when it needs messages no more (acknowledged, terminated, delivered without ack policy) of a stream that
+into `settled` when it needs messages no more (acknowledged, terminated, delivered without ack policy) and the stream
 asks; the stream takes their sequences in its turn, behind the pumps (`Stream.read_inbox`). It puts itself into
 `waiting` when it has caught up; `wake` then puts it into Turn.consumers when messages come that it may want, and each
 wait is good for one wake. A drop is reported to the consumers whose filters match, also to the one that settled.

@@ -5,3 +5,6 @@ class Usage:
     reserved: int
     max: int
     def __new__(cls, limit: int = -1) -> Self: ...
+
+class UsageShare:
+    def __new__(cls, account: Usage, server: Usage) -> Self: ...

@@ -11,3 +11,17 @@ cdef class Usage:
 
     def __cinit__(self, int64_t limit=-1):
         self.max = limit
+
+
+cdef class UsageShare:
+    """What one stream holds of its account's usage and of the server's."""
+
+    def __cinit__(self, Usage account, Usage server):
+        self.account, self.server = account, server
+
+    cdef void count(self, int64_t stored) noexcept nogil:
+        """Hold `stored` bytes from now on."""
+        cdef int64_t change = stored - self.counted
+        self.counted = stored
+        self.account.used += change
+        self.server.used += change

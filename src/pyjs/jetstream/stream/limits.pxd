@@ -1,0 +1,17 @@
+"""What of its configuration a stream reads for each message."""
+from libc.stdint cimport int64_t
+
+cdef enum Feature:
+    ALLOW_TTL = 1
+    DISCARD_NEW = 2
+    DISCARD_NEW_PER_SUBJECT = 4
+    NO_ACK = 8
+    SEALED = 16
+    ALLOW_ROLLUP = 32
+    KEEPS_INTEREST = 64         # interest retention
+    SETTLES = 128               # interest or workqueue retention: consumers tell what they need no more
+
+cdef class StreamLimits:
+    cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
+    cdef int64_t max_age_ns, marker_ttl_ns                                  # 0: none
+    cdef unsigned int features                                              # Feature flags
