@@ -122,8 +122,7 @@ cdef class SegmentReader:
                     size = self.files.disk.size_of(fd)
                     if size < wanted:
                         raise EOFError(f"{size} bytes where {wanted} were written")
-                    view = self.files.disk.map_file(fd, size)
-                self.maps.add_map(s, view, size)
+                    self.maps.add_map(s, self.files.disk.map_file(fd, size), size)
                 failed = 0
             except CorruptRecord:               # told when it is examined
                 failed = 1
@@ -134,12 +133,10 @@ cdef class SegmentReader:
 
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
         """Have memory for the image of `s`, `wanted` bytes of it at least."""
-        cdef View view
         size = s.end if s.sealed else max(self.writer.segment_size, wanted)
         with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
             image = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
-            view = View(self.maps.view_cache, self.maps, s.number, image, size)
-        return self.maps.add_view(s, view)
+            return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
         """Have the bytes begin..end of the image of `s` in its view: 0, 1: damaged, -2: unreadable, -3: not now."""
