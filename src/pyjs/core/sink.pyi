@@ -44,10 +44,7 @@ class Keeping(Protocol):
 class Turn:
     now: int
     skew: int
-    pressure: bool
     crowded: bool
-    copies_left: int
-    input_left: int
     inputs: deque[Resuming]
     sessions: list[Sink]
     streams: list[Sink]

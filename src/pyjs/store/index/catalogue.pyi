@@ -6,8 +6,6 @@ from pyjs.store.index.subject_set import SubjectSet
 class Catalogue:
     subjects: SubjectSet
     drops: DropLog
-    overhead: int
-    header_overhead: int
     first_seq: int
     last_seq: int
     msgs: int

@@ -2,8 +2,6 @@ from pyjs.base.disk import Disk
 from pyjs.base.log import Log
 from pyjs.store.crypt.vault import StreamKey
 
-UNOPENED: tuple[int, ...]
-
 class SegmentFiles:
     disk: Disk
     log: Log

@@ -1,7 +1,6 @@
 HELD_MAX: int
 
 class ViewCache:
-    held_max: int
     held: int
     def __init__(self, held_max: int = ...) -> None: ...
     def __len__(self) -> int: ...

@@ -2,7 +2,6 @@ class WaitingQueue:
     count: int
     no_wait: int
     max: int
-    by_priority: bool
     def __init__(self, limit: int) -> None: ...
     def __len__(self) -> int: ...
     def add(
