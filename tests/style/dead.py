@@ -9,6 +9,7 @@ a dot.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,7 @@ CONSTANT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 FIELD = re.compile(r"([A-Za-z_]\w*)\s*:(?!=)")
 SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]+)?=(?!=)")
 NAME = re.compile(r"[A-Za-z_]\w*")
+STUB = re.compile(r"def (\w+)\(|(\w+): ")
 METHOD = re.compile(r"^    (?:async )?def (\w+)\((?:self|cls)\b", re.MULTILINE)
 DOTTED = re.compile(r"[.@\"'](\w+)")
 NO_USE = re.compile(
@@ -92,6 +94,22 @@ def unused(src: Path, package: str = "pyjs") -> list[str]:
     lonely = methods - dotted
     dead = {each: places for each, places in defined.items() if uses[each] <= 0 or each in lonely}
     return sorted(f"{place}: {each}" for each, places in dead.items() for place in dict.fromkeys(places))
+
+
+def unused_in_stubs(root: Path) -> list[str]:
+    """Return what stubs declare that no file names which mypy checks, as "file: name"."""
+    checked = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    names: set[str] = set()
+    for place in checked:
+        path = root / place
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            names.update(NAME.findall(_code(file.read_text())))
+    return [
+        f"{stub.relative_to(root).as_posix()}: {name}"
+        for stub in sorted((root / "src/pyjs").rglob("*.pyi"))
+        for line in Source(stub).lines
+        if (found := STUB.match(line.text)) and (name := found[1] or found[2]) not in names and name[0] != "_"
+    ]
 
 
 def _code(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.style.dead import KNOWN, unused
+from tests.style.dead import KNOWN, unused, unused_in_stubs
 from tests.style.tree import ROOT
 
 
@@ -18,6 +18,22 @@ def test_every_excuse_is_needed_and_says_why() -> None:
 
     assert sorted(set(KNOWN) - dead) == []
     assert [name for name, reason in KNOWN.items() if len(reason) < 20] == []
+
+
+def test_stubs_declare_only_what_checked_code_uses() -> None:
+    assert unused_in_stubs(ROOT) == []
+
+
+def test_a_declaration_that_no_checked_code_uses_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "src/pyjs").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.mypy]\nfiles = ["src/pyjs", "a.py"]\n')
+    (tmp_path / "a.py").write_text("f(x.used)\n")
+    (tmp_path / "src/pyjs/b.pyi").write_text(
+        "class A:\n    used: int\n    lonely: int\n    def f(self) -> None: ...\n"
+        "    def g(\n        self\n    ) -> None: ...\n"
+    )
+
+    assert unused_in_stubs(tmp_path) == ["src/pyjs/b.pyi: lonely", "src/pyjs/b.pyi: g"]
 
 
 def dead(folder: Path, **files: str) -> list[str]:
