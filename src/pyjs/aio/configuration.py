@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeAlias
 
-from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.errors import ConfigError, Place
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
 from pyjs.config.values import ConfigMap, Data, Entry, Value
@@ -72,4 +72,4 @@ def _data(name: str, data: object) -> Data:
     if isinstance(data, list | tuple):
         return [_value(name, element) for element in data]
     cause = f'"{name}" is a value of type {type(data).__name__}, which a configuration cannot hold'
-    raise ConfigError([Problem(PLACE, cause, "use a string, number, bool, path, list or dict")])
+    raise ConfigError.at(PLACE, cause, "use a string, number, bool, path, list or dict")

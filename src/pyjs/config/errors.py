@@ -50,6 +50,11 @@ class ConfigError(PyjsError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    @classmethod
+    def at(cls, place: Place, cause: str, fix: str) -> ConfigError:
+        """Return the error of a single problem."""
+        return cls([Problem(place, cause, fix)])
+
 
 class Refused(Exception):
     """One value was refused while it was read; the reader of the block collects it."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.units import parse_number
-from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.errors import ConfigError, Place
 from pyjs.config.values import Value
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Lexer:
 
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
         """Raise the error that ends the reading of this file."""
-        raise ConfigError([Problem(self.place(at), cause, fix)])
+        raise ConfigError.at(self.place(at), cause, fix)
 
     def peek(self) -> str:
         """Return the next character, or "" at the end."""

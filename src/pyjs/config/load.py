@@ -154,7 +154,7 @@ def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> 
     """
     if options.config_path is None:
         cause = "can only reload config when a file is provided using -c or --config"
-        raise ConfigError([Problem(Place("", 0, 0), cause, "restart with -c")])
+        raise ConfigError.at(Place("", 0, 0), cause, "restart with -c")
     return load_options(options.config_path, read, environ, options.flags)
 
 

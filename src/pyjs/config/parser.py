@@ -25,7 +25,7 @@ from posixpath import dirname, isabs, normpath
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import reason_of
-from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
+from pyjs.config.errors import ConfigError, Place, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
 from pyjs.config.values import ConfigMap, Entry, Value
 
@@ -51,7 +51,7 @@ def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
         text = read(path)
     except OSError as error:
         fix = "give the path of a file that can be read"
-        raise ConfigError([Problem(Place("", 0, 0), f"open {path}: {reason_of(error)}", fix)]) from error
+        raise ConfigError.at(Place("", 0, 0), f"open {path}: {reason_of(error)}", fix) from error
     return Parser(Lexer(text, path), read, environ, including=(normpath(path),)).parse()
 
 
@@ -76,7 +76,7 @@ class _Whole:
         self._size += len(text)
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
-            raise ConfigError([Problem(place, cause, "write a smaller one")])
+            raise ConfigError.at(place, cause, "write a smaller one")
 
     def note(self, data: ConfigMap | list[Value]) -> None:
         """Remember how many values and levels a map or list has."""
@@ -90,11 +90,11 @@ class _Whole:
         count, levels = self._shape(value.data)
         if depth + levels > DEPTH_MAX:
             cause = f"maps, lists and references are nested more than {DEPTH_MAX} deep"
-            raise ConfigError([Problem(value.place, cause, "use fewer levels")])
+            raise ConfigError.at(value.place, cause, "use fewer levels")
         self._values += count
         if self._values > VALUES_MAX:
             cause = f"the configuration has more than {VALUES_MAX} values, each counted wherever it is referred to"
-            raise ConfigError([Problem(value.place, cause, "refer to fewer")])
+            raise ConfigError.at(value.place, cause, "refer to fewer")
 
     def _shape(self, data: object) -> tuple[int, int]:
         """Return how many values and levels some data have."""
@@ -252,22 +252,15 @@ class Parser:
         self._whole.files += 1
         if self._depth >= DEPTH_MAX or self._whole.files > FILES_MAX:
             limit = f"{DEPTH_MAX} levels deep" if self._depth >= DEPTH_MAX else f"{FILES_MAX} files"
-            raise ConfigError(
-                [
-                    Problem(
-                        place,
-                        f'include "{path}": there are includes of more than {limit}',
-                        "include fewer files",
-                    )
-                ]
-            )
+            cause = f'include "{path}": there are includes of more than {limit}'
+            raise ConfigError.at(place, cause, "include fewer files")
         beside = normpath(f"{dirname(self._lexer.file) or '.'}/{path}")
         for candidate in (beside, path) if isabs(path) else (beside,):
             if candidate in self._including:
                 cause = f'include "{path}" includes a file that is being read: ' + " -> ".join(
                     self._including
                 )
-                raise ConfigError([Problem(place, cause, "break the cycle")])
+                raise ConfigError.at(place, cause, "break the cycle")
             try:
                 text = self._read(candidate)
             except OSError as error:
@@ -277,7 +270,7 @@ class Parser:
             lexer, depth = Lexer(text, candidate), self._depth + 1
             return Parser(lexer, self._read, self._environ, including, whole=self._whole, depth=depth).parse()
         cause = f'include "{path}": open {beside}: {reason}'
-        raise ConfigError([Problem(place, cause, "give a path relative to the file that includes")])
+        raise ConfigError.at(place, cause, "give a path relative to the file that includes")
 
     def _resolve(self, variable: Variable) -> Value:
         """Return the value that `variable` stands for, at the place of the reference."""
@@ -292,16 +285,16 @@ class Parser:
         name, place = variable.name, variable.place
         if name in self._resolving:
             cause = f"environment variable {name} refers to itself through " + " -> ".join(self._resolving)
-            raise ConfigError([Problem(place, cause, "break the cycle")])
+            raise ConfigError.at(place, cause, "break the cycle")
         text = self._environ.get(name)
         if text is None:
             cause = f"variable reference for '{name}' can not be found"
             known = sorted({key for scope in self._scopes for key in scope})
             fix = f"set {name} above this line or in the environment, or quote the text if it is no variable"
-            raise ConfigError([Problem(place, cause, _with_near(name, known, fix))])
+            raise ConfigError.at(place, cause, _with_near(name, known, fix))
         if self._depth >= DEPTH_MAX:
             cause = f"variables are nested more than {DEPTH_MAX} deep"
-            raise ConfigError([Problem(place, cause, "use fewer levels")])
+            raise ConfigError.at(place, cause, "use fewer levels")
         lexer = Lexer(f"value={text}", f"environment variable {name}")
         resolving = (*self._resolving, name)
         parser = Parser(
@@ -311,7 +304,7 @@ class Parser:
             entry = parser.parse().get("value")
         except ConfigError as error:
             cause = f"environment variable {name} cannot be read as a value: {error.problems[0].cause}"
-            raise ConfigError([Problem(place, cause, error.problems[0].fix)]) from error
+            raise ConfigError.at(place, cause, error.problems[0].fix) from error
         assert entry is not None
         return Value(entry.value.data, place, entry.value.raw)
 

@@ -58,7 +58,8 @@ cdef class RouteCache:
     cdef uint16_t* doors                # what was looked for lately and not cached: DOORS * 4 fingerprints
     cdef uint32_t door_turn
     cdef ListRecord* lists              # by list id; 0 is nobody
-    cdef uint32_t n_lists, lists_room
+    cdef uint32_t n_lists
+    cdef size_t lists_room
     cdef uint32_t free_id               # of a list that is gone, 0: none; its record names the next
     cdef uint64_t next_salt
     cdef int64_t now_ns
@@ -104,7 +105,7 @@ cdef struct Mark:               # of a queue name, in one grouping
 cdef struct Grouping:           # which of the found subscriptions are one queue group
     Mark* marks                 # by queue id
     uint32_t* sizes             # members, by slot: group of a route, in the order of the first member
-    uint32_t marks_room, sizes_room
+    size_t marks_room, sizes_room
     uint32_t n_groups
     uint32_t n_plain
     uint64_t round

@@ -16,9 +16,10 @@ Compiled because every message finds its route here (benchmarks/: core publish, 
 """
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from pyjs.base.grow cimport grow
 from pyjs.subjects.trie cimport Found, SubState
 
 cdef enum:
@@ -35,17 +36,10 @@ cdef uint64_t GOLDEN = <uint64_t> 0x9E3779B97F4A7C15
 # -- groups ----------------------------------------------------------------------------------------------------
 
 cdef int grouping_room(Grouping* g, uint32_t queue_id) except -1:
-    cdef uint32_t room
-    cdef Mark* marks
-    if queue_id < g.marks_room:
-        return 0
-    room = queue_id * 2 + 16
-    marks = <Mark*> realloc(g.marks, room * sizeof(Mark))
-    if marks == NULL:
+    cdef size_t before = g.marks_room
+    if grow(<void**> &g.marks, &g.marks_room, <size_t> queue_id + 1, sizeof(Mark)) != 0:
         raise MemoryError
-    memset(marks + g.marks_room, 0, (room - g.marks_room) * sizeof(Mark))
-    g.marks = marks
-    g.marks_room = room
+    memset(g.marks + before, 0, (g.marks_room - before) * sizeof(Mark))
     return 0
 
 
@@ -58,7 +52,6 @@ cdef void grouping_free(Grouping* g) noexcept nogil:
 cdef void group(Grouping* g, Found* found) noexcept nogil:
     """Give each queue name among the found subscriptions a slot, and count its members."""
     cdef size_t i
-    cdef uint32_t* sizes
     cdef Mark* mark
     g.round += 1
     g.n_groups = g.n_plain = 0
@@ -68,13 +61,9 @@ cdef void group(Grouping* g, Found* found) noexcept nogil:
             continue
         mark = &g.marks[found.subs[i].queue_id]
         if mark.round != g.round:
-            if g.n_groups == g.sizes_room:
-                sizes = <uint32_t*> realloc(g.sizes, (g.sizes_room * 2 + 16) * sizeof(uint32_t))
-                if sizes == NULL:
-                    found.failed = True
-                    return
-                g.sizes = sizes
-                g.sizes_room = g.sizes_room * 2 + 16
+            if grow(<void**> &g.sizes, &g.sizes_room, g.n_groups + 1, sizeof(uint32_t)) != 0:
+                found.failed = True
+                return
             mark.round = g.round
             mark.slot = g.n_groups
             g.sizes[g.n_groups] = 0
@@ -173,20 +162,14 @@ cdef class RouteCache:
 
     cdef uint32_t register(self, uint32_t* generations) except 0:
         """Return the id of a new list."""
-        cdef uint32_t at, room
-        cdef ListRecord* more
+        cdef uint32_t at
         if self.free_id:
             at = self.free_id
             self.free_id = self.lists[at].next_free
         else:
             at = self.n_lists + 1
-            if at >= self.lists_room:
-                room = at * 2 + 16
-                more = <ListRecord*> realloc(self.lists, room * sizeof(ListRecord))
-                if more == NULL:
-                    raise MemoryError
-                self.lists = more
-                self.lists_room = room
+            if grow(<void**> &self.lists, &self.lists_room, <size_t> at + 1, sizeof(ListRecord)) != 0:
+                raise MemoryError
             self.n_lists = at
         self.lists[at].generations = generations
         self.lists[at].n_routes = 0

@@ -9,9 +9,10 @@ Knows nothing of sinks and routes. Compiled because a route miss walks here (ben
 subjects).
 """
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memset
 
+from pyjs.base.grow cimport grow
 from pyjs.base.table cimport table_fit, table_free, table_get, table_init, table_next, table_put, table_remove
 
 
@@ -162,16 +163,11 @@ cdef void found_free(Found* found) noexcept nogil:
 
 cdef void collect(Found* found, TrieNode* node) noexcept nogil:
     cdef SubState* sub = node.first
-    cdef SubState** more
     found.visited += 1
     while sub != NULL:
-        if found.n == found.room:
-            more = <SubState**> realloc(found.subs, (found.room * 2 + 16) * sizeof(SubState*))
-            if more == NULL:
-                found.failed = True
-                return
-            found.subs = more
-            found.room = found.room * 2 + 16
+        if grow(<void**> &found.subs, &found.room, found.n + 1, sizeof(SubState*)) != 0:
+            found.failed = True
+            return
         found.subs[found.n] = sub
         found.n += 1
         found.visited += 1
@@ -181,14 +177,9 @@ cdef void collect(Found* found, TrieNode* node) noexcept nogil:
 
 cdef void come_back(Found* found, TrieNode* node, size_t at) noexcept nogil:
     """Visit `node` later."""
-    cdef Step* more
-    if found.n_steps == found.steps_room:
-        more = <Step*> realloc(found.steps, (found.steps_room * 2 + 16) * sizeof(Step))
-        if more == NULL:
-            found.failed = True
-            return
-        found.steps = more
-        found.steps_room = found.steps_room * 2 + 16
+    if grow(<void**> &found.steps, &found.steps_room, found.n_steps + 1, sizeof(Step)) != 0:
+        found.failed = True
+        return
     found.steps[found.n_steps].node = node
     found.steps[found.n_steps].at = at
     found.n_steps += 1

@@ -44,6 +44,12 @@ cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
 cdef class DirectAnswers:
     """Composes the answers of one stream."""
 
+    cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
+    cdef char* buffer                   # one answer: headers, then payload
+    cdef size_t capacity
+    cdef int64_t day                    # since 1970, of `date`
+    cdef char[10] date                  # 2026-11-21
+
     def __init__(self, bytes name) -> None:
         self.name_line = b"Nats-Stream: " + name + b"\r\nNats-Subject: "
         self.day = -1

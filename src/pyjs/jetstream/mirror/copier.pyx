@@ -22,6 +22,7 @@ from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, 
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.compose cimport compose
@@ -44,6 +45,32 @@ cdef enum:
 
 cdef class Copier(StreamConsumer):
     """Copies from `origin` into `target`."""
+
+    cdef readonly Stream target
+    cdef readonly Stream origin             # None: it is not there
+    cdef readonly bint mirrors              # keeps sequences and times, adds nothing
+    cdef readonly bint blocked              # the target refuses the message at `at`
+    cdef public int64_t active_ns           # when it last looked at its origin, 0: never
+    cdef public object error                # errcodes.ApiError, None: all is well
+    cdef public uint64_t stored             # sequence in the origin of what was stored last, 0: nothing
+    cdef readonly uint64_t written          # everything up to here is committed by the target, or not wanted
+    cdef readonly uint64_t kept             # the same, and as safe as `sync_interval` wants it
+    cdef uint64_t at                        # where to look next
+    cdef uint64_t copied                    # the last that was copied
+    cdef StoreFilter wanted                 # `filters` over the origin
+    cdef list transforms                    # subjects.transform.SubjectTransform
+    cdef bint renames                       # there are some
+    cdef object owner                       # sourcing.Inflow
+    cdef bint current                       # the owner knows that nothing is left
+    cdef bytes head, tail                   # Nats-Stream-Source: what comes before the sequence, and between
+    cdef bytes ident                        # behind the subject
+    cdef const char* head_text              # in `head`, and so on
+    cdef const char* tail_text
+    cdef const char* ident_text
+    cdef size_t head_len, tail_len, ident_len
+    cdef bint queued                        # in Turn.consumers
+    cdef char* scratch                      # a message with changed headers
+    cdef size_t scratch_room
 
     def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
         self.owner = owner
