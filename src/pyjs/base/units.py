@@ -81,13 +81,6 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
 
-def _take_digits(text: str) -> tuple[str, str]:
-    end = 0
-    while end < len(text) and "0" <= text[end] <= "9":
-        end += 1
-    return text[:end], text[end:]
-
-
 def parse_number(text: str) -> int:
     """Return the integer that `text` means, with the suffixes of the configuration language: "64k", "1GB".
 
@@ -97,8 +90,8 @@ def parse_number(text: str) -> int:
         ValueError: the text is no such number, or does not fit in 64 bits.
     """
     body = text[1:] if text.startswith("-") else text
-    digits, suffix = _take_digits(body)
-    factor = FACTOR_OF_SUFFIX.get(suffix.lower())
+    digits = body[: len(body) - len(body.lstrip("0123456789"))]
+    factor = FACTOR_OF_SUFFIX.get(body[len(digits) :].lower())
     if not digits or factor is None:
         raise ValueError("it is no whole number")
     digits = digits.lstrip("0") or "0"

@@ -34,10 +34,7 @@ def accountz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
 
 
 def _detail(monitored: Monitored, account: Account) -> JsonDict:
-    detail: JsonDict = {
-        "account_name": account.name,
-        "update_time": time_text(monitored.config_loaded_at_ns),
-    }
+    detail: JsonDict = {"account_name": account.name, "update_time": time_text(monitored.config_loaded_at_ns)}
     if account is monitored.node.system_account:
         detail["is_system"] = True
     return detail | {

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import orjson
+
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 JsonDict = dict[str, JsonValue]
 
 
 def pretty_json(value: object) -> bytes:
     """Return `value` indented."""
-    import orjson
-
     return _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def pretty_piece(value: object, depth: int) -> object:
     """Return what pretty_json takes in place of `value` where it stands `depth` levels deep: its text, made now."""
-    import orjson
-
     text = _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     return orjson.Fragment(text.replace(b"\n", b"\n" + b"  " * depth))
 
 
 def pretty_items(values: list[JsonDict], depth: int) -> bytes:
     """Return the text of neighbours in a list, `depth` levels deep, without the indentation of the first."""
-    import orjson
-
     text = _escaped(orjson.dumps(values, option=orjson.OPT_INDENT_2))
     return text[len(b"[\n  ") : -len(b"\n]")].replace(b"\n", b"\n" + b"  " * (depth - 1))
 
@@ -41,8 +37,6 @@ def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]
 
 def compact_json(value: object) -> bytes:
     """Return `value` in one line without spaces."""
-    import orjson
-
     return _escaped(orjson.dumps(value))
 
 

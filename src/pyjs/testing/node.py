@@ -22,6 +22,7 @@ from pyjs.base.rng import SeededRng
 from pyjs.core.link import Link, Peer
 from pyjs.node import Node
 from pyjs.server.system.scratch import ScratchStore, UnsyncedDisk
+from pyjs.server.threads.io_thread import result_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -192,12 +193,7 @@ class VirtualNode:
         if self.hold_jobs or not state.jobs:
             return False
         for job in state.take("jobs"):
-            failure = None
-            try:
-                job.run()
-            except Exception as error:
-                failure = error
-            state.finished.append((job, failure))
+            state.finished.append((job, result_of(job.run)))
         return True
 
     def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:

@@ -24,11 +24,7 @@ from pyjs.jetstream.files.consumer_files import (
     state_directory,
 )
 from pyjs.jetstream.files.stored_purge import PurgeFile
-from pyjs.jetstream.files.stream_changes import (
-    NamesChange,
-    StreamCreation,
-    StreamUpdate,
-)
+from pyjs.jetstream.files.stream_changes import NamesChange, StreamCreation, StreamUpdate
 from pyjs.jetstream.files.tails import TailIndexes
 from pyjs.store.crypt.vault import Locked, StreamKey, Vault
 from pyjs.store.file.store import FileStore
@@ -42,15 +38,7 @@ from pyjs.store.format.layout import (
     set_aside,
     streams_directory,
 )
-from pyjs.store.format.meta import (
-    KIND_STREAM,
-    Opener,
-    UnknownFormat,
-    decode,
-    encode,
-    load_meta,
-    save_meta,
-)
+from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode, load_meta, save_meta
 from pyjs.store.format.window_file import is_plain, read_parts, write_parts
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.meta_record import meta_in
@@ -544,12 +532,7 @@ class AccountFiles:
         return StoredConsumer(name, config, created_ns, snapshot, tuple(deltas), tuple(problems), file)
 
     def _without_state(
-        self,
-        stream: str,
-        listed: Listed,
-        config: ConsumerConfig,
-        file: ConsumerStateFile,
-        problem: Exception,
+        self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
         """Return a consumer whose state is damaged; the files stay beside the new ones."""
         try:

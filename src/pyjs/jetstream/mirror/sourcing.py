@@ -14,6 +14,7 @@ Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.1
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
@@ -88,13 +89,13 @@ def _connect(js: JetStream, name: str) -> None:
 # -- what one stream copies --------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Lane:
-    """One mirror or source, and the copier that copies it."""
+    """One mirror or source, and the copier of it."""
 
-    def __init__(self, source: StreamSource, key: bytes, copier: Copier) -> None:
-        self.source = source
-        self.key = key
-        self.copier = copier
+    source: StreamSource
+    key: bytes
+    copier: Copier
 
 
 class Inflow:

@@ -59,7 +59,7 @@ class IoThread:
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
-                self._loop.call_soon_threadsafe(self._finish, done, _result(job))
+                self._loop.call_soon_threadsafe(self._finish, done, result_of(job))
             except RuntimeError:  # the loop was closed: nobody waits any more
                 return
             # Or what is gone, a stream with its consumers, lives on here until the next job comes.
@@ -74,7 +74,8 @@ def _nothing() -> None:
     """Be the last job."""
 
 
-def _result(job: Job) -> Exception | None:
+def result_of(job: Job) -> Exception | None:
+    """Run a job, of which an exception is a result as well."""
     try:
         return job()
     except Exception as error:  # a defect of one job; those of every stream come behind it

@@ -17,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pyjs.base.together import Together
+from pyjs.server.threads.io_thread import IoThread, result_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyjs.config.options import JetStreamOptions
     from pyjs.core.sink import Syncing, SyncWork
     from pyjs.server.driver import Driver
-    from pyjs.server.threads.io_thread import IoThread
     from pyjs.store.open_files import OpenFiles
 
     Work = tuple[Syncing, SyncWork]
@@ -152,7 +152,7 @@ class Syncer:
 
         def run() -> Exception | None:
             for _, job in works:
-                errors.append(_result_of(job))
+                errors.append(result_of(job))
             return None
 
         def done(failure: Exception | None) -> None:
@@ -171,14 +171,6 @@ class Syncer:
     def _interval_over(self) -> None:
         self._timer = None
         self.sync()
-
-
-def _result_of(job: SyncWork) -> Exception | None:
-    """Run a job, of which an exception is a result as well: those of other streams come after it."""
-    try:
-        return job()
-    except Exception as error:
-        return error
 
 
 def _finish(works: list[Work], errors: list[Exception | None]) -> None:

@@ -42,7 +42,7 @@ class Workers:
                 if job.lane is Lane.COMPUTE:
                     self._waiting.add(job.owner, job)
                 else:
-                    self._threads[job.lane].submit(_runner(job), _finisher(self._driver, job))
+                    self._threads[job.lane].submit(job.run, _finisher(self._driver, job))
             self._compute_next()
 
     def _compute_next(self) -> None:
@@ -58,7 +58,7 @@ class Workers:
             self._compute_next()
 
         self._is_computing = True
-        self._threads[Lane.COMPUTE].submit(_runner(job), done)
+        self._threads[Lane.COMPUTE].submit(job.run, done)
 
     def thread(self, lane: Lane) -> IoThread:
         """Return the thread of one lane, for work that is not the node's."""
@@ -79,18 +79,7 @@ class Workers:
     def _submit_waiting(self) -> None:
         while self._waiting.count:
             _, job = self._waiting.take()
-            self._threads[Lane.COMPUTE].submit(_runner(job), _finisher(self._driver, job))
-
-
-def _runner(job: Job) -> Callable[[], Exception | None]:
-    def run() -> Exception | None:
-        try:
-            job.run()
-        except Exception as error:  # the job's own business: `finish` gets it
-            return error
-        return None
-
-    return run
+            self._threads[Lane.COMPUTE].submit(job.run, _finisher(self._driver, job))
 
 
 def _finisher(driver: Driver, job: Job) -> Callable[[Exception | None], None]:

@@ -338,7 +338,7 @@ class Other:
 async def test_a_result_that_a_stream_cannot_take_keeps_none_from_the_others() -> None:
     taken: list[object] = []
     works: list[Any] = [(other, other) for other in (Other(taken, True), Other(taken, False))]
-    errors = [syncer._result_of(job) for _, job in works]
+    errors = [syncer.result_of(job) for _, job in works]
     with pytest.raises(RuntimeError):
         syncer._finish(works, errors)
     assert [str(error) for error in taken] == ["job", "job"]
