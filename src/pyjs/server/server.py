@@ -319,7 +319,8 @@ class Server:
             return
         options = self.options
         self.log.info("Entering lame duck mode, stop accepting new clients")
-        self._close_listener(self._client_listener)
+        assert self._client_listener is not None
+        self._client_listener.close()
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
@@ -372,8 +373,7 @@ class Server:
 
     async def _close_everything(self) -> None:
         """Close ports, streams and connections in this order; a step that fails keeps none of the rest open."""
-        self._close_listener(self._client_listener)
-        self._close_listener(None if self._monitoring is None else self._monitoring.listener)
+        self._close_ports()
         attempt(self.log, self.driver.turn_now)
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
@@ -394,10 +394,11 @@ class Server:
         finally:
             thread.stop()
 
-    @staticmethod
-    def _close_listener(listener: Listener | None) -> None:
-        if listener is not None:
-            listener.close()
+    def _close_ports(self) -> None:
+        if self._client_listener is not None:
+            self._client_listener.close()
+        if self._monitoring is not None:
+            self._monitoring.listener.close()
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; drop those that take too long."""
@@ -432,8 +433,7 @@ class Server:
 
     def _cut_off(self) -> None:
         self.log.warn("Stopping without waiting for connections and syncs")
-        self._close_listener(self._client_listener)
-        self._close_listener(None if self._monitoring is None else self._monitoring.listener)
+        self._close_ports()
         self.driver.stop()
         attempt(self.log, self._workers.stop)
         attempt(self.log, self._jetstream.abort)

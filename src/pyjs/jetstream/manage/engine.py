@@ -28,26 +28,13 @@ from pyjs.subjects.overlap import SubjectTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Protocol
 
+    from pyjs.jetstream.api.seat import ApiSeat
     from pyjs.jetstream.config.consumer import ConsumerConfig
-    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.subjects.sublist import Subscription
-
-    class StreamObserver(Protocol):
-        """Who is told about streams of an account, in the order of the effects."""
-
-        def stream_opened(self, stream: Stream, recovered: bool) -> None:
-            """A stream is there and takes messages."""
-
-        def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-            """A stream has a new configuration."""
-
-        def stream_closing(self, stream: Stream, deleted: bool) -> None:
-            """A stream is about to be deleted, or to be closed with the server."""
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
@@ -94,7 +81,7 @@ class JetStream:
         self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_storage)}
         self.api_total = 0
         self.api_errors = 0
-        self.observer: StreamObserver | None = None
+        self.observer: ApiSeat | None = None  # told of streams, in the order of the effects
         self.subjects = SubjectTree()  # of all streams, by the stream that owns them
         self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
