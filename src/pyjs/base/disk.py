@@ -29,9 +29,8 @@ PAGE_SIZE = 4096
 STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type, a long
 # Types of file systems (statfs(2)) on which syncfs leaves everything on the medium and reports what failed. On
 # others, as those in user space, it may return before the medium has anything.
-SYNCFS_TYPES = frozenset(
-    (0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630)
-)  # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs
+# Ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
+SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
@@ -211,9 +210,8 @@ _syncfs = getattr(_libc, "syncfs", None)  # None: the platform has none
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _WHOLE = ctypes.c_int64(0)
 _Statfs = ctypes.c_char * STATFS_SIZE  # made once: a type is a cycle
-WRITE_AND_WAIT = (
-    1 | 2 | 4
-)  # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does
+# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does.
+WRITE_AND_WAIT = 1 | 2 | 4
 
 
 def _type_of_filesystem(fd: int) -> int:
@@ -393,9 +391,8 @@ class OsDisk(Disk):
 
     def unlock(self, fd: int) -> None:
         """Give back a lock, and close its descriptor."""
-        fcntl.flock(
-            fd, fcntl.LOCK_UN
-        )  # closing alone would leave it with a forked child, which has the file as well
+        # Closing alone would leave it with a forked child, which has the file as well.
+        fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
     def is_directory(self, path: str) -> bool:

@@ -117,9 +117,8 @@ class JetStreamOptions:
     """Persistence."""
 
     enabled: bool = False
-    store_dir: str = (
-        ""  # "/jetstream" is to be appended; "": a directory below the temporary one, with a warning
-    )
+    # "/jetstream" is to be appended; "": a directory below the temporary one, with a warning.
+    store_dir: str = ""
     max_memory: int = -1  # -1: chosen by the memory of the machine; 0: no memory streams
     max_storage: int = -1  # -1: chosen by the free disk
     sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes

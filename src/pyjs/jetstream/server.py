@@ -91,9 +91,8 @@ class JetStreamServer:
     def mend(self, owner: object) -> None:
         """Let a stream or consumer begin again whose work failed unexpectedly."""
         if self._mender is None:
-            from pyjs.jetstream.manage.reopening import (
-                Mender,  # loads what a server without streams needs not
-            )
+            # Loads what a server without streams needs not.
+            from pyjs.jetstream.manage.reopening import Mender
 
             self._mender = Mender(self.accounts)
         self._mender.mend(owner)

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
-CONNECTIONS_STEP = (
-    64  # connections, and subscriptions of one, reported between two yields: about a millisecond
-)
+# Connections, and subscriptions of one, reported between two yields: about a millisecond.
+CONNECTIONS_STEP = 64
 SUBSCRIPTIONS_STEP = 1000
 DEPTH = 2  # levels above one: the answer, connections
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}

@@ -36,9 +36,8 @@ class JetStreamSwitch:
         self._upkeep_thread: IoThread | None = None
         self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
-        self._ending: JetStreamServer | None = (
-            None  # syncs, brings changes of metadata to their end, then stops
-        )
+        # Syncs, brings changes of metadata to their end, then stops.
+        self._ending: JetStreamServer | None = None
         self._synced = False  # `_ending` waits for changes of metadata alone
         self._hooks: list[Callable[[], None]] = []  # ours among those that the driver calls
         self._after: list[Callable[[], None]] = []  # called when it has stopped

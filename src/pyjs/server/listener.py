@@ -58,9 +58,8 @@ class Listener:
             self._retry.cancel()
         self._stop_accepting()
         with suppress(OSError):  # not on every system
-            self._sock.shutdown(
-                socket.SHUT_RDWR
-            )  # a forked child has the socket too, and must not keep the port
+            # A forked child has the socket too, and must not keep the port.
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def accepted(self, transport: asyncio.BaseTransport) -> None:
@@ -104,9 +103,8 @@ class Listener:
         if self._closed:
             self._stop_accepting()
         else:
-            await (
-                self._server.start_serving()
-            )  # whoever cancels this can close the server: it is known by now
+            # Whoever cancels this can close the server: it is known by now.
+            await self._server.start_serving()
 
 
 def is_free(fd: int) -> bool:

@@ -14,16 +14,7 @@ from pyjs.config.options import Options
 from pyjs.server.system.config_file import read_file
 
 NO_FILE = "can only reload config when a file is provided using -c or --config"
-LOG_OPTIONS = (
-    "debug",
-    "trace",
-    "trace_verbose",
-    "logtime",
-    "logtime_utc",
-    "log_file",
-    "log_size_limit",
-    "log_max_num",
-)
+LOG_OPTIONS = "debug trace trace_verbose logtime logtime_utc log_file log_size_limit log_max_num".split()
 WITHOUT_VALUE = {
     "authorization.user": "authorization username",
     "authorization.password": "authorization password",

@@ -35,13 +35,8 @@ NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for nobody
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
 STEP_SIZE = 256 * 1024  # of messages sent in one step, each of which counts as
 MESSAGE_COST = 1500  # bytes more: five microseconds
-MESSAGE_FIELDS = (
-    "seq",
-    "last_by_subj",
-    "next_by_subj",
-    "multi_last",
-    "start_time",
-)  # each says which message
+# Each says which message.
+MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:

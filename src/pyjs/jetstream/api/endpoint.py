@@ -95,12 +95,10 @@ class Endpoint:
     response: str = ""  # what is behind it; by the words unless said: "stream_info_response"
     counted: bool = True  # whether an answer without error counts in `api.total` and is audited
     changes: bool = True  # whether others may not look at what it is about, or change it, between two steps
-    beside: bool = (
-        False  # others may change other consumers of the stream meanwhile; the handler sees to its own
-    )
-    of_consumer: bool = (
-        False  # it is about the consumer that the second argument names: beside, and alone with it
-    )
+    # Others may change other consumers of the stream meanwhile; the handler sees to its own.
+    beside: bool = False
+    # It is about the consumer that the second argument names: beside, and alone with it.
+    of_consumer: bool = False
     in_steps: bool = field(init=False)  # whether the handler may take more than one
 
     def __post_init__(self) -> None:

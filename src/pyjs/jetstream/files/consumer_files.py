@@ -58,9 +58,8 @@ class ListFile:
         self._ends = (0, 0)
         self._last = 0  # number of the last entry, 0: there are no files yet
         self._count = 0  # entries
-        self._stale = (
-            False  # the files may hold more than what counts: they are written anew before anything else
-        )
+        # The files may hold more than what counts: they are written anew before anything else.
+        self._stale = False
         self._batch: SyncSet | None = None  # that wrote last
 
     @property

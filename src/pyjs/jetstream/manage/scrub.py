@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.segment.contents import SegmentContents
 
-    Step: TypeAlias = (
-        "SegmentStep | MetadataStep | ListStep"  # called in a thread, settled where the node runs
-    )
+    # Called in a thread, settled where the node runs.
+    Step: TypeAlias = "SegmentStep | MetadataStep | ListStep"
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S

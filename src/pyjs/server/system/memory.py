@@ -41,9 +41,8 @@ class MemoryReturn:
     ) -> None:
         self._loop = loop
         self._thread = thread
-        self._collect = (
-            collect  # empties what Python keeps of dead objects; on the loop, where they may be freed
-        )
+        # Empties what Python keeps of dead objects; on the loop, where they may be freed.
+        self._collect = collect
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process
         self._memory_size = memory_size
