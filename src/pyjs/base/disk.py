@@ -29,7 +29,7 @@ PAGE_SIZE = 4096
 STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type, a long
 # Types of file systems (statfs(2)) on which syncfs leaves everything on the medium and reports what failed. On
 # others, as those in user space, it may return before the medium has anything.
-# Ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
+# ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
