@@ -1,3 +1,2 @@
 class DropLog:
-    tracked: bool
     def take(self) -> list[tuple[int, bytes]]: ...

@@ -12,7 +12,6 @@ class SegmentContents:
     with_headers: int
     message_bytes: int
     n: int
-    n_removals: int
     problems: list[tuple[int, int, str]]
     lost: list[tuple[int, int]]
     mended: dict[int, bytes]

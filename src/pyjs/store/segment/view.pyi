@@ -1,5 +1,3 @@
-HELD_MAX: int
-
 class ViewCache:
     held: int
     def __init__(self, held_max: int = ...) -> None: ...
