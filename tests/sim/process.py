@@ -22,6 +22,7 @@ from pyjs.core.link import Peer
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.jetstream_switch import JetStreamSwitch
+from pyjs.server.threads.io_thread import result_of
 from pyjs.server.threads.syncer import Syncer
 from pyjs.server.threads.upkeep import Upkeep
 from pyjs.server.threads.workers import Workers
@@ -123,7 +124,7 @@ class SimThread:
     def _run(self) -> None:
         job, done, given_ns = self._jobs.popleft()
         self._note_wait(given_ns)
-        result = job()
+        result = result_of(job)
         self._finished.append((done, result, given_ns))
 
     def _note_wait(self, given_ns: int) -> None:
