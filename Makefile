@@ -13,7 +13,7 @@ PY = $(VENV)/bin/python
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 # cython-lint calls pycodestyle by its name
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-COMPILED = $(shell find src/pyjs src/pyjs_spark -name '*.pyx' | sort | sed 's,^src/,,; s,\.pyx$$,,; s,/,.,g')
+COMPILED = $(shell find src spark/fast/src -name '*.pyx' | sed 's,^.*src/,,; s,\.pyx$$,,; s,/,.,g' | sort)
 TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
@@ -36,14 +36,14 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
 	@.ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
-spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="tests/spark/jvm/test_sink.py")
+spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="spark/tests/jvm/test_sink.py")
 	@PYJS_SPARK_MATRIX=1 .ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
 spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
 
 spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"
-	@.ci/spark run -m tests.spark.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
+	@.ci/spark run -m spark.tests.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
 
 spark-size: dev ## ten million messages through Spark, each checked, and the memory of the workers (ARGS="--rows 1000000")
 	@.ci/spark run benchmarks/spark_size.py --ours "$(PY) -m pyjs" $(ARGS)
@@ -108,14 +108,14 @@ format: dev
 
 lint: dev
 	$(TIMED) ruff $(VENV)/bin/ruff check --quiet .
-	$(TIMED) cython-lint $(VENV)/bin/cython-lint src tests benchmarks
+	$(TIMED) cython-lint $(VENV)/bin/cython-lint src spark tests benchmarks
 	$(TIMED) cython-warnings $(PY) .ci/cython-warnings
 
 types: dev
 	$(TIMED) types $(VENV)/bin/mypy
 
 stubtest: dev
-	$(TIMED) stubtest $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --ignore-missing-stub \
+	$(TIMED) stubtest env PYTHONPATH=spark/src:spark/fast/src $(PY) -m mypy.stubtest --concise --ignore-disjoint-bases --ignore-missing-stub \
 		--allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(COMPILED)
 
 layers: dev
@@ -151,6 +151,6 @@ $(VENV)/.tools: $(VENV)/.runtime
 	@touch $@
 
 clean: ## remove everything that was built, .venv too; data/ stays
-	rm -rf $(VENV) .venv-spark .venv-spark-* build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
-	find src -name '*.so' -exec rm -f {} +
+	rm -rf $(VENV) .venv-spark .venv-spark-* build dist src/*.egg-info spark/src/*.egg-info spark/fast/build spark/fast/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src spark tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src spark -name '*.so' -exec rm -f {} +

@@ -38,7 +38,7 @@ import spark_client
 from plain_client import PlainClient
 from servers import RunningServer, our_command
 
-from pyjs_spark import _entries, bulk, entries, pull
+from pyjs_spark import bulk, entries, pull
 from pyjs_spark.batches import BatchMaker, decoded_columns
 from pyjs_spark.client import Client
 from pyjs_spark.entries import ENTRY_SIZE
@@ -47,6 +47,7 @@ from pyjs_spark.schema import DEFAULT_COLUMNS, arrow_schema
 from pyjs_spark.settings import ConnectSettings
 from pyjs_spark.store import reader
 from pyjs_spark.store.place import Place
+from pyjs_spark_fast import entries as _entries
 
 FILES, MEMORY = "ROWS", "MEMORY"
 TICKS = os.sysconf("SC_CLK_TCK")

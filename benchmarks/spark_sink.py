@@ -32,7 +32,7 @@ import pyarrow as pa
 from servers import RunningServer, find_peer, our_command, peer_command
 from spark_client import report
 
-from pyjs_spark import _frames, delivery, frames, publish
+from pyjs_spark import delivery, frames, publish
 from pyjs_spark.client import Client
 from pyjs_spark.delivery import Delivery, Place
 from pyjs_spark.marker import new_attempt
@@ -40,6 +40,7 @@ from pyjs_spark.rows import RowReader
 from pyjs_spark.settings import ConnectSettings
 from pyjs_spark.sink_columns import RowPlan
 from pyjs_spark.sink_options import SinkOptions
+from pyjs_spark_fast import frames as _frames
 
 STREAM = "SINK"
 PAYLOAD = b"x" * 128

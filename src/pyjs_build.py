@@ -1,6 +1,7 @@
 """Build of the compiled modules: finds every .pyx, holds the compiler directives, stamps source hashes.
 
-Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place. Not installed.
+Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place, which compiles the decoders of the data
+source for Spark too; these have a wheel of their own (spark/fast). Not installed.
 
 Each module holds PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that goes into it (a
 changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
@@ -23,6 +24,7 @@ from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 SRC = Path("src")
+FAST = Path("spark/fast/src")
 CIMPORT = re.compile(
     r"^\s*(?:from\s+([\w.]+)\s+cimport\s+(\([^)]*\)|[^\n(]*)|cimport\s+([\w.]+))", re.MULTILINE
 )
@@ -94,15 +96,15 @@ def source_hash(pyx: Path, src: Path = SRC) -> str:
     return digest.hexdigest()[:16]
 
 
-def extension(pyx: Path) -> Extension:
-    """Describe the module compiled from `pyx`."""
+def extension(pyx: Path, src: Path = SRC) -> Extension:
+    """Describe the module compiled from `pyx`, a file below `src`."""
     extra = os.environ.get("PYJS_CFLAGS", "").split()
     strip = [] if extra or sys.platform == "darwin" else ["-Wl,-s"]
     return Extension(
-        module_name(pyx),
+        module_name(pyx, src),
         [str(pyx)],
         include_dirs=[str(SRC / "pyjs" / "base")],
-        define_macros=[("PYJS_SOURCE_HASH", f'"{source_hash(pyx)}"')],
+        define_macros=[("PYJS_SOURCE_HASH", f'"{source_hash(pyx, src)}"')],
         extra_compile_args=[*COMPILE_ARGS, *STAMP_ARGS, *extra],
         extra_link_args=[*strip, *extra],
     )
@@ -112,8 +114,13 @@ class BuildExt(build_ext):
     """build_ext that compiles what changed, in parallel, and explains a missing compiler."""
 
     def finalize_options(self) -> None:
-        """Take every .pyx of the tree as a module."""
+        """Take every .pyx below src/ as a module; in place also those that have a wheel of their own."""
         self.distribution.ext_modules = [extension(pyx) for pyx in pyx_files()]
+        if self.inplace:
+            fast = [extension(pyx, FAST) for pyx in pyx_files(FAST)]
+            self.distribution.ext_modules += fast
+            packages = {ext.name.partition(".")[0] for ext in fast}
+            self.distribution.package_dir |= {name: str(FAST / name) for name in packages}
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count() or 1
 
@@ -133,7 +140,7 @@ class BuildExt(build_ext):
         """Return whether `ext` was compiled from its source of today, in the build folder or in src/."""
         digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
         built = Path(self.get_ext_fullpath(ext.name))
-        in_place = SRC / self.get_ext_filename(ext.name)
+        in_place = Path(ext.sources[0]).parent / Path(self.get_ext_filename(ext.name)).name
         if self.force:
             return False
         if built.is_file() and digest in built.read_bytes():
@@ -154,7 +161,7 @@ class BuildExt(build_ext):
             force=True,
             build_dir="build/cython",
             compiler_directives=DIRECTIVES,
-            include_path=[str(SRC)],
+            include_path=[str(SRC), str(FAST)],
         )
         c_files = {ext.name: ext.sources for ext in made}
         for ext in self.extensions:

@@ -25,9 +25,8 @@ def load_build(src: Path) -> ModuleType:
     return build
 
 
-def stale_modules(src: Path) -> list[str]:
+def stale_modules(src: Path, build: ModuleType) -> list[str]:
     """Return the modules below `src` that were not compiled from their source of today."""
-    build = load_build(src)
     stale = []
     for pyx in build.pyx_files(src):
         digest = build.source_hash(pyx, src).encode()
@@ -39,10 +38,17 @@ def stale_modules(src: Path) -> list[str]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to test code that was compiled from other sources."""
-    stale = [] if hasattr(session.config, "workerinput") else stale_modules(ROOT / "src")
+    if not hasattr(session.config, "workerinput"):
+        refuse_stale_modules()
+    fix_hash_seed()
+
+
+def refuse_stale_modules() -> None:
+    """End where any module, of the server or of the data source, is not compiled from its source of today."""
+    build = load_build(ROOT / "src")
+    stale = [name for src in (build.SRC, build.FAST) for name in stale_modules(ROOT / src, build)]
     if stale:
         pytest.exit(f"changed since they were compiled: {', '.join(stale)}; run `make build`", returncode=4)
-    fix_hash_seed()
 
 
 def fix_hash_seed() -> None:

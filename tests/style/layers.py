@@ -93,16 +93,19 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-# Packages beside the server, which must work where it is not installed: (package, modules it must not import).
-APART: tuple[tuple[str, tuple[str, ...]], ...] = (("pyjs_spark", ("pyjs", "asyncio", "threading")),)
+# Packages that must work where the server is not installed: (their sources, modules they must not import).
+APART: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("spark/src", ("pyjs", "asyncio", "threading")),
+    ("spark/fast/src", ("pyjs", "asyncio", "threading")),
+)
 
 
-def strayed(src: Path) -> list[str]:
-    """Return which package of APART imports what it must do without, one sentence each."""
+def strayed(root: Path) -> list[str]:
+    """Return which sources of APART import what they must do without, one sentence each."""
     return [
-        f"{path.relative_to(src)}:{imported.number}: {package} imports {imported.module}"
-        for package, closed in APART
-        for path in source_files(src / package)
+        f"{path.relative_to(root)}:{imported.number}: {sources} imports {imported.module}"
+        for sources, closed in APART
+        for path in source_files(root / sources)
         for imported in Source(path).imports
         if imported.module.partition(".")[0] in closed
     ]

@@ -53,7 +53,7 @@ TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs".split()}
 TOP_LEVEL = {
     *"pyproject.toml README.md CHANGELOG.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
-    *"src tests conf benchmarks docs".split(),
+    *"src spark tests conf benchmarks docs".split(),
 }
 
 Check = Callable[[str, Source], Iterator[str]]

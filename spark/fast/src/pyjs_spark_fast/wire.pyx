@@ -1,0 +1,510 @@
+"""From the bytes of a pull's deliveries to columns, compiled; wire.py is the same in plain Python and has the theory.
+
+No Python object is made for a message: the line is scanned in place and each column grows in one block of memory,
+which the Arrow array then owns. The columns themselves are those of pyjs_spark_fast/entries.pyx too. Compiled because it decodes
+several times as much per second of processor as wire.py (benchmarks/spark_client.py).
+"""
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy
+
+from pyjs_spark import wire
+
+cdef enum State:
+    NEED_MORE = 0
+    OTHER = 1
+    FULL = 2
+    ENOUGH = 3
+    DONE = 4
+    GAP = 5
+    TOO_LARGE = 6
+
+cdef enum:
+    LINES_MAX = 64  # headers with more lines are grouped by a dict of Python
+    SEQ_DIGITS_MAX = 19
+    ZERO = 48
+
+cdef uint64_t SEQ_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+cdef struct Frame:
+    const char* subject
+    Py_ssize_t subject_size
+    uint64_t seq
+    int seq_digits
+    int64_t consumer_seq
+    int64_t ts_ns
+    int64_t pending
+    Py_ssize_t head_size
+    Py_ssize_t size  # of headers and payload
+    Py_ssize_t line_size  # with its CRLF
+
+cdef struct Line:
+    Span name
+    Span value
+
+
+cdef class Block:
+    """Memory of one column. It lives as long as anything that was given it as a buffer."""
+    def __cinit__(self, Py_ssize_t room):
+        self.data = <char*>malloc(max(room, 64))
+        if self.data == NULL:
+            raise MemoryError
+        self.room = max(room, 64)
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
+
+    cdef int need(self, Py_ssize_t more) except -1 nogil:
+        """Make room for `more` bytes behind the last one."""
+        cdef char* larger
+        cdef Py_ssize_t room = self.room
+        if self.size + more <= room:
+            return 0
+        while room < self.size + more:
+            room *= 2
+        larger = <char*>realloc(self.data, room)
+        if larger == NULL:
+            with gil:
+                raise MemoryError
+        self.data = larger
+        self.room = room
+        return 0
+
+    cdef inline int add(self, const char* data, Py_ssize_t size) except -1 nogil:
+        self.need(size)
+        memcpy(self.data + self.size, data, size)
+        self.size += size
+        return 0
+
+    cdef inline int add_int64(self, int64_t value) except -1 nogil:
+        self.need(8)
+        (<int64_t*>(self.data + self.size))[0] = value
+        self.size += 8
+        return 0
+
+    cdef inline int add_int32(self, int32_t value) except -1 nogil:
+        self.need(4)
+        (<int32_t*>(self.data + self.size))[0] = value
+        self.size += 4
+        return 0
+
+    cdef inline void set_bit(self, Py_ssize_t at) noexcept nogil:
+        cdef char* byte = self.data + at // 8
+        byte[0] = byte[0] | <char>(1 << (at % 8))
+
+    cdef inline int32_t count(self) noexcept nogil:
+        """Return how many offsets it holds besides the first."""
+        return <int32_t>(self.size // 4) - 1
+
+    cdef bint is_ascii(self) noexcept nogil:
+        cdef Py_ssize_t at = 0
+        cdef uint64_t word = 0
+        cdef uint8_t high = 0
+        while at + 8 <= self.size:
+            memcpy(&word, self.data + at, 8)
+            if word & 0x8080808080808080ULL:
+                return False
+            at += 8
+        while at < self.size:
+            high |= <uint8_t>self.data[at]
+            at += 1
+        return high < 0x80
+
+
+cdef Block begun(Block before):
+    """Return an empty block with room for as much as `before` held."""
+    return Block(before.size + before.size // 8 if before is not None else 4096)
+
+
+cdef Block offsets_begun(Block before):
+    """Return a block of offsets that holds the first one, 0."""
+    cdef Block block = begun(before)
+    block.add_int32(0)
+    return block
+
+
+cdef tuple text(Block offsets, Block values):
+    """Return the column as it is, or with replacement characters where it is no UTF-8."""
+    if values.is_ascii():
+        return (offsets, values)
+    return wire.repaired(memoryview(offsets), bytes(values))
+
+
+cdef class Columns:
+    """The rows of one batch after another."""
+    def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
+        assert headers in wire.HEADERS
+        assert set(columns) <= set(wire.COLUMNS)
+        self._columns = tuple(columns)
+        self._kind = NO_HEADERS
+        if "headers" in self._columns:
+            self._kind = {"map": MAP, "raw": RAW, "false": NO_HEADERS}[headers]
+        self._wants_seq = "seq" in self._columns
+        self._wants_ts = "ts_ns" in self._columns
+        self._wants_subject = "subject" in self._columns
+        self._wants_data = "data" in self._columns
+        self._wants_size = "size" in self._columns
+        self._rows_max = rows_max
+        self._size_max = size_max
+        self._begin()
+
+    def take(self):
+        """Return the rows as columns and begin a new batch."""
+        cdef dict columns = {}
+        cdef Py_ssize_t rows = self.rows, headed = self._headed
+        for name in self._columns:
+            if name == "seq":
+                columns[name] = (self._seqs,)
+            elif name == "ts_ns":
+                columns[name] = (self._times,)
+            elif name == "size":
+                columns[name] = (self._sizes,)
+            elif name == "subject":
+                columns[name] = text(self._subject_at, self._subjects)
+            elif name == "data":
+                columns[name] = (self._data_at, self._data)
+            elif self._kind == RAW:
+                columns[name] = (self._valid, self._head_at, self._heads)
+            elif self._kind == MAP:
+                names = text(self._name_at, self._names)
+                values = text(self._value_at, self._values)
+                columns[name] = (self._valid, self._entry_at, *names, self._list_at, *values)
+        self._begin()
+        return wire.Taken(rows, rows - headed, columns)
+
+    cdef void _begin(self):
+        """Begin a batch in new blocks: those of the last one belong to its arrays."""
+        self.rows = 0
+        self.size = 0
+        self._headed = 0
+        self._seqs = begun(self._seqs)
+        self._times = begun(self._times)
+        self._sizes = begun(self._sizes)
+        self._subject_at = offsets_begun(self._subject_at)
+        self._subjects = begun(self._subjects)
+        self._data_at = offsets_begun(self._data_at)
+        self._data = begun(self._data)
+        self._valid = begun(self._valid)
+        self._head_at = offsets_begun(self._head_at)
+        self._heads = begun(self._heads)
+        self._entry_at = offsets_begun(self._entry_at)
+        self._name_at = offsets_begun(self._name_at)
+        self._names = begun(self._names)
+        self._list_at = offsets_begun(self._list_at)
+        self._value_at = offsets_begun(self._value_at)
+        self._values = begun(self._values)
+
+    cdef int _headers(self, const char* block, Py_ssize_t size) except -1 nogil:
+        """Add the headers of row `rows`, null without any."""
+        if self.rows % 8 == 0:
+            self._valid.need(1)
+            self._valid.data[self._valid.size] = 0
+            self._valid.size += 1
+        if size:
+            self._valid.set_bit(self.rows)
+            self._headed += 1
+        if self._kind == RAW:
+            self._heads.add(block, size)
+            self._head_at.add_int32(<int32_t>self._heads.size)
+            return 0
+        if size:
+            self._map(block, size)
+        self._entry_at.add_int32(self._list_at.count())
+        return 0
+
+    cdef int _map(self, const char* block, Py_ssize_t size) except -1 nogil:
+        """Add the names of a block in order, each with its values in order."""
+        cdef Line lines[LINES_MAX]
+        cdef int count = header_lines(block, size, lines), one, other
+        if count < 0:
+            with gil:
+                self._many(block[:size])
+            return 0
+        for one in range(count):
+            if lines[one].name.size == 0:
+                continue  # its values went to an earlier line of that name
+            self._names.add(lines[one].name.start, lines[one].name.size)
+            self._name_at.add_int32(<int32_t>self._names.size)
+            self._value(&lines[one].value)
+            for other in range(one + 1, count):
+                if is_same(&lines[one].name, &lines[other].name):
+                    self._value(&lines[other].value)
+                    lines[other].name.size = 0
+            self._list_at.add_int32(self._value_at.count())
+        return 0
+
+    cdef inline int _value(self, Span* value) except -1 nogil:
+        self._values.add(value.start, value.size)
+        self._value_at.add_int32(<int32_t>self._values.size)
+        return 0
+
+    cdef int _many(self, bytes block) except -1:
+        """Add a block of very many lines."""
+        cdef Span span
+        cdef bytes name, value
+        for name, values in wire.header_pairs(block).items():
+            self._names.add(name, len(name))
+            self._name_at.add_int32(<int32_t>self._names.size)
+            for value in values:
+                span.start = value
+                span.size = len(value)
+                self._value(&span)
+            self._list_at.add_int32(self._value_at.count())
+        return 0
+
+
+cdef class Decoder(Columns):
+    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
+    cdef readonly int64_t sid
+    cdef readonly int state
+    cdef readonly Py_ssize_t need
+    cdef readonly int64_t last_seq
+    cdef readonly int64_t delivered
+    cdef readonly int64_t pending
+    cdef int64_t _high, _enough
+    cdef bytes _sid_text  # with a space behind it
+    cdef bytes _prefix  # of the reply subjects, up to its dot; b"" until a delivery came
+    cdef const char* _sid_chars  # of _sid_text, and alive as long as that is
+    cdef const char* _prefix_chars  # of _prefix
+    cdef Py_ssize_t _sid_size, _prefix_size
+
+    def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
+        self._sid_text = b""
+        self._prefix = b""
+        self.need = 1
+
+    def listen(self, int64_t sid, int64_t high, int64_t next_seq):
+        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        self.sid = sid
+        self.delivered = 0
+        self.last_seq = next_seq - 1
+        self._high = high
+        self._enough = 0
+        self._sid_text = b"%d " % sid
+        self._sid_chars = self._sid_text
+        self._sid_size = len(self._sid_text)
+        self._prefix = b""
+
+    def expect(self, int64_t count):
+        """Stop with ENOUGH after `count` more deliveries."""
+        self._enough = self.delivered + count
+
+    def decode(self, data, Py_ssize_t start, Py_ssize_t end):
+        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        cdef const uint8_t[::1] view = data
+        cdef const char* base
+        cdef Py_ssize_t used
+        assert 0 <= start <= end <= view.shape[0]
+        if start == end:
+            self._stop(NEED_MORE, 1)
+            return start
+        base = <const char*>&view[0]
+        if not self._prefix and not self._learn(base + start, end - start):
+            return start
+        with nogil:
+            used = self._decode(base + start, end - start)
+        return start + used
+
+    cdef bint _learn(self, const char* at, Py_ssize_t size):
+        """Learn the constant part of the consumer's reply subjects from its first delivery; False: stopped."""
+        cdef Py_ssize_t line = line_size(at, size)
+        if line == 0:
+            self._stop(NEED_MORE, size + 1)
+            return False
+        self._prefix = wire.first_prefix(at[:line], self.sid)
+        self._prefix_chars = self._prefix
+        self._prefix_size = len(self._prefix)
+        if not self._prefix:
+            self._stop(OTHER, 1)
+        return bool(self._prefix)
+
+    cdef inline void _stop(self, int state, Py_ssize_t need) noexcept nogil:
+        self.state = state
+        self.need = need
+
+    cdef Py_ssize_t _decode(self, const char* data, Py_ssize_t size) except -1 nogil:
+        """Decode frame after frame; return how many bytes were used."""
+        cdef Frame frame
+        cdef Py_ssize_t at = 0, whole
+        while True:
+            if self.rows >= self._rows_max:
+                self._stop(FULL, 1)
+                return at
+            if self.delivered == self._enough:
+                self._stop(ENOUGH, 1)
+                return at
+            frame.line_size = line_size(data + at, size - at)
+            if frame.line_size == 0:
+                self._stop(NEED_MORE, size - at + 1)
+                return at
+            if not self._scan(data + at, &frame) or frame.head_size > frame.size:
+                self._stop(OTHER, 1)
+                return at
+            whole = frame.line_size + frame.size + 2
+            if whole > size - at:
+                self._stop(NEED_MORE, whole)
+                return at
+            if self.rows and self.size + frame.size + frame.subject_size > self._size_max:
+                self._stop(FULL, 1)
+                return at
+            if frame.seq_digits > SEQ_DIGITS_MAX or frame.seq > SEQ_MAX:
+                self._stop(TOO_LARGE, 1)
+                return at
+            if <int64_t>frame.seq <= self.last_seq or frame.consumer_seq != self.delivered + 1:
+                self._stop(GAP, 1)
+                return at
+            self.delivered += 1
+            self.pending = frame.pending
+            if <int64_t>frame.seq < self._high:
+                self._row(&frame, data + at + frame.line_size)
+            at += whole
+            if <int64_t>frame.seq >= self._high - 1 or frame.pending == 0:
+                self._stop(DONE, 1)
+                return at
+
+    cdef bint _scan(self, const char* at, Frame* frame) noexcept nogil:
+        """Take the line of a delivery apart; False if it is none."""
+        cdef const char* end = at + frame.line_size - 2
+        cdef int64_t number = 0
+        if at[0] == b"H":
+            at += 1
+        if end - at < 4 or memcmp(at, b"MSG ", 4) != 0:
+            return False
+        at += 4
+        frame.subject = at
+        while at < end and at[0] != b" " and at[0] != b"\r" and at[0] != b"\n":
+            at += 1
+        frame.subject_size = at - frame.subject
+        if frame.subject_size == 0 or at == end or at[0] != b" ":
+            return False
+        at += 1
+        if end - at < self._sid_size + self._prefix_size or memcmp(at, self._sid_chars, self._sid_size) != 0:
+            return False
+        at += self._sid_size
+        if memcmp(at, self._prefix_chars, self._prefix_size) != 0:
+            return False
+        # how often it was delivered comes first: once, since nothing is acknowledged
+        at = digits(at + self._prefix_size, end, 18, &number)
+        if at == NULL or at == end or at[0] != b".":
+            return False
+        return self._numbers(at + 1, end, frame)
+
+    cdef bint _numbers(self, const char* at, const char* end, Frame* frame) noexcept nogil:
+        """Take the rest apart: seq.consumer_seq.time.pending[.random] [headers-size] size."""
+        cdef const char* start = at
+        cdef int64_t number = 0
+        frame.seq = 0
+        while at < end and b"0" <= at[0] <= b"9":
+            frame.seq = 10 * frame.seq + <uint64_t>(at[0] - ZERO)
+            at += 1
+        frame.seq_digits = <int>min(at - start, 100)
+        if frame.seq_digits == 0 or frame.seq_digits > 20 or at == end or at[0] != b".":
+            return False
+        at = digits(at + 1, end, 18, &frame.consumer_seq)
+        if at == NULL or at == end or at[0] != b".":
+            return False
+        start = at + 1
+        at = digits(start, end, 19, &frame.ts_ns)
+        if at == NULL or at == end or at[0] != b"." or (at - start == 19 and start[0] == b"9"):
+            return False
+        at = digits(at + 1, end, 18, &frame.pending)
+        if at == NULL:
+            return False
+        if at < end and at[0] == b".":
+            while at < end and at[0] != b" " and at[0] != b"\r" and at[0] != b"\n":
+                at += 1
+        if at == end or at[0] != b" ":
+            return False
+        at = digits(at + 1, end, 9, &number)
+        frame.head_size = 0
+        if at != NULL and at < end and at[0] == b" ":
+            frame.head_size = number
+            at = digits(at + 1, end, 9, &number)
+        frame.size = number
+        return at == end
+
+    cdef int _row(self, Frame* frame, const char* body) except -1 nogil:
+        """Add one row to every wanted column."""
+        self.last_seq = <int64_t>frame.seq
+        if self._wants_seq:
+            self._seqs.add_int64(self.last_seq)
+        if self._wants_ts:
+            self._times.add_int64(frame.ts_ns)
+        if self._wants_size:
+            self._sizes.add_int32(<int32_t>(frame.size - frame.head_size))
+        if self._wants_subject:
+            self._subjects.add(frame.subject, frame.subject_size)
+            self._subject_at.add_int32(<int32_t>self._subjects.size)
+        if self._kind != NO_HEADERS:
+            self._headers(body, frame.head_size)
+        if self._wants_data:
+            self._data.add(body + frame.head_size, frame.size - frame.head_size)
+            self._data_at.add_int32(<int32_t>self._data.size)
+        self.size += frame.size + frame.subject_size
+        self.rows += 1
+        return 0
+
+
+cdef inline Py_ssize_t line_size(const char* at, Py_ssize_t size) noexcept nogil:
+    """Return the size of the line at `at` with its CRLF, 0 if it is not whole."""
+    cdef const char* found = at
+    while size > 0:
+        found = <const char*>memchr(found, b"\n", size - (found - at))
+        if found == NULL:
+            return 0
+        found += 1
+        if found - at >= 2 and found[-2] == b"\r":
+            return found - at
+        if found - at >= size:
+            return 0
+    return 0
+
+
+cdef inline const char* digits(const char* at, const char* end, int count_max, int64_t* value) noexcept nogil:
+    """Read up to `count_max` digits; return what is behind them, NULL if there are none or too many."""
+    cdef const char* start = at
+    cdef int64_t number = 0
+    while at < end and b"0" <= at[0] <= b"9" and at - start < count_max:
+        number = 10 * number + (at[0] - ZERO)
+        at += 1
+    if at == start or (at < end and b"0" <= at[0] <= b"9"):
+        return NULL
+    value[0] = number
+    return at
+
+
+cdef int header_lines(const char* block, Py_ssize_t size, Line* lines) noexcept nogil:
+    """Take a block apart; return its lines that have a name, -1 if they are too many."""
+    cdef const char* end = block + size
+    cdef const char* at = block + line_size(block, size)
+    cdef const char* colon
+    cdef Py_ssize_t length
+    cdef int count = 0
+    if at == block:
+        return 0
+    while at < end:
+        length = line_size(at, end - at)
+        length = length - 2 if length else end - at  # the last line may have no end
+        colon = <const char*>memchr(at, b":", length)
+        if colon != NULL and colon > at:
+            if count == LINES_MAX:
+                return -1
+            lines[count].name.start = at
+            lines[count].name.size = colon - at
+            colon += 1
+            while colon < at + length and (colon[0] == b" " or colon[0] == b"\t"):
+                colon += 1
+            lines[count].value.start = colon
+            lines[count].value.size = at + length - colon
+            count += 1
+        at += length + 2
+    return count
+
+
+cdef inline bint is_same(Span* one, Span* other) noexcept nogil:
+    return one.size == other.size and memcmp(one.start, other.start, one.size) == 0

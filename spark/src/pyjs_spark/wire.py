@@ -1,0 +1,380 @@
+"""From the bytes of a pull's deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the same, compiled.
+
+A worker of a cluster may have only this one. Both take the same bytes to the same columns (spark/tests/test_wire.py).
+Knows no socket and no Arrow: columns come out as the buffers that Arrow arrays are made of.
+
+    delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
+             | "HMSG" SP subject SP sid SP reply SP headers-size SP size CRLF headers payload CRLF
+    reply    = "$JS.ACK." [domain "." account "."] stream "." consumer "."
+               delivered "." stream-seq "." consumer-seq "." time-ns "." pending ["." random]
+
+Anything else stops the decoder with OTHER, its frame unread: statuses, PING, other subscriptions.
+
+Columns are these tuples of buffers, 8-byte integers and 4-byte offsets in the byte order of the machine:
+
+    seq, ts_ns: (int64s,)    size: (int32s,)    subject, data: (offsets, bytes)
+    headers raw: (validity bits, offsets, bytes)
+    headers map: (validity bits, entry offsets, key offsets, keys, list offsets, value offsets, values)
+
+Source: nats.docs "Client Protocol"; ADR-15 (reply subjects), ADR-4 (headers); Arrow "Columnar Format".
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple, Protocol
+
+# Why the decoder stopped.
+NEED_MORE = 0  # the frame at hand is not whole: `need` bytes from its first on
+OTHER = 1  # no delivery of this subscription
+FULL = 2  # rows_max or size_max
+ENOUGH = 3  # everything that the pull request asked for
+DONE = 4  # the range is read: its last sequence came, or nothing is pending
+GAP = 5  # a delivery is missing or out of order: make a new consumer at last_seq + 1
+TOO_LARGE = 6  # a sequence above 2^63-1
+
+SEQ_MAX = 2**63 - 1
+HEADERS = ("map", "raw", "false")
+COLUMNS = ("seq", "ts_ns", "subject", "headers", "data", "size")
+FRAME = (
+    rb"H?MSG ([^ \r\n]+) %d %s\d{1,18}\.(\d{1,20})\.(\d{1,18})\.([0-8]?\d{1,18})\.(\d{1,18})"
+    rb"(?:\.[^ \r\n]*)? (?:(\d{1,9}) )?(\d{1,9})\r\n"
+)
+FIRST = re.compile(rb"H?MSG [^ \r\n]+ (\d{1,18}) (\$JS\.ACK\.[^ \r\n]+) ")
+NEVER = re.compile(rb"(?!)")
+
+Columns = dict[str, tuple[object, ...]]
+
+
+class Taken(NamedTuple):
+    """One batch: how many rows, how many of them without headers, and the buffers of each column."""
+
+    rows: int
+    headerless: int
+    columns: Columns
+
+
+class Pumped(Protocol):
+    """What a client feeds with the bytes that come."""
+
+    @property
+    def sid(self) -> int:
+        """The subscription that is decoded."""
+
+    @property
+    def state(self) -> int:
+        """Why decode() returned."""
+
+    @property
+    def need(self) -> int:
+        """With NEED_MORE: bytes, from the returned position on, that the next step needs."""
+
+    def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
+
+
+class Batched(Protocol):
+    """What makes batches of rows: the decoders of deliveries, and those of records (entries.py)."""
+
+    @property
+    def rows(self) -> int:
+        """Rows since the last take()."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of subjects, headers and payloads of these rows."""
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence of the last row ever, or of what was skipped behind it."""
+
+    def take(self) -> Taken:
+        """Return the rows as columns and begin a new batch."""
+
+
+class Decoding(Pumped, Batched, Protocol):
+    """What both decoders are."""
+
+    @property
+    def delivered(self) -> int:
+        """Deliveries of the current consumer."""
+
+    @property
+    def pending(self) -> int:
+        """What the last delivery said is left behind it."""
+
+    def listen(self, sid: int, high: int, next_seq: int) -> None: ...  # noqa: D102
+
+    def expect(self, count: int) -> None: ...  # noqa: D102
+
+
+class Rows:
+    """The rows of one batch after another, as lists that become columns in one go."""
+
+    def __init__(self, columns: Sequence[str], headers: str) -> None:
+        """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
+        assert headers in HEADERS
+        assert set(columns) <= set(COLUMNS)
+        self.columns = tuple(columns)
+        self.headers = headers
+        self.wants_headers = "headers" in columns and headers != "false"
+        self._begin()
+
+    @property
+    def count(self) -> int:
+        """Rows since the last take()."""
+        return len(self.seqs)
+
+    def add(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes) -> None:
+        """Add one row."""
+        if headers and self.wants_headers:
+            self.blocks[len(self.seqs)] = headers
+        self.seqs.append(seq)
+        self.times.append(ts_ns)
+        self.subjects.append(subject)
+        self.payloads.append(payload)
+        self.sizes.append(len(payload))
+        self.size += len(subject) + len(headers) + len(payload)
+
+    def take(self) -> Taken:
+        """Return the rows as columns and begin a new batch."""
+        count, headerless = self.count, self.count - len(self.blocks)
+        columns = {
+            name: self._column(name) for name in self.columns if name != "headers" or self.wants_headers
+        }
+        self._begin()
+        return Taken(count, headerless, columns)
+
+    def _column(self, name: str) -> tuple[object, ...]:
+        if name == "seq":
+            return (array("q", self.seqs),)
+        if name == "ts_ns":
+            return (array("q", map(int, self.times)),)
+        if name == "size":
+            return (array("i", self.sizes),)
+        if name == "subject":
+            return text_column(self.subjects)
+        if name == "data":
+            return byte_column(self.payloads)
+        return (
+            raw_headers(self.count, self.blocks)
+            if self.headers == "raw"
+            else header_maps(self.count, self.blocks)
+        )
+
+    def _begin(self) -> None:
+        self.seqs: list[int] = []
+        self.times: list[int | bytes] = []  # bytes: still as digits
+        self.subjects: list[bytes] = []
+        self.blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
+        self.payloads: list[bytes] = []
+        self.sizes: list[int] = []
+        self.size = 0  # bytes of all that
+
+
+class Decoder:
+    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
+
+    def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
+        """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
+
+        A message larger than `size_max` is a batch of its own.
+        """
+        self.sid = 0
+        self.state = NEED_MORE
+        self.need = 1
+        self.last_seq = 0
+        self.delivered = 0
+        self.pending = 0
+        self._high = 0
+        self._enough = 0
+        self._frame = NEVER
+        self._rows = Rows(columns, headers)
+        self._rows_max = rows_max
+        self._size_max = size_max
+
+    def listen(self, sid: int, high: int, next_seq: int) -> None:
+        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        self.sid = sid
+        self.delivered = 0
+        self.last_seq = next_seq - 1
+        self._high = high
+        self._enough = 0
+        self._frame = NEVER
+
+    def expect(self, count: int) -> None:
+        """Stop with ENOUGH after `count` more deliveries."""
+        self._enough = self.delivered + count
+
+    @property
+    def rows(self) -> int:
+        """Rows since the last take()."""
+        return len(self._rows.seqs)
+
+    @property
+    def size(self) -> int:
+        """Bytes of subjects, headers and payloads of these rows."""
+        return self._rows.size
+
+    def decode(self, data: bytearray, start: int, end: int) -> int:
+        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        chunk = bytes(memoryview(data)[start:end])
+        if self._frame is NEVER and not self._learn(chunk):
+            return start
+        rows = self._rows
+        seqs, times, subjects, blocks = rows.seqs, rows.times, rows.subjects, rows.blocks
+        payloads, sizes, wants_headers = rows.payloads, rows.sizes, rows.wants_headers
+        wants_subject, wants_data = "subject" in rows.columns, "data" in rows.columns
+        match, limit, at = self._frame.match, end - start, 0
+        rows_max, size_max, size, high = self._rows_max, self._size_max, rows.size, self._high
+        last_seq, delivered, enough, left = self.last_seq, self.delivered, self._enough, b""
+        row = len(seqs)
+        while True:
+            if row >= rows_max:
+                self.state = FULL
+                break
+            if delivered == enough:
+                self.state = ENOUGH
+                break
+            if (found := match(chunk, at)) is None:
+                self._stop_at(chunk, at)
+                break
+            subject, seq_text, consumer_seq, ts, left_now, head_text, total_text = found.groups()
+            total = int(total_text)
+            head = int(head_text) if head_text else 0
+            body = found.end()
+            after = body + total + 2
+            if after > limit or head > total:
+                self.state, self.need = (NEED_MORE, after - at) if head <= total else (OTHER, 1)
+                break
+            if row and size + total + len(subject) > size_max:
+                self.state = FULL
+                break
+            seq = int(seq_text)
+            if seq > SEQ_MAX or seq <= last_seq or int(consumer_seq) != delivered + 1:
+                self.state = TOO_LARGE if seq > SEQ_MAX else GAP
+                break
+            delivered += 1
+            left = left_now
+            at = after
+            if seq >= high:
+                self.state = DONE
+                break
+            last_seq = seq
+            seqs.append(seq)
+            times.append(ts)
+            sizes.append(total - head)
+            if wants_subject:
+                subjects.append(subject)
+            if head and wants_headers:
+                blocks[row] = chunk[body : body + head]
+            if wants_data:
+                payloads.append(chunk[body + head : after - 2])
+            size += total + len(subject)
+            row += 1
+            if left == b"0" or seq == high - 1:
+                self.state = DONE
+                break
+        rows.size, self.last_seq, self.delivered = size, last_seq, delivered
+        self.pending = int(left) if left else self.pending
+        return start + at
+
+    def take(self) -> Taken:
+        """Return the rows as columns and begin a new batch."""
+        return self._rows.take()
+
+    def _learn(self, chunk: bytes) -> bool:
+        """Make the pattern of this consumer's frames from its first one; False: stopped before that."""
+        prefix = first_prefix(chunk, self.sid)
+        if prefix:
+            self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))
+        else:
+            self._stop_at(chunk, 0)
+        return bool(prefix)
+
+    def _stop_at(self, chunk: bytes, at: int) -> None:
+        """There is no delivery at `at`: because its line is not whole, or because it is something else."""
+        is_whole = chunk.find(b"\r\n", at) >= 0
+        self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
+
+
+def first_prefix(chunk: bytes, sid: int) -> bytes:
+    """Return the constant part of a consumer's reply subjects, up to its dot, from its first delivery; or b""."""
+    found = FIRST.match(chunk)
+    if found is None or int(found[1]) != sid:
+        return b""
+    tokens = found[2].split(b".")
+    constant = 4 if len(tokens) == 9 else 6
+    return b".".join(tokens[:constant]) + b"." if len(tokens) in (9, 11, 12) else b""
+
+
+def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
+    """Return the values of each name in a block of headers, both in order.
+
+    Names keep their case. White space before a value is not part of it. A line without a name is left out.
+    """
+    pairs: dict[bytes, list[bytes]] = {}
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon and name:
+            pairs.setdefault(name, []).append(value.lstrip(b" \t"))
+    return pairs
+
+
+def offsets(lengths: Iterable[int]) -> array[int]:
+    """Return where each value begins, and where the last one ends."""
+    return array("i", accumulate(lengths, initial=0))
+
+
+def byte_column(values: Sequence[bytes]) -> tuple[object, ...]:
+    """Return offsets and bytes of `values`."""
+    return offsets(map(len, values)), b"".join(values)
+
+
+def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
+    """Return offsets and UTF-8 bytes of `values`; bytes that are no UTF-8 become replacement characters."""
+    joined = b"".join(values)
+    if joined.isascii():
+        return offsets(map(len, values)), joined
+    return byte_column([value.decode("utf-8", "replace").encode() for value in values])
+
+
+def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
+    """Return text_column() of a column that is joined already."""
+    ends = begins.cast("i").tolist()
+    return text_column([values[start:end] for start, end in pairwise(ends)])
+
+
+def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
+    """Return the blocks as they came; a row without headers is null."""
+    lengths = [0] * rows
+    for row, block in blocks.items():
+        lengths[row] = len(block)
+    return validity(rows, blocks), offsets(lengths), b"".join(blocks.values())
+
+
+def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
+    """Return the blocks as maps from name to values; a row without headers is null."""
+    counts = [0] * rows
+    names: list[bytes] = []
+    lists: list[int] = []
+    values: list[bytes] = []
+    for row, block in blocks.items():
+        pairs = header_pairs(block)
+        counts[row] = len(pairs)
+        names.extend(pairs)
+        lists.extend(map(len, pairs.values()))
+        for some in pairs.values():
+            values.extend(some)
+    entries = (validity(rows, blocks), offsets(counts))
+    return (*entries, *text_column(names), offsets(lists), *text_column(values))
+
+
+def validity(rows: int, valid: Iterable[int]) -> bytearray:
+    """Return one bit for each row, lowest first, set for those in `valid`."""
+    bits = bytearray((rows + 7) // 8)
+    for row in valid:
+        bits[row >> 3] |= 1 << (row & 7)
+    return bits

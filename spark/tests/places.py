@@ -1,0 +1,11 @@
+"""Where the sources are that these tests run."""
+
+from __future__ import annotations
+
+import os
+
+from tests.style.tree import ROOT
+
+SOURCES = ROOT / "spark" / "src"  # of pyjs-spark
+FAST = ROOT / "spark" / "fast" / "src"  # of pyjs-spark-fast
+PYTHONPATH = os.pathsep.join([str(SOURCES), str(FAST)])

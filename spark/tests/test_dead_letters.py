@@ -1,0 +1,337 @@
+"""`pyjs-pipeline dlq-report`: real advisories of both servers, joined with the messages that they are about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark.tests.conftest import Filler, arrow_or_skip, wait_for
+from spark.tests.scripted import ScriptedServer
+from tests.conformance.harness.process import ServerProcess
+
+arrow_or_skip()
+
+import pyarrow.parquet as pq  # noqa: E402  # only where it is installed
+
+from pyjs_spark.cli import main  # noqa: E402
+from pyjs_spark.client import Client  # noqa: E402
+from pyjs_spark.errors import ApiError, RequestTimeout  # noqa: E402
+from pyjs_spark.pipelines import dead_letters  # noqa: E402
+from pyjs_spark.pipelines.dead_letters import DeadLetter, Summary, advisory  # noqa: E402
+from pyjs_spark.settings import ConnectSettings  # noqa: E402
+
+Say = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+class Letters:
+    """A stream whose consumers give messages up, and a stream of the advisories about that."""
+
+    def __init__(self, filler: Filler) -> None:
+        self.filler = filler
+        self.raw = filler.raw
+        self.name = f"{filler.name}_DLQ"
+
+    def create(self, **config: object) -> None:
+        subjects = [
+            f"$JS.EVENT.ADVISORY.CONSUMER.{kind}.{self.filler.name}.>"
+            for kind in ("MAX_DELIVERIES", "MSG_TERMINATED")
+        ]
+        self.raw.api(f"STREAM.CREATE.{self.name}", name=self.name, subjects=subjects, storage="memory")
+        self.filler.create(**config)
+
+    def consumer(self, name: str, **config: object) -> None:
+        told = {"durable_name": name, "ack_policy": "explicit", **config}
+        self.filler.api(
+            f"CONSUMER.CREATE.{self.filler.name}.{name}", stream_name=self.filler.name, config=told
+        )
+
+    def pull(self, consumer: str, answers: list[bytes]) -> None:
+        """Get one message after another and answer each; then ask for more, which tells what was tried too often."""
+        inbox = f"_P.{consumer}".encode()
+        self.raw.send(b"SUB %b %b\r\n" % (inbox, b"8" if consumer == "tries" else b"9"))
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.filler.name}.{consumer}".encode()
+        body = b'{"batch": 1, "expires": 2000000000}'
+        request = b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(body), body)
+        for answer in answers:
+            self.raw.send(request)
+            mark = f"$JS.ACK.{self.filler.name}.{consumer}.".encode()
+            reply = next(reply for _, reply, _, _ in self.raw.frames() if reply.startswith(mark))
+            self.raw.request(reply, answer)
+        self.raw.send(request)
+
+    def wait(self, count: int) -> None:
+        """Wait until so many advisories are stored."""
+        assert wait_for(self.raw, self.name, count) == count
+
+    def delete(self) -> None:
+        self.raw.try_api(f"STREAM.DELETE.{self.name}")
+
+
+@pytest.fixture
+def letters(filler: Filler) -> Iterator[Letters]:
+    made = Letters(filler)
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def say(server: ServerProcess, letters: Letters, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Report the test's dead letters; return the exit code, the report, and what stood on stderr."""
+
+    def run(*argv: str) -> tuple[int, dict[str, Any], str]:
+        told = ["dlq-report", letters.name, *argv, "-s", f"nats://127.0.0.1:{server.port}", "--json"]
+        code = main(told)
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else {}, err
+
+    return run
+
+
+@pytest.fixture
+def two_kinds(letters: Letters) -> Letters:
+    """Two messages delivered too often, and two terminated, one with a reason."""
+    letters.create(allow_direct=True)
+    letters.filler.fill(4, headers=b"NATS/1.0\r\nA: 1\r\n\r\n")
+    letters.consumer("tries", max_deliver=1)
+    letters.pull("tries", [b"-NAK", b"+ACK", b"+ACK", b"-NAK"])
+    letters.wait(2)
+    letters.consumer("ends")
+    letters.pull("ends", [b"+ACK", b"+TERM bad order", b"+TERM", b"+ACK"])
+    letters.wait(4)
+    return letters
+
+
+def test_dead_letters_are_counted_by_consumer_subject_and_reason(say: Say, two_kinds: Letters) -> None:
+    code, said, err = say()
+
+    subject = two_kinds.filler.subject.decode()
+    assert (code, err) == (0, "")
+    assert (said["letters"], said["gone"], said["others"]) == (4, 0, 0)
+    found = {
+        (each["consumer"], each["kind"], each["reason"], each["subject"], each["count"])
+        for each in said["groups"]
+    }
+    assert found == {
+        ("tries", "max_deliveries", "", f"{subject}.1", 2),
+        ("ends", "terminated", "bad order", f"{subject}.2", 1),
+        ("ends", "terminated", "", f"{subject}.0", 1),
+    }
+    first = said["groups"][0]
+    assert first["samples"] == [
+        {"stream_seq": 1, "deliveries": 1, "data": "1"},
+        {"stream_seq": 4, "deliveries": 1, "data": "4"},
+    ]
+    assert first["stream"] == two_kinds.filler.name
+    assert first["first"] <= first["last"]
+    assert sorted(two_kinds.filler.consumers()) == ["ends", "tries"]
+
+
+def test_rows_go_to_a_parquet_file(say: Say, two_kinds: Letters, tmp_path: Path) -> None:
+    two_kinds.filler.delete(2)
+    target = tmp_path / "new" / "dead.parquet"
+
+    code, said, _ = say(str(target), "--samples", "0")
+
+    rows = pq.read_table(target).to_pylist()
+    assert (code, said["gone"], said["groups"][0]["samples"]) == (0, 1, [])
+    assert [(row["kind"], row["stream_seq"], row["is_there"], row["data"]) for row in rows] == [
+        ("max_deliveries", 1, True, b"1"),
+        ("max_deliveries", 4, True, b"4"),
+        ("terminated", 2, False, None),
+        ("terminated", 3, True, b"3"),
+    ]
+    assert rows[0]["headers"] == [("A", ["1"])]
+    assert rows[2]["reason"] == "bad order"
+    assert rows[0]["message_ts"] <= rows[0]["ts"]
+    assert [path.name for path in target.parent.iterdir()] == ["dead.parquet"]
+
+
+def test_the_report_goes_to_a_json_file(say: Say, two_kinds: Letters, tmp_path: Path) -> None:
+    target = tmp_path / "dead.json"
+
+    code, said, _ = say(str(target))
+
+    assert (code, json.loads(target.read_text())) == (0, said)
+
+
+def test_a_stream_without_direct_get_is_joined_too(say: Say, letters: Letters) -> None:
+    letters.create(allow_direct=False, retention="workqueue")
+    letters.filler.fill(3, headers=b"NATS/1.0\r\nA: 1\r\n\r\n")
+    letters.consumer("tries", max_deliver=1)
+    letters.pull("tries", [b"-NAK", b"+TERM", b"-NAK"])
+    letters.wait(3)
+
+    _, said, _ = say()
+
+    found = {(each["kind"], each["subject"] is None): each["count"] for each in said["groups"]}
+    assert found[("terminated", True)] == 1  # a work queue drops what is terminated
+    assert sum(each["count"] for each in said["groups"]) == 3
+    assert said["gone"] == 1
+
+
+def test_messages_of_a_stream_that_was_made_anew_or_is_gone_count_as_gone(
+    say: Say, two_kinds: Letters
+) -> None:
+    two_kinds.filler.api(f"STREAM.DELETE.{two_kinds.filler.name}")
+    gone = say()[1]
+    two_kinds.filler.create()
+    two_kinds.filler.fill(6)
+    other = say()[1]
+
+    assert [(said["letters"], said["gone"]) for said in (gone, other)] == [(4, 4), (4, 4)]
+    assert {each["subject"] for each in other["groups"]} == {None}
+
+
+def test_a_mirror_that_lags_hides_no_message(server: ServerProcess, two_kinds: Letters) -> None:
+    client = Client(ConnectSettings((f"nats://127.0.0.1:{server.port}",)))
+    messages = dead_letters.Messages(client)
+    plain = messages._ask
+
+    def lagging(stream: str, seqs: list[int], *, is_direct: bool) -> list[dead_letters.Stored | None]:
+        """Answer direct gets as a mirror that has two messages."""
+        found = plain(stream, seqs, is_direct=is_direct)
+        return [None if is_direct and seq > 2 else one for seq, one in zip(seqs, found, strict=True)]
+
+    messages._ask = lagging  # type: ignore[method-assign]
+    got = messages._get(two_kinds.filler.name, [1, 2, 3, 4, 5])
+    client.close()
+
+    assert [None if one is None else one.payload for one in got] == [b"1", b"2", b"3", b"4", None]
+
+
+def test_options_choose_which_advisories_are_read(say: Say, two_kinds: Letters) -> None:
+    ended = f"subjects=$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{two_kinds.filler.name}.>"
+
+    assert say("-o", ended)[1]["letters"] == 2
+    assert say("-o", f'startingOffsets={{"{two_kinds.name}": 4}}')[1]["letters"] == 1
+
+
+def test_a_stream_of_something_else_is_refused_and_leaves_no_file(
+    say: Say, letters: Letters, tmp_path: Path
+) -> None:
+    letters.create()
+    letters.filler.fill(3)
+
+    code, _, err = say(str(tmp_path / "dead.parquet"))
+    assert (code, (tmp_path / "dead.parquet").exists()) == (0, True)  # no advisories yet
+    letters.name = letters.filler.name
+    code, _, err = say(str(tmp_path / "other.parquet"))
+
+    assert (code, "none of 3 messages tells of a dead letter; name a stream with" in err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir() if "other" in path.name] == []
+
+
+def test_the_report_for_people_and_a_file_that_asks_for_it(
+    server: ServerProcess, two_kinds: Letters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dead.toml"
+    file.write_text(
+        f'[pipeline]\nkind = "dlq-report"\nstream = "{two_kinds.name}"\nsamples = 1\n'
+        f'[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
+    )
+
+    assert main(["validate", "-c", str(file)]) == 0
+    assert main(["explain", "-c", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"{two_kinds.name}: sequences 1 to 4",
+        "report to stdout",
+    ]
+    assert main(["run", "-c", str(file)]) == 0
+    said = capsys.readouterr().out.splitlines()
+
+    name, subject = two_kinds.filler.name, two_kinds.filler.subject.decode()
+    assert said[0] == f"2 of {name} by tries, {subject}.1: max_deliveries, up to 1 deliveries, sequences 1"
+    assert (
+        f"1 of {name} by ends, {subject}.2: terminated (bad order), up to 1 deliveries, sequences 2" in said
+    )
+    assert said[-1] == "4 dead letters, 0 of messages that are gone"
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["dead.csv"], "target=dead.csv is not allowed; allowed: a path or URI that ends with .parquet"),
+        (["--samples", "many"], "--samples=many is not allowed; allowed: a whole number from 0"),
+        (["-o", "includeHeaders=raw"], "option includeHeaders is not allowed in dlq-report"),
+        (["what://dead.json"], "pyarrow has no file system for it"),
+    ],
+)
+def test_what_makes_no_sense_ends_with_2(say: Say, letters: Letters, argv: list[str], why: str) -> None:
+    letters.create()
+
+    code, _, err = say(*argv)
+
+    assert code == 2
+    assert why in err
+
+
+def test_a_server_or_stream_that_is_not_there_ends_with_4_and_2(say: Say) -> None:
+    assert say()[0] == 2
+    assert main(["dlq-report", "S", "-s", "nats://127.0.0.1:1"]) == 4
+
+
+# -- parts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"type": "x.nak", "stream": "S"}',
+        b'{"type": 5}',
+        b'{"type": "max_deliver"}',
+    ],
+)
+def test_what_is_no_advisory_about_a_dead_letter_is_none(data: bytes) -> None:
+    assert advisory(1, 2, data) is None
+
+
+def test_too_many_subjects_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "GROUPS_MAX", 2)
+    summary = Summary(1)
+    for seq in range(1, 6):
+        message = dead_letters.Stored(seq, 0, b"s.%d" % seq, b"", b"")
+        summary.add(DeadLetter(seq, 1, "terminated", "S", "c", seq, 1, "", message))
+
+    assert [(group.subject, group.count) for group in summary.groups] == [
+        ("(others)", 3),
+        ("s.1", 1),
+        ("s.2", 1),
+    ]
+
+
+def test_many_requests_are_answered_in_their_order(server: ServerProcess, filler: Filler) -> None:
+    filler.create(allow_direct=True)
+    filler.fill(500)
+    client = Client(ConnectSettings((f"nats://127.0.0.1:{server.port}",)))
+
+    bodies = [b'{"seq": %d}' % seq for seq in range(500, 0, -1)]
+    answers = client.request_each(f"$JS.API.DIRECT.GET.{filler.name}", bodies, 5.0)
+    client.close()
+
+    assert [answer.payload for answer in answers] == [b"%d" % seq for seq in range(500, 0, -1)]
+
+
+def test_requests_without_an_answer_are_told() -> None:
+    server = ScriptedServer(b"PUB a ", b"")
+    client = Client(ConnectSettings((f"127.0.0.1:{server.port}",)))
+
+    with pytest.raises(RequestTimeout, match=r"2 requests to a were not answered in 0.1 s"):
+        client.request_each("a", [b"", b""], 0.1)
+    client.close()
+    server.close()
+
+
+def test_errors_of_a_get_are_raised() -> None:
+    reply = dead_letters.Reply(1, b"i", b"", b"NATS/1.0 408 Bad Request\r\n\r\n", b"")
+    with pytest.raises(ApiError, match=r"DIRECT.GET.S: Bad Request"):
+        dead_letters._direct("DIRECT.GET.S", reply)
+    failed = dead_letters.Reply(
+        1, b"i", b"", b"", b'{"error": {"code": 500, "err_code": 1, "description": "no"}}'
+    )
+    with pytest.raises(ApiError, match=r"STREAM.MSG.GET.S: no"):
+        dead_letters._managed("STREAM.MSG.GET.S", failed)

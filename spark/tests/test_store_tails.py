@@ -1,0 +1,107 @@
+"""Index files that an account keeps together are read as those beside their segments are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from spark.tests.conftest import arrow_or_skip, our_command_from_anywhere
+from tests.conformance.harness.process import ServerProcess
+
+arrow_or_skip()
+pytest.importorskip("msgpack")
+
+from pyjs.base.disk import OsDisk  # noqa: E402
+from pyjs.store.format.tail_file import write_tails  # noqa: E402
+from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
+from pyjs_spark.store import reader, snapshot  # noqa: E402
+from pyjs_spark.store.directory import streams  # noqa: E402
+from pyjs_spark.store.place import Place  # noqa: E402
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NAMES = ("format-3", "format-3-encrypted")
+
+
+@pytest.fixture(params=NAMES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return a store in which each stream has an index file beside its last segment."""
+    snapshot._remembered.clear()
+    with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "key").write_text("golden\n")
+    is_encrypted = request.param.endswith("encrypted")
+    stop_cleanly(tmp_path / "store", "golden" if is_encrypted else "")
+    key_file = str(tmp_path / "key") if is_encrypted else ""
+    return Place(str(tmp_path / "store"), key_file=key_file)
+
+
+def stop_cleanly(store: Path, key: str) -> None:
+    """Start a server on a store that was killed, and stop it."""
+    config = json.dumps({"jetstream": {"store_dir": str(store), **({"key": key} if key else {})}})
+    server = ServerProcess(our_command_from_anywhere(), config, store.parent, with_http=False)
+    server.start()
+    server.stop()
+
+
+def last_indexes(root: Path) -> dict[str, Path]:
+    """Return the index file of the last segment of each stream of the account that has one."""
+    last = {
+        path.parents[1].name: path.with_suffix(".idx")
+        for path in sorted(root.rglob("$G/streams/*/msgs/*.seg"))
+    }
+    return {name: path for name, path in last.items() if path.exists()}
+
+
+def together(place: Place) -> Place:
+    """Return a copy of the store in which these index files are in one file."""
+    root = Path(shutil.copytree(place.path, f"{place.path}-together"))
+    tails = {}
+    for name, path in last_indexes(root).items():
+        tails[name] = (int(path.stem), path.read_bytes())
+        path.unlink()
+    (account,) = root.rglob("$G")
+    write_tails(OsDisk(), str(account / "tails"), tails)
+    return Place(str(root), key_file=place.key_file)
+
+
+def read(place: Place) -> dict[str, tuple[int, int]]:
+    """Return how many messages each stream has, and how many are lost."""
+    found = {}
+    for stream in streams(place):
+        report = Report()
+        what = ReadRange(stream.name, 1, 10**6, columns=("seq", "data"), fail_on_data_loss=False)
+        rows = sum(batch.num_rows for batch in reader.read_range(place, what, report))
+        found[stream.name] = (rows, report.lost)
+    return found
+
+
+def test_a_whole_store_is_read(place: Place) -> None:
+    assert read(together(place)) == read(place)
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_they_tell_what_a_damaged_segment_had(place: Place, damage: str) -> None:
+    indexes = last_indexes(Path(place.path))
+    assert indexes
+    for path in indexes.values():
+        segment = path.with_suffix(".seg")
+        if damage == "missing":
+            segment.unlink()
+        else:
+            segment.write_bytes(segment.read_bytes()[:-20])
+    found = read(place)
+    assert read(together(place)) == found
+    assert any(lost for _, lost in found.values())
+
+
+def test_a_damaged_part_is_as_if_it_were_not_there(place: Place) -> None:
+    whole = read(place)
+    other = together(place)
+    (path,) = Path(other.path).rglob("tails")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert read(other) == whole
