@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from spark.tests.conftest import arrow_or_skip, our_command_from_anywhere
 from tests.conformance.harness.process import ServerProcess
+from tests.style.tree import ROOT
 
 arrow_or_skip()
 pytest.importorskip("msgpack")
@@ -21,7 +22,7 @@ from pyjs_spark.store import reader, snapshot  # noqa: E402
 from pyjs_spark.store.directory import streams  # noqa: E402
 from pyjs_spark.store.place import Place  # noqa: E402
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 NAMES = ("format-3", "format-3-encrypted")
 
 

@@ -556,5 +556,5 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch, kind
     find: Callable[[str], None] = lambda name: None  # noqa: E731
     monkeypatch.setattr("importlib.util.find_spec", find)
 
-    with pytest.raises(SparkMissing, match=r"is not installed; pip install 'pyjs-server\[lake\]'"):
+    with pytest.raises(SparkMissing, match=r"is not installed; pip install 'pyjs-spark\[lake\]'"):
         tables.check_installed(kind)
