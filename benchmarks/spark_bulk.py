@@ -38,15 +38,16 @@ import spark_client
 from plain_client import PlainClient
 from servers import RunningServer, our_command
 
-from pyjs_spark import bulk, entries, pull
-from pyjs_spark.batches import BatchMaker, decoded_columns
-from pyjs_spark.client import Client
-from pyjs_spark.entries import ENTRY_SIZE
-from pyjs_spark.ranges import BATCH_SIZE_MAX, ReadRange
-from pyjs_spark.schema import DEFAULT_COLUMNS, arrow_schema
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.store import reader
-from pyjs_spark.store.place import Place
+from pyjs_spark.decode import entries
+from pyjs_spark.decode.entries import ENTRY_SIZE
+from pyjs_spark.decode.schema import DEFAULT_COLUMNS, arrow_schema
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import bulk, pull
+from pyjs_spark.read import files as reader
+from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, ReadRange
+from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark_fast import entries as _entries
 
 FILES, MEMORY = "ROWS", "MEMORY"
@@ -110,7 +111,8 @@ def client_modes(port: int, directory: str) -> dict[str, Callable[[int], int]]:
 
     def by_path(rows: int) -> int:
         return sum(
-            batch.num_rows for batch in reader.read_range(Place(directory), ReadRange(FILES, 1, rows + 1))
+            batch.num_rows
+            for batch in reader.read_range(StoreDirectory(directory), ReadRange(FILES, 1, rows + 1))
         )
 
     return {
@@ -128,7 +130,7 @@ def ipc_source(path: str, rows: int) -> Any:
     """Return a data source that hands over the batches of an Arrow file."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    from pyjs_spark.schema import spark_ddl
+    from pyjs_spark.decode.schema import spark_ddl
 
     class Part(InputPartition):
         pass

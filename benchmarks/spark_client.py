@@ -34,11 +34,12 @@ import pyarrow.compute as pc
 from plain_client import PlainClient
 from servers import RunningServer, find_peer, our_command, peer_command
 
-from pyjs_spark import pull, wire
-from pyjs_spark.client import Client
-from pyjs_spark.ranges import ReadRange
-from pyjs_spark.schema import DEFAULT_COLUMNS, arrow_schema
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.decode import wire
+from pyjs_spark.decode.schema import DEFAULT_COLUMNS, arrow_schema
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import pull
+from pyjs_spark.read.ranges import ReadRange
 from pyjs_spark_fast import wire as _wire
 
 STREAM = "ROWS"

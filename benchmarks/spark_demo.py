@@ -34,10 +34,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import ROOT, RunningServer, our_command
 
 from pyjs_spark import session
-from pyjs_spark.client import Client, connected
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import aggregate, aggregate_command, aggregate_run, archive, replay, replay_run
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.cli import aggregate_command
+from pyjs_spark.lake import aggregate, aggregate_run, archive
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import run as replay_run
+from pyjs_spark.nats.client import Client, connected
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.reading import parse_options
 
 MESSAGES = 1_000_000
 SUBJECTS = 100

@@ -32,14 +32,15 @@ import pyarrow as pa
 from servers import RunningServer, find_peer, our_command, peer_command
 from spark_client import report
 
-from pyjs_spark import delivery, frames, publish
-from pyjs_spark.client import Client
-from pyjs_spark.delivery import Delivery, Place
-from pyjs_spark.marker import new_attempt
-from pyjs_spark.rows import RowReader
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.sink_columns import RowPlan
-from pyjs_spark.sink_options import SinkOptions
+from pyjs_spark.decode import frames
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.writing import SinkOptions
+from pyjs_spark.write import delivery, publish
+from pyjs_spark.write.columns import RowPlan
+from pyjs_spark.write.delivery import Delivery, SinkPart
+from pyjs_spark.write.marker import new_attempt
+from pyjs_spark.write.rows import RowReader
 from pyjs_spark_fast import frames as _frames
 
 STREAM = "SINK"
@@ -65,7 +66,7 @@ def write_ours(port: int, made: list[pa.RecordBatch]) -> None:
         STREAM, ConnectSettings((f"nats://127.0.0.1:{port}",)), sink_id=new_attempt(), max_in_flight=WINDOW
     )
     client = Client(options.connect)
-    place = Place(options.sink_id, 0, 0, new_attempt())
+    place = SinkPart(options.sink_id, 0, 0, new_attempt())
     Delivery(client, options, PLAN, place).write(iter(made))
     client.close()
 

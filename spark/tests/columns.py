@@ -6,7 +6,7 @@ import itertools
 import struct
 from typing import Protocol
 
-from pyjs_spark.wire import Taken
+from pyjs_spark.decode.wire import Taken
 
 
 class Taking(Protocol):

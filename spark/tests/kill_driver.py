@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyjs_spark
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines.archive import archive
+from pyjs_spark.lake.archive import archive
+from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,9 +32,9 @@ from tests.conformance.harness.process import ServerProcess
 from tests.style.tree import ROOT
 from tests.support.raw import RawClient
 
-from pyjs_spark.client import Client
-from pyjs_spark.pull import ReadRange, read_range
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 BACKLOG = 12_000  # messages that wait when the query starts

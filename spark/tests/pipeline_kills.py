@@ -29,11 +29,11 @@ from spark.tests.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
-from pyjs_spark.client import Client
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import archive
-from pyjs_spark.pull import ReadRange, read_range
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.lake import archive
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 START_S = 240.0  # a run that does not get on for so long fails

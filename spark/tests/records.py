@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyjs_spark.hashing import xxh64
+from pyjs_spark.decode.hashing import xxh64
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8s")
 RECORD = struct.Struct("<IBBHQqI")

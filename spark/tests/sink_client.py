@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyjs_spark.client import Client
-from pyjs_spark.delivery import Delivery, Place
-from pyjs_spark.marker import new_attempt
-from pyjs_spark.sink_columns import RowPlan
-from pyjs_spark.sink_options import parse_sink_options
+from pyjs_spark.nats.client import Client
+from pyjs_spark.options.writing import parse_sink_options
+from pyjs_spark.write.columns import RowPlan
+from pyjs_spark.write.delivery import Delivery, SinkPart
+from pyjs_spark.write.marker import new_attempt
 
 PARTITIONS = 3
 ROWS = 700  # of a partition
@@ -48,7 +48,7 @@ def main() -> None:
         if (commits / str(batch)).exists():
             continue
         for part in range(PARTITIONS):
-            place = Place(stream.lower(), batch, part, run)
+            place = SinkPart(stream.lower(), batch, part, run)
             Delivery(client, options, RowPlan(0, -1, -1, -1), place).write(rows(batch, part))
         (commits / str(batch)).touch()
 

@@ -14,11 +14,11 @@ from pyspark.sql import datasource
 from pyspark.sql.types import ArrayType, BinaryType, LongType, MapType, StringType, StructType
 from spark.tests.conftest import Filler
 
-from pyjs_spark import sink
-from pyjs_spark.client import Client
-from pyjs_spark.pull import ReadRange, read_range
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.source import JetStreamSource
+from pyjs_spark.datasource import sink
+from pyjs_spark.datasource.source import JetStreamSource
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read.pull import ReadRange, read_range
 
 ROWS = "subject data"
 TYPES = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyjs_spark.cli import main
+from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
-from pyjs_spark.pipelines import aggregate, config
-from pyjs_spark.pipelines.aggregate import Aggregate
+from pyjs_spark.lake import aggregate, config
+from pyjs_spark.lake.aggregate import Aggregate
 
 HEAD = {"stream": "ORDERS", "target": "kv:RATES", "checkpoint": "/data/cp", "window": "1m"}
 FILE = """

@@ -15,13 +15,13 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402  # only where it is installed
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa  # only where it is installed
+import pyarrow.parquet as pq
 
-from pyjs_spark.errors import DataLoss, OptionError, StreamMissing  # noqa: E402
-from pyjs_spark.options import Options, parse_options  # noqa: E402
-from pyjs_spark.pipelines import archive  # noqa: E402
-from pyjs_spark.pipelines.archive import missing, plan, write_range  # noqa: E402
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.lake import archive
+from pyjs_spark.lake.archive import missing, plan, write_range
+from pyjs_spark.options.reading import Options, parse_options
 
 Run = Callable[..., list[str]]
 

@@ -15,15 +15,20 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402  # only where it is
+import pyarrow as pa  # only where it is
 
-from pyjs_spark import bulk, entries, pull, reading  # noqa: E402
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.errors import AccessDenied, BulkRefused, DataLoss, ProtocolError  # noqa: E402
-from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
-from pyjs_spark.store.mapped import Files  # noqa: E402
-from pyjs_spark_fast import entries as _entries  # noqa: E402
+from pyjs_spark.decode import entries
+from pyjs_spark.errors import AccessDenied, BulkRefused, DataLoss, ProtocolError
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import (
+    bulk,
+    pull,
+)
+from pyjs_spark.read import modes as reading
+from pyjs_spark.read.mapped import Files
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark_fast import entries as _entries
 
 ALL = ("seq", "ts_ns", "subject", "headers", "data", "size")
 HEADERS = b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n"

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pyjs_spark import cli, errors
-from pyjs_spark.cli import CODES, main
+from pyjs_spark import errors
+from pyjs_spark.cli import main as cli
+from pyjs_spark.cli.main import CODES, main
+from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
-from pyjs_spark.pipelines import tables
-from pyjs_spark.pipelines.archive import Holding
-from pyjs_spark.pipelines.config import from_file
-from pyjs_spark.pipelines.own_spark import worker_error
-from pyjs_spark.pipelines.progress import planned, progress
-from pyjs_spark.plan import StreamState
-from pyjs_spark.ranges import ReadRange
+from pyjs_spark.lake.archive import Holding
+from pyjs_spark.lake.config import from_file
+from pyjs_spark.lake.progress import planned, progress
+from pyjs_spark.lake.tables import table
+from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.ranges import ReadRange
 
 WHOLE = """
 [pipeline]
@@ -137,7 +138,7 @@ def test_a_pipeline_that_is_right_is_called_valid(capsys: pytest.CaptureFixture[
 def test_a_format_is_named_with_what_is_valid(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(tables.PACKAGES, "delta", ())  # whatever is installed here
+    monkeypatch.setitem(table.PACKAGES, "delta", ())  # whatever is installed here
     assert main(["validate", "ORDERS", "lake", "--format", "delta"]) == 0
     assert capsys.readouterr().out == "valid: archive of ORDERS to lake as delta; no server was asked\n"
 
@@ -146,7 +147,7 @@ def test_a_format_is_named_with_what_is_valid(
 def test_a_library_that_is_not_installed_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setitem(tables.PACKAGES, kind, ("pyjs_no_such_package",))
+    monkeypatch.setitem(table.PACKAGES, kind, ("pyjs_no_such_package",))
     for command in ("explain", "status", "validate"):
         said = refused(capsys, command, "A", str(tmp_path / "lake"), "--format", kind)
         assert said == (

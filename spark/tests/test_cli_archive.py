@@ -12,9 +12,9 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-from pyjs_spark.cli import main  # noqa: E402  # the archive is read by pyarrow
-from pyjs_spark.options import parse_options  # noqa: E402
-from pyjs_spark.pipelines.archive import plan, write_range  # noqa: E402
+from pyjs_spark.cli.main import main  # the archive is read by pyarrow
+from pyjs_spark.lake.archive import plan, write_range
+from pyjs_spark.options.reading import parse_options
 
 Say = Callable[..., tuple[int, str, str]]
 

@@ -21,8 +21,6 @@ from spark.tests.conftest import Filler, Start
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
-from pyjs_spark import nkeys
-from pyjs_spark.client import Client, connected
 from pyjs_spark.errors import (
     AccessDenied,
     ApiError,
@@ -33,7 +31,9 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     SparkError,
 )
-from pyjs_spark.settings import Address, ConnectSettings, parse_address
+from pyjs_spark.nats import nkeys
+from pyjs_spark.nats.client import Client, connected
+from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 
 Connect = Callable[..., Client]
 

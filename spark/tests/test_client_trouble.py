@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from spark.tests.scripted import ScriptedServer
 
-from pyjs_spark.client import LINE_MAX, Client
+from pyjs_spark.decode.wire import NEED_MORE, Decoder
 from pyjs_spark.errors import ConnectionLost, ProtocolError, RequestTimeout, ServerUnreachable
-from pyjs_spark.login import LINE_MAX as LOGIN_LINE_MAX
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.wire import NEED_MORE, Decoder
+from pyjs_spark.nats.client import LINE_MAX, Client
+from pyjs_spark.nats.login import LINE_MAX as LOGIN_LINE_MAX
+from pyjs_spark.nats.settings import ConnectSettings
 
 Say = Callable[..., Client]
 

@@ -19,13 +19,16 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402  # only where it is installed
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa  # only where it is installed
+import pyarrow.parquet as pq
 
-from pyjs_spark.cli import main  # noqa: E402
-from pyjs_spark.errors import OptionError, SparkError, StreamMissing  # noqa: E402
-from pyjs_spark.options import parse_options  # noqa: E402
-from pyjs_spark.pipelines import archive, compact  # noqa: E402
+from pyjs_spark.cli.main import main
+from pyjs_spark.errors import OptionError, SparkError, StreamMissing
+from pyjs_spark.lake import (
+    archive,
+    compact,
+)
+from pyjs_spark.options.reading import parse_options
 
 DAY = "date=2026-11-20"
 
@@ -137,7 +140,7 @@ KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import pyarrow.parquet
-from pyjs_spark.pipelines import compact
+from pyjs_spark.lake import compact
 
 STEPS = ("os.mkdir", "os.link", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "ctypes.dlopen", "step")
 

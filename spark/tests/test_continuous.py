@@ -16,11 +16,11 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow.parquet as pq  # noqa: E402
-from spark.tests.pipeline_kills import Command  # noqa: E402  # needs pyarrow
+import pyarrow.parquet as pq
+from spark.tests.pipeline_kills import Command  # needs pyarrow
 
-from pyjs_spark import cli  # noqa: E402
-from pyjs_spark.pipelines.compact import SNAPSHOT  # noqa: E402
+from pyjs_spark.cli import main as cli
+from pyjs_spark.lake.compact import SNAPSHOT
 
 MISSING = "" if required("spark") else lacking()
 ENDED = "pyjs-pipeline: interrupted; what is written stays, the next run goes on behind it\n"

@@ -14,14 +14,14 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow.parquet as pq  # noqa: E402  # only where it is installed
+import pyarrow.parquet as pq  # only where it is installed
 
-from pyjs_spark.cli import main  # noqa: E402
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.errors import ApiError, RequestTimeout  # noqa: E402
-from pyjs_spark.pipelines import dead_letters  # noqa: E402
-from pyjs_spark.pipelines.dead_letters import DeadLetter, Summary, advisory  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
+from pyjs_spark.cli.main import main
+from pyjs_spark.errors import ApiError, RequestTimeout
+from pyjs_spark.lake import dead_letters
+from pyjs_spark.lake.dead_letters import DeadLetter, Summary, advisory
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
 
 Say = Callable[..., tuple[int, dict[str, Any], str]]
 

@@ -14,15 +14,16 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402
+import pyarrow as pa
 
-from pyjs_spark import direct, reading  # noqa: E402
-from pyjs_spark.client import Client, Reply, connected  # noqa: E402
-from pyjs_spark.errors import DataLoss, ProtocolError, StreamMissing  # noqa: E402
-from pyjs_spark.option_values import parse_rfc3339  # noqa: E402
-from pyjs_spark.pull import ReadRange, Report, read_range  # noqa: E402
-from pyjs_spark.schema import arrow_schema  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
+from pyjs_spark.decode.schema import arrow_schema
+from pyjs_spark.errors import DataLoss, ProtocolError, StreamMissing
+from pyjs_spark.nats.client import Client, Reply, connected
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import direct
+from pyjs_spark.read import modes as reading
+from pyjs_spark.read.pull import ReadRange, Report, read_range
+from pyjs_spark.times import parse_rfc3339
 
 HEADERS = b"NATS/1.0\r\nA: 1\r\nNats-Stream: mine\r\nA: 2\r\n\r\n"
 

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from spark.tests.documents import COMMAND, NOTEBOOKS, SPARK, examples, quoted, table
 
-from pyjs_spark import cli, kv, objects
-from pyjs_spark.options import TABLE, Options
-from pyjs_spark.pipelines import config, say
-from pyjs_spark.pipelines.config import from_file
-from pyjs_spark.schema import COLUMNS, SPARK_TYPES
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.sink_columns import TYPES
-from pyjs_spark.sink_options import SINK_TABLE, SinkOptions
+from pyjs_spark import exits
+from pyjs_spark.cli import main as cli
+from pyjs_spark.decode.schema import COLUMNS, SPARK_TYPES
+from pyjs_spark.kv import entries as kv
+from pyjs_spark.kv import objects
+from pyjs_spark.lake import config
+from pyjs_spark.lake.config import from_file
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.reading import TABLE, Options
+from pyjs_spark.options.writing import SINK_TABLE, SinkOptions
+from pyjs_spark.write.columns import TYPES
 
 TEXT = SPARK.read_text()
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)} | {
@@ -79,7 +82,7 @@ def test_every_command_is_in_the_table() -> None:
 
 
 def test_every_exit_code_is_in_the_table() -> None:
-    codes = {0, say.FAILED, say.FOUND, say.INTERRUPTED, say.TERMINATED, *cli.CODES.values()}
+    codes = {0, exits.FAILED, exits.FOUND, exits.INTERRUPTED, exits.TERMINATED, *cli.CODES.values()}
 
     assert [int(line[0]) for line in table(TEXT, "exit code")] == sorted(codes)
 

@@ -14,9 +14,12 @@ from spark.tests.records import ENTRY, Stored, piece
 
 arrow_or_skip()
 
-from pyjs_spark import entries, hashing  # noqa: E402  # the pure one needs pyarrow
-from pyjs_spark.entries import ALONE, DAMAGED, FULL, TAKEN, WRONG, Decoding  # noqa: E402
-from pyjs_spark_fast import entries as _entries  # noqa: E402
+from pyjs_spark.decode import (
+    entries,  # the pure one needs pyarrow
+    hashing,  # the pure one needs pyarrow
+)
+from pyjs_spark.decode.entries import ALONE, DAMAGED, FULL, TAKEN, WRONG, Decoding
+from pyjs_spark_fast import entries as _entries
 
 MakeDecoder = Callable[..., Decoding]
 ALL = ("seq", "ts_ns", "subject", "headers", "data", "size")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjs_spark import frames
-from pyjs_spark.frames import ENOUGH, NEED_MORE, OTHER, Cells, Columns, Framing, HeaderCells, pub_ack
+from pyjs_spark.decode import frames
+from pyjs_spark.decode.frames import ENOUGH, NEED_MORE, OTHER, Cells, Columns, Framing, HeaderCells, pub_ack
 
 _frames = pytest.importorskip("pyjs_spark_fast.frames")
 BOTH = pytest.mark.parametrize("module", [frames, _frames], ids=["plain", "compiled"])

@@ -10,7 +10,7 @@ from spark.tests.jvm.conftest import lacking
 
 arrow_or_skip()
 
-from spark.tests import kills  # noqa: E402  # needs pyarrow
+from spark.tests import kills  # needs pyarrow
 
 MISSING = "" if required("spark") else lacking()
 

@@ -13,18 +13,22 @@ from tests.conformance.harness.process import ServerProcess
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-import pyarrow as pa  # noqa: E402
-from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402  # only where pyspark is
-from pyspark.sql.types import StructType  # noqa: E402
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema  # only where pyspark is
+from pyspark.sql.types import StructType
 
-from pyjs_spark import kv, latest, pull  # noqa: E402
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.errors import DataLoss, OptionError, SchemaError, StreamMissing  # noqa: E402
-from pyjs_spark.option_values import overlaps  # noqa: E402
-from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
-from pyjs_spark.source import JetStreamSource  # noqa: E402
-from pyjs_spark.table_source import ddl  # noqa: E402
+from pyjs_spark.datasource.source import JetStreamSource
+from pyjs_spark.datasource.tables import ddl
+from pyjs_spark.errors import DataLoss, OptionError, SchemaError, StreamMissing
+from pyjs_spark.kv import entries as kv
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import (
+    latest,
+    pull,
+)
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark.subjects import overlaps
 
 DEL = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
 PURGE = b"NATS/1.0\r\nKV-Operation: PURGE\r\nNats-Rollup: sub\r\n\r\n"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.pipelines.mapping import mapped, parse, pattern_of
+from pyjs_spark.lake.replay.mapping import mapped, parse, pattern_of
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from tests.conformance.harness.process import ServerProcess
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-from pyspark.sql import types  # noqa: E402  # only where pyspark is
-from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
+from pyspark.sql import types  # only where pyspark is
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyjs_spark import objects  # noqa: E402
-from pyjs_spark.errors import DataLoss, OptionError, ProtocolError, StreamMissing  # noqa: E402
-from pyjs_spark.source import JetStreamSource  # noqa: E402
+from pyjs_spark.datasource.source import JetStreamSource
+from pyjs_spark.errors import DataLoss, OptionError, ProtocolError, StreamMissing
+from pyjs_spark.kv import objects
 
 
 def digest_of(content: bytes) -> str:
@@ -263,9 +263,9 @@ def test_an_object_put_anew_while_it_is_read_is_read_anew(
     store.create()
     old = store.put("a", b"old")
     gone = store.put("b", b"old")
-    check = objects.Contents._check_size
+    check = objects.ObjectContents._check_size
 
-    def late(self: objects.Contents, row: dict[str, Any]) -> None:
+    def late(self: objects.ObjectContents, row: dict[str, Any]) -> None:
         if row["nuid"] == old:
             store.put("a", b"newer")
             store.purge(old)
@@ -273,7 +273,7 @@ def test_an_object_put_anew_while_it_is_read_is_read_anew(
             store.remove("b", gone)
         check(self, row)
 
-    monkeypatch.setattr(objects.Contents, "_check_size", late)
+    monkeypatch.setattr(objects.ObjectContents, "_check_size", late)
 
     assert read("name", "content", "size")[:1] == [{"name": "a", "content": b"newer", "size": 5}]
     assert "b" not in [row["name"] for row in read("name", "content")]

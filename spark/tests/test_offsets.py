@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs_spark import offsets
 from pyjs_spark.errors import SparkError
-from pyjs_spark.offsets import StreamOffset
+from pyjs_spark.read import offsets
+from pyjs_spark.read.offsets import StreamOffset
 
 ANY = st.dictionaries(
     st.text(min_size=1), st.builds(StreamOffset, st.integers(1, 2**63 - 1), st.text()), max_size=5

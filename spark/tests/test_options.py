@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs_spark import option_values as values
+from pyjs_spark import subjects, times
 from pyjs_spark.errors import OptionError
-from pyjs_spark.option_values import Position
-from pyjs_spark.options import TABLE, check_batch, check_stream, parse_options
-from pyjs_spark.store.place import Place
-from pyjs_spark.table_options import OWN
+from pyjs_spark.options.reading import TABLE, check_batch, check_stream, parse_options
+from pyjs_spark.options.tables import OWN
+from pyjs_spark.options.values import Position
+from pyjs_spark.store.place import StoreDirectory
 
 
 def refused(**options: str) -> str:
@@ -227,8 +227,8 @@ def test_a_path_is_a_place_in_the_default_account() -> None:
         {"stream": "S", "path": "/data", "account": "A B", "keyFile": "/key", "readMode": "auto"}
     )
 
-    assert plain.place == Place("/data", "$G", "")
-    assert told.place == Place("/data", "A B", "/key")
+    assert plain.place == StoreDirectory("/data", "$G", "")
+    assert told.place == StoreDirectory("/data", "A B", "/key")
     assert parse_options({"stream": "S"}).place is None
 
 
@@ -266,9 +266,9 @@ def test_all_subjects_are_no_filter() -> None:
     ],
 )
 def test_one_subject_covers_another(wide: str, narrow: str, does: bool) -> None:
-    assert values.covers(wide, narrow) is does
+    assert subjects.covers(wide, narrow) is does
 
 
 @given(st.integers(min_value=0, max_value=4 * 10**18))
 def test_a_time_survives_being_written_and_read(at_ns: int) -> None:
-    assert values.parse_rfc3339(values.format_rfc3339(at_ns)) == at_ns
+    assert times.parse_rfc3339(times.format_rfc3339(at_ns)) == at_ns

@@ -9,7 +9,6 @@ from spark.tests.conftest import JETSTREAM, Filler, Start
 from spark.tests.proxy import CuttingProxy
 from tests.conformance.harness.process import ServerProcess
 
-from pyjs_spark.client import connected
 from pyjs_spark.errors import (
     AccessDenied,
     ApiError,
@@ -19,8 +18,9 @@ from pyjs_spark.errors import (
     SparkError,
     is_passing,
 )
-from pyjs_spark.patient import PatientApi
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.nats.client import connected
+from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.nats.settings import ConnectSettings
 
 
 def settings(port: int) -> ConnectSettings:

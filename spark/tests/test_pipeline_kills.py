@@ -10,7 +10,7 @@ from spark.tests.jvm.conftest import IS_MATRIX, lacking
 
 arrow_or_skip()
 
-from spark.tests import pipeline_kills  # noqa: E402  # needs pyarrow
+from spark.tests import pipeline_kills  # needs pyarrow
 
 MISSING = "" if required("spark") else lacking()
 

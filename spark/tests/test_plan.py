@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs_spark import plan
 from pyjs_spark.errors import OptionError, SeqTooLarge
-from pyjs_spark.offsets import StreamOffset
-from pyjs_spark.option_values import Position
-from pyjs_spark.plan import Gap, Span, StreamState
+from pyjs_spark.options.values import Position
+from pyjs_spark.read import plan
+from pyjs_spark.read.offsets import StreamOffset
+from pyjs_spark.read.plan import Gap, Span, StreamState
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"
 SEQS = st.integers(1, 10**12)

@@ -11,12 +11,12 @@ from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
-from pyjs_spark.offsets import Offsets
-from pyjs_spark.option_values import parse_rfc3339
-from pyjs_spark.options import parse_options
-from pyjs_spark.patient import PatientApi
-from pyjs_spark.planner import Planner
-from pyjs_spark.pushdown import Bounds
+from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.read.offsets import Offsets
+from pyjs_spark.read.planner import Planner
+from pyjs_spark.read.pushdown import Bounds
+from pyjs_spark.times import parse_rfc3339
 
 MakePlanner = Callable[..., Planner]
 ALWAYS = {"startingTimestamp": "2000-01-01T00:00:00Z", "endingTimestamp": "2100-01-01T00:00:00Z"}
@@ -284,7 +284,7 @@ def test_a_query_that_would_start_in_the_future_is_refused(planner: MakePlanner,
 def test_what_was_told_is_not_remembered_forever(
     planner: MakePlanner, filler: Filler, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyjs_spark.planner.TOLD_MAX", 2)
+    monkeypatch.setattr("pyjs_spark.read.planner.TOLD_MAX", 2)
     filler.create()
     filler.fill(10)
     made = planner(failOnDataLoss="false", startingOffsets="earliest")

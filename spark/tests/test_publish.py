@@ -15,12 +15,13 @@ from spark.tests.scripted import ScriptedServer
 from spark.tests.test_frames import cells
 from tests.conformance.harness.process import ServerProcess
 
-from pyjs_spark import frames, publish
-from pyjs_spark.client import Client
+from pyjs_spark.decode import frames
+from pyjs_spark.decode.frames import Columns, Frames, Framing
 from pyjs_spark.errors import AccessDenied, NotAcknowledged, ProtocolError, PublishFailed
-from pyjs_spark.frames import Columns, Frames, Framing
-from pyjs_spark.publish import Publisher, publish_one
-from pyjs_spark.settings import ConnectSettings
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.write import publish
+from pyjs_spark.write.publish import Publisher, publish_one
 
 _frames = pytest.importorskip("pyjs_spark_fast.frames")
 

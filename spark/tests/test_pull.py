@@ -15,11 +15,11 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402
+import pyarrow as pa
 
-from pyjs_spark import pull, ranges, wire  # noqa: E402
-from pyjs_spark.client import Client, Reply  # noqa: E402
-from pyjs_spark.errors import (  # noqa: E402
+from pyjs_spark.decode import wire
+from pyjs_spark.decode.schema import arrow_schema
+from pyjs_spark.errors import (
     ApiError,
     ConnectionLost,
     DataLoss,
@@ -29,10 +29,14 @@ from pyjs_spark.errors import (  # noqa: E402
     ServerUnreachable,
     StreamMissing,
 )
-from pyjs_spark.pull import ReadRange, Report, read_range  # noqa: E402
-from pyjs_spark.schema import arrow_schema  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
-from pyjs_spark_fast import wire as _wire  # noqa: E402
+from pyjs_spark.nats.client import Client, Reply
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import (
+    pull,
+    ranges,
+)
+from pyjs_spark.read.pull import ReadRange, Report, read_range
+from pyjs_spark_fast import wire as _wire
 
 Read = Callable[..., list[pa.RecordBatch]]
 

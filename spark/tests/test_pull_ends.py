@@ -14,10 +14,10 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.errors import OptionError  # noqa: E402
-from pyjs_spark.pull import ReadRange, read_range  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
+from pyjs_spark.errors import OptionError
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read.pull import ReadRange, read_range
 
 
 def seqs_of(client: Client, what: ReadRange) -> list[int]:

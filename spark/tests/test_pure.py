@@ -15,7 +15,11 @@ from spark.tests.places import FAST, SOURCES
 arrow_or_skip()
 
 SCRIPT = """
-from pyjs_spark import bulk, delivery, hashing, publish, pull
+from pyjs_spark.read import bulk
+from pyjs_spark.write import delivery
+from pyjs_spark.decode import hashing
+from pyjs_spark.write import publish
+from pyjs_spark.read import pull
 used = pull.Decoder, bulk.Decoder, delivery.frame_rows, publish.Acks
 print(*sorted({each.__module__.partition(".")[0] for each in used}))
 """

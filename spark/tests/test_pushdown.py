@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs_spark.option_values import EPOCH, SEQ_MAX, covers
-from pyjs_spark.pushdown import Bounds, push
+from pyjs_spark.options.values import SEQ_MAX
+from pyjs_spark.read.pushdown import Bounds, push
+from pyjs_spark.subjects import covers
+from pyjs_spark.times import EPOCH
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,16 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # noqa: E402  # only where it is installed
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa  # only where it is installed
+import pyarrow.parquet as pq
 
-from pyjs_spark.cli import main  # noqa: E402
-from pyjs_spark.errors import OptionError  # noqa: E402
-from pyjs_spark.options import parse_options  # noqa: E402
-from pyjs_spark.pipelines import archive, checks  # noqa: E402
+from pyjs_spark.cli.main import main
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import (
+    archive,
+    checks,
+)
+from pyjs_spark.options.reading import parse_options
 
 Say = Callable[..., tuple[int, dict[str, Any], str]]
 NS = 10**9

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pyjs_spark.cli import main
+from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
-from pyjs_spark.pipelines import config, replay
-from pyjs_spark.pipelines.replay import File, Replay
+from pyjs_spark.lake import config
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay.pipeline import File, Replay
 
 HEAD = {"source": "/data/lake", "stream": "ORDERS", "target": "AGAIN", "id": "once-more"}
 FILE = """

@@ -10,10 +10,10 @@ from spark.tests.conftest import arrow_or_skip
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
-import pyarrow as pa  # noqa: E402  # only where it is installed
+import pyarrow as pa  # only where it is installed
 
-from pyjs_spark.pipelines import replay_sink  # noqa: E402
-from pyjs_spark.pipelines.replay_sink import paced  # noqa: E402
+from pyjs_spark.lake.replay import paced as replay_sink
+from pyjs_spark.lake.replay.paced import paced
 
 
 class Clock:

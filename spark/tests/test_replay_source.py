@@ -12,16 +12,20 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow.parquet as pq  # noqa: E402  # only where it is installed
+import pyarrow.parquet as pq  # only where it is installed
 
-from pyjs_spark.client import Client  # noqa: E402  # only where it is installed
-from pyjs_spark.errors import DataLoss, OptionError, SparkError  # noqa: E402
-from pyjs_spark.marker import Progress  # noqa: E402
-from pyjs_spark.options import Options, parse_options  # noqa: E402
-from pyjs_spark.pipelines import replay, replay_ledger, replay_run, replay_source, tables  # noqa: E402
-from pyjs_spark.pipelines.archive import plan, write_range  # noqa: E402
-from pyjs_spark.pipelines.lakes import Lake  # noqa: E402
-from pyjs_spark.pipelines.replay import Replay  # noqa: E402
+from pyjs_spark.errors import DataLoss, OptionError, SparkError
+from pyjs_spark.lake.archive import plan, write_range
+from pyjs_spark.lake.lakes import Lake
+from pyjs_spark.lake.replay import ledger as replay_ledger
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import run as replay_run
+from pyjs_spark.lake.replay import source as replay_source
+from pyjs_spark.lake.replay.pipeline import Replay
+from pyjs_spark.lake.tables import tables
+from pyjs_spark.nats.client import Client  # only where it is installed
+from pyjs_spark.options.reading import Options, parse_options
+from pyjs_spark.write.marker import Progress
 
 Make = Callable[[str], Replay]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyjs_spark import schema
+from pyjs_spark.decode import schema
 from pyjs_spark.errors import SchemaError
 
 

@@ -12,7 +12,7 @@ from spark.tests.places import PYTHONPATH
 from tests.style.tree import ROOT
 
 import pyjs_spark
-from pyjs_spark import sessions
+from pyjs_spark.datasource import sessions
 from pyjs_spark.errors import SparkMissing
 
 
@@ -101,7 +101,7 @@ def test_all_cores_are_those_of_this_process() -> None:
 
 def test_importing_the_package_loads_neither_pyspark_nor_pyarrow() -> None:
     loaded = "sys.exit(bool({'pyspark', 'pyarrow'} & set(sys.modules)))"
-    script = f"import sys, pyjs_spark, pyjs_spark.options, pyjs_spark.planner; {loaded}"
+    script = f"import sys, pyjs_spark, pyjs_spark.options.reading, pyjs_spark.read.planner; {loaded}"
     environment = {"PYTHONPATH": PYTHONPATH}
 
     done = subprocess.run(

@@ -22,11 +22,11 @@ from pyjs_spark.errors import (
 pa = pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-from pyspark.sql.types import LongType, StringType, StructType  # noqa: E402  # only where pyspark is
-from spark.tests.sinks import ROWS, Out, Row, schema_of  # noqa: E402
+from pyspark.sql.types import LongType, StringType, StructType  # only where pyspark is
+from spark.tests.sinks import ROWS, Out, Row, schema_of
 
-from pyjs_spark import sink  # noqa: E402
-from pyjs_spark.source import JetStreamSource  # noqa: E402
+from pyjs_spark.datasource import sink
+from pyjs_spark.datasource.source import JetStreamSource
 
 if TYPE_CHECKING:
     from spark.tests.sinks import Task

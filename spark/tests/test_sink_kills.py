@@ -17,11 +17,11 @@ from tests.style.tree import ROOT
 
 arrow_or_skip()
 
-from spark.tests import sink_client  # noqa: E402  # needs pyarrow
+from spark.tests import sink_client  # needs pyarrow
 
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.pull import ReadRange, read_range  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read.pull import ReadRange, read_range
 
 KILLS = int(os.environ.get("PYJS_SINK_KILLS", "6"))
 BATCHES = 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.settings import ConnectSettings
-from pyjs_spark.sink_options import SinkOptions, is_of_writing, parse_sink_options
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.writing import SinkOptions, is_of_writing, parse_sink_options
 
 
 def test_a_stream_is_enough() -> None:

@@ -26,11 +26,18 @@ from pyjs_spark.errors import (
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
-from spark.tests.sinks import Out, Task  # noqa: E402
+from spark.tests.sinks import Out, Task
 
-from pyjs_spark import delivery, kv, marker, publish, recovery, sink  # noqa: E402  # only where pyspark is
-from pyjs_spark.client import Client  # noqa: E402
-from pyjs_spark.settings import ConnectSettings  # noqa: E402
+from pyjs_spark.datasource import sink  # only where pyspark is
+from pyjs_spark.nats import buckets
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.write import (
+    delivery,  # only where pyspark is
+    marker,  # only where pyspark is
+    publish,  # only where pyspark is
+    recovery,  # only where pyspark is
+)
 
 
 class Crash(Exception):
@@ -550,7 +557,7 @@ def test_a_bucket_that_another_makes_at_the_same_time_is_used(
     def late(client: Client, stream: str) -> Any:
         if states:
             out.filler.raw.api(
-                f"STREAM.CREATE.{stream}", **kv.config("rival", description="made by somebody else")
+                f"STREAM.CREATE.{stream}", **buckets.kv_config("rival", description="made by somebody else")
             )
             return states.pop()
         return looked(client, stream)

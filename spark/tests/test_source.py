@@ -17,16 +17,16 @@ from pyjs_spark.errors import OptionError, SchemaError
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-from pyspark.sql.streaming.datasource import (  # noqa: E402  # only where pyspark is
+from pyspark.sql.streaming.datasource import (  # only where pyspark is
     ReadAllAvailable,
     ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import LongType, StringType, StructType  # noqa: E402
+from pyspark.sql.types import LongType, StringType, StructType
 
-from pyjs_spark.source import JetStreamSource  # noqa: E402
+from pyjs_spark.datasource.source import JetStreamSource
 
 SEQ = StructType().add("seq", LongType())
 MakeSource = Callable[..., JetStreamSource]

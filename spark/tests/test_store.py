@@ -21,19 +21,20 @@ from tests.unit.store.segment_files import IndexWriter, index_of
 arrow_or_skip()
 msgpack = pytest.importorskip("msgpack")
 
-import pyarrow as pa  # noqa: E402
+import pyarrow as pa
 
-from pyjs_spark.cli import main  # noqa: E402
-from pyjs_spark.errors import BadStore, DataLoss, StoreKeyNeeded, StreamMissing  # noqa: E402
-from pyjs_spark.hashing import xxh64  # noqa: E402
-from pyjs_spark.options import parse_options  # noqa: E402
-from pyjs_spark.patient import api_of  # noqa: E402
-from pyjs_spark.pipelines.archive import plan, write_range  # noqa: E402
-from pyjs_spark.planner import Planner  # noqa: E402
-from pyjs_spark.pushdown import Bounds  # noqa: E402
-from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
-from pyjs_spark.store import reader, scan, snapshot  # noqa: E402
-from pyjs_spark.store.place import Place  # noqa: E402
+from pyjs_spark.cli.main import main
+from pyjs_spark.decode.hashing import xxh64
+from pyjs_spark.errors import BadStore, DataLoss, StoreKeyNeeded, StreamMissing
+from pyjs_spark.lake.archive import plan, write_range
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.read import files as reader
+from pyjs_spark.read.lookup import api_of
+from pyjs_spark.read.planner import Planner
+from pyjs_spark.read.pushdown import Bounds
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark.store import scan, snapshot
+from pyjs_spark.store.place import StoreDirectory
 
 INCARNATION = 7
 CREATED = "1970-01-01T00:00:00.000000007Z"
@@ -56,7 +57,7 @@ class Store:
         self.stream = root / "jetstream" / "$G" / "streams" / "S"
         (self.stream / "msgs").mkdir(parents=True)
         self.write_meta("a")
-        self.place = Place(str(root))
+        self.place = StoreDirectory(str(root))
 
     def write_meta(self, copy: str, version: int = 1, retention: str = "limits") -> None:
         body = msgpack.packb({"created_ns": INCARNATION, "config": {"name": "S", "retention": retention}})
@@ -558,7 +559,7 @@ def test_what_is_no_store_is_told(store: Store, tmp_path: Path) -> None:
 
 def test_the_directory_of_jetstream_itself_is_taken_too(store: Store) -> None:
     store.segment(1, 1, 2)
-    store.place = Place(str(store.root / "jetstream"))
+    store.place = StoreDirectory(str(store.root / "jetstream"))
 
     assert store.read() == ([1, 2], 0)
 
@@ -599,9 +600,9 @@ def test_an_encrypted_store_needs_its_key(tmp_path: Path) -> None:
     what = ReadRange("PLAIN", 20, 401, columns=("seq",))
 
     with pytest.raises(StoreKeyNeeded, match="is encrypted; name a file with the key"):
-        next(reader.read_range(Place(str(tmp_path / "store")), what))
+        next(reader.read_range(StoreDirectory(str(tmp_path / "store")), what))
     with pytest.raises(StoreKeyNeeded, match="is encrypted with another key than the one in keyFile"):
-        next(reader.read_range(Place(str(tmp_path / "store"), key_file=str(wrong)), what))
+        next(reader.read_range(StoreDirectory(str(tmp_path / "store"), key_file=str(wrong)), what))
 
 
 # -- archives -------------------------------------------------------------------------------------------------------
@@ -636,7 +637,7 @@ def server(tmp_path: Path) -> Any:
     process.kill()
 
 
-def seqs_in(place: Place, low: int, high: int, **given: Any) -> list[int]:
+def seqs_in(place: StoreDirectory, low: int, high: int, **given: Any) -> list[int]:
     what = ReadRange("LIVE", low, high, columns=("seq", "data"), **given)
     return [seq for batch in reader.read_range(place, what) for seq in batch.column("seq").to_pylist()]
 
@@ -644,7 +645,7 @@ def seqs_in(place: Place, low: int, high: int, **given: Any) -> list[int]:
 def test_the_directory_of_a_server_at_work_is_read(server: ServerProcess, tmp_path: Path) -> None:
     filler = Filler(server.port, "LIVE")
     filler.create(storage="file")
-    place = Place(str(tmp_path / "store"))
+    place = StoreDirectory(str(tmp_path / "store"))
     for part in range(1, 6):
         filler.fill(2000, size=2000)  # some segments of 8 MiB
         filler.delete(part)
@@ -665,11 +666,11 @@ def test_a_segment_that_is_cut_or_gone_is_known_by_its_index_file(
     first = sorted(messages.glob("*.seg"))[0].name
     (next(copy.rglob("LIVE")) / "msgs" / first).unlink()
 
-    place = Place(str(tmp_path / "store"))
+    place = StoreDirectory(str(tmp_path / "store"))
     assert seqs_in(place, 1, 10_001) == list(range(1, 10_001))
     with pytest.raises(DataLoss, match=f"{first} is missing"):
-        seqs_in(Place(str(copy)), 1, 10_001)
-    left = seqs_in(Place(str(copy)), 1, 10_001, fail_on_data_loss=False)
+        seqs_in(StoreDirectory(str(copy)), 1, 10_001)
+    left = seqs_in(StoreDirectory(str(copy)), 1, 10_001, fail_on_data_loss=False)
     assert (left[-1], left[0] > 3000, left == list(range(left[0], 10_001))) == (10_000, True, True)
     last = sorted(messages.glob("*.seg"))[-1]
     with last.open("r+b") as file:
@@ -683,7 +684,7 @@ def test_a_stream_that_is_made_anew_under_the_reader_is_a_loss_and_nothing_of_it
     server: ServerProcess, tmp_path: Path, columns: tuple[str, ...]
 ) -> None:
     filler = Filler(server.port, "LIVE")
-    place, report = Place(str(tmp_path / "store")), Report()
+    place, report = StoreDirectory(str(tmp_path / "store")), Report()
     what = ReadRange("LIVE", 1, 9001, created=filler.create(storage="file"), columns=(*columns, "ts_ns"))
     filler.fill(9000, size=2000)  # three segments
     (last,) = reader.read_range(place, replace(what, low=9000))
@@ -714,7 +715,7 @@ def test_a_record_that_an_index_file_vouches_for_is_checked(server: ServerProces
     with path.open("r+b") as file:
         file.seek(100_000)
         file.write(b"damaged")
-    place = Place(str(tmp_path / "store"))
+    place = StoreDirectory(str(tmp_path / "store"))
 
     with pytest.raises(DataLoss, match=f"{path.name}.*damaged bytes between records"):
         seqs_in(place, 1, 9001)

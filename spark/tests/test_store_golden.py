@@ -17,12 +17,16 @@ from tests.style.tree import ROOT
 arrow_or_skip()
 pytest.importorskip("msgpack")
 
-from pyjs_spark import entries, hashing  # noqa: E402  # what is read here needs pyarrow
-from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
-from pyjs_spark.store import reader, scan, snapshot  # noqa: E402
-from pyjs_spark.store.api import StoreApi, created_text  # noqa: E402
-from pyjs_spark.store.place import Place  # noqa: E402
-from pyjs_spark_fast import entries as _entries  # noqa: E402
+from pyjs_spark.decode import (
+    entries,  # what is read here needs pyarrow
+    hashing,  # what is read here needs pyarrow
+)
+from pyjs_spark.read import files as reader
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark.store import scan, snapshot
+from pyjs_spark.store.api import StoreApi, created_text
+from pyjs_spark.store.place import StoreDirectory
+from pyjs_spark_fast import entries as _entries
 
 GOLDEN = ROOT / "tests" / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -44,15 +48,17 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def place_of(name: str, tmp_path: Path) -> Place:
+def place_of(name: str, tmp_path: Path) -> StoreDirectory:
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     key_file = tmp_path / "key"
     key_file.write_text("golden\n")
-    return Place(str(tmp_path / "store"), key_file=str(key_file) if name.endswith("encrypted") else "")
+    return StoreDirectory(
+        str(tmp_path / "store"), key_file=str(key_file) if name.endswith("encrypted") else ""
+    )
 
 
-def digests(place: Place, name: str, state: dict[str, Any]) -> list[str]:
+def digests(place: StoreDirectory, name: str, state: dict[str, Any]) -> list[str]:
     what = ReadRange(name, state["first_seq"], state["last_seq"] + 1, columns=COLUMNS, headers="raw")
     report = Report()
     rows = [row for batch in reader.read_range(place, what, report) for row in batch.to_pylist()]

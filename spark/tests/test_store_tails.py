@@ -15,19 +15,20 @@ from tests.style.tree import ROOT
 arrow_or_skip()
 pytest.importorskip("msgpack")
 
-from pyjs.base.disk import OsDisk  # noqa: E402
-from pyjs.store.format.tail_file import write_tails  # noqa: E402
-from pyjs_spark.ranges import ReadRange, Report  # noqa: E402
-from pyjs_spark.store import reader, snapshot  # noqa: E402
-from pyjs_spark.store.directory import streams  # noqa: E402
-from pyjs_spark.store.place import Place  # noqa: E402
+from pyjs.base.disk import OsDisk
+from pyjs.store.format.tail_file import write_tails
+from pyjs_spark.read import files as reader
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark.store import snapshot
+from pyjs_spark.store.directory import streams
+from pyjs_spark.store.place import StoreDirectory
 
 GOLDEN = ROOT / "tests" / "golden"
 NAMES = ("format-3", "format-3-encrypted")
 
 
 @pytest.fixture(params=NAMES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreDirectory:
     """Return a store in which each stream has an index file beside its last segment."""
     snapshot._remembered.clear()
     with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as archive:
@@ -36,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     is_encrypted = request.param.endswith("encrypted")
     stop_cleanly(tmp_path / "store", "golden" if is_encrypted else "")
     key_file = str(tmp_path / "key") if is_encrypted else ""
-    return Place(str(tmp_path / "store"), key_file=key_file)
+    return StoreDirectory(str(tmp_path / "store"), key_file=key_file)
 
 
 def stop_cleanly(store: Path, key: str) -> None:
@@ -56,7 +57,7 @@ def last_indexes(root: Path) -> dict[str, Path]:
     return {name: path for name, path in last.items() if path.exists()}
 
 
-def together(place: Place) -> Place:
+def together(place: StoreDirectory) -> StoreDirectory:
     """Return a copy of the store in which these index files are in one file."""
     root = Path(shutil.copytree(place.path, f"{place.path}-together"))
     tails = {}
@@ -65,10 +66,10 @@ def together(place: Place) -> Place:
         path.unlink()
     (account,) = root.rglob("$G")
     write_tails(OsDisk(), str(account / "tails"), tails)
-    return Place(str(root), key_file=place.key_file)
+    return StoreDirectory(str(root), key_file=place.key_file)
 
 
-def read(place: Place) -> dict[str, tuple[int, int]]:
+def read(place: StoreDirectory) -> dict[str, tuple[int, int]]:
     """Return how many messages each stream has, and how many are lost."""
     found = {}
     for stream in streams(place):
@@ -79,12 +80,12 @@ def read(place: Place) -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_a_whole_store_is_read(place: Place) -> None:
+def test_a_whole_store_is_read(place: StoreDirectory) -> None:
     assert read(together(place)) == read(place)
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
-def test_they_tell_what_a_damaged_segment_had(place: Place, damage: str) -> None:
+def test_they_tell_what_a_damaged_segment_had(place: StoreDirectory, damage: str) -> None:
     indexes = last_indexes(Path(place.path))
     assert indexes
     for path in indexes.values():
@@ -98,7 +99,7 @@ def test_they_tell_what_a_damaged_segment_had(place: Place, damage: str) -> None
     assert any(lost for _, lost in found.values())
 
 
-def test_a_damaged_part_is_as_if_it_were_not_there(place: Place) -> None:
+def test_a_damaged_part_is_as_if_it_were_not_there(place: StoreDirectory) -> None:
     whole = read(place)
     other = together(place)
     (path,) = Path(other.path).rglob("tails")

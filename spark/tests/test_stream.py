@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyjs_spark.errors import ConnectionLost
-from pyjs_spark.settings import Address
-from pyjs_spark.stream import LARGE, ByteStream
+from pyjs_spark.nats.byte_stream import LARGE, ByteStream
+from pyjs_spark.nats.settings import Address
 
 LARGEST = 3_000_000  # more than the kernel keeps for a connection that nobody reads
 Connect = Callable[[Callable[[socket.socket], None]], ByteStream]

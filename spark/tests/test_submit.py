@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pyjs_spark import submit
-from pyjs_spark.cli import main
+from pyjs_spark.cli import submit
+from pyjs_spark.cli.main import main
 
 MASTER = "spark://127.0.0.1:7077"
 
@@ -29,7 +29,7 @@ def test_the_zip_holds_the_python_files_and_imports_alone(tmp_path: Path) -> Non
     path, application = submit.package(str(tmp_path / "out"))
 
     names = zipfile.ZipFile(path).namelist()
-    assert {"pyjs_spark/__init__.py", "pyjs_spark/pipelines/archive.py", "pyspark_jetstream/__init__.py"} <= {
+    assert {"pyjs_spark/__init__.py", "pyjs_spark/lake/archive.py", "pyspark_jetstream/__init__.py"} <= {
         *names
     }
     assert all(name.endswith(".py") for name in names)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pyjs_spark import kv, objects
 from pyjs_spark.errors import OptionError
-from pyjs_spark.option_values import Position
-from pyjs_spark.options import check_batch, check_stream, parse_options
-from pyjs_spark.table_options import OWN
+from pyjs_spark.kv import entries as kv
+from pyjs_spark.kv import objects
+from pyjs_spark.options.reading import check_batch, check_stream, parse_options
+from pyjs_spark.options.tables import OWN
+from pyjs_spark.options.values import Position
 
 
 def test_buckets_are_streams_of_their_names() -> None:

@@ -21,20 +21,25 @@ if not required("spark"):
     pytest.importorskip("deltalake", reason="deltalake is not installed (package extra lake)")
     pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (package extra lake)")
 
-import deltalake  # noqa: E402  # only where it is installed
-import pyarrow as pa  # noqa: E402
-from pyiceberg.catalog import load_catalog  # noqa: E402
+import deltalake  # only where it is installed
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
 
-from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing  # noqa: E402
-from pyjs_spark.options import Options, parse_options  # noqa: E402
-from pyjs_spark.pipelines import iceberg, lakes, tables  # noqa: E402
-from pyjs_spark.pipelines.archive import Written  # noqa: E402
-from pyjs_spark.pipelines.lakes import Lake  # noqa: E402
-from pyjs_spark.pipelines.tables import Task, folder_name  # noqa: E402
-from pyjs_spark.ranges import ReadRange  # noqa: E402
+from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.archive import Written
+from pyjs_spark.lake.lakes import Lake
+from pyjs_spark.lake.tables import (
+    iceberg,
+    tables,
+)
+from pyjs_spark.lake.tables.table import TableFile, check_installed, folder_name
+from pyjs_spark.lake.tables.tables import Task
+from pyjs_spark.options.reading import Options, parse_options
+from pyjs_spark.read.ranges import ReadRange
 
 
-def here(task: Task, part: Sequence[ReadRange]) -> list[list[tables.TableFile]]:
+def here(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
     """Make the tasks one after the other, in this process."""
     return [task(what) for what in part]
 
@@ -231,7 +236,7 @@ def test_two_attempts_of_a_task_do_not_write_the_same_file(archive: Archive, fil
     filler.fill(4)
     (what,) = archive.plan()
 
-    def twice(task: Task, part: Sequence[ReadRange]) -> list[list[tables.TableFile]]:
+    def twice(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
         lost, kept = (task(each) for each in (part[0], part[0]))
         assert lost[0].path != kept[0].path
         return [kept]
@@ -246,7 +251,7 @@ def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
     filler.fill(30)
     ranges = archive.plan()
 
-    def broken(task: Task, part: Sequence[ReadRange]) -> list[list[tables.TableFile]]:
+    def broken(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
         if part[0].low > 11:
             raise KeyboardInterrupt
         return here(task, part)
@@ -261,8 +266,9 @@ def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
 
 KILLED = """
 import os, signal, sys
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import lakes, tables
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.tables import table, tables
 root, kind, stream, servers, when = sys.argv[1:]
 lake, options = lakes.Lake(root, kind), parse_options({"stream": stream, "servers": servers})
 ranges = lakes.plan(lake, options, 5)
@@ -319,7 +325,7 @@ def test_of_two_runs_at_once_the_second_adds_nothing(archive: Archive, filler: F
     filler.fill(12)
     ranges = archive.plan()
 
-    def overtaken(task: Task, part: Sequence[ReadRange]) -> list[list[tables.TableFile]]:
+    def overtaken(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
         found = here(task, part)
         archive.run()
         return found
@@ -557,4 +563,4 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch, kind
     monkeypatch.setattr("importlib.util.find_spec", find)
 
     with pytest.raises(SparkMissing, match=r"is not installed; pip install 'pyjs-spark\[lake\]'"):
-        tables.check_installed(kind)
+        check_installed(kind)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pyjs_spark.cli import Terminated
+from pyjs_spark.cli.main import Terminated
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.pipelines.plot import POINTS_MAX, Sample, rate, svg, thinned
-from pyjs_spark.pipelines.watch import Done, Watch
-from pyjs_spark.ranges import ReadRange
+from pyjs_spark.lake.plot import POINTS_MAX, Sample, rate, svg, thinned
+from pyjs_spark.lake.watch import Done, Watch
+from pyjs_spark.read.ranges import ReadRange
 
 BEGAN = datetime(2026, 11, 20, 12, 0, 0, 500_000, UTC)
 RANGES = [ReadRange("A", 1, 101), ReadRange("A", 101, 151), ReadRange("B", 7, 57)]
@@ -218,7 +218,7 @@ def test_a_plot_that_is_no_svg_is_refused() -> None:
 
 def test_what_tells_of_tasks_goes_to_the_workers_without_its_listener() -> None:
     pytest.importorskip("pyspark")
-    from pyjs_spark.pipelines.counting import _Telling
+    from pyjs_spark.lake.counting import _Telling
 
     heard: list[Done] = []
     here = _Telling(heard.append)

@@ -18,8 +18,9 @@ from pyjs_spark.version import VERSION
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("wheels")]
 
 CHECK = """
-import sys, pyjs_spark, pyjs_spark.options
-from pyjs_spark import fast, hashing
+import sys, pyjs_spark, pyjs_spark.options.reading
+from pyjs_spark import fast
+from pyjs_spark.decode import hashing
 assert not any(name.partition(".")[0] == "pyjs" for name in sys.modules)
 print(pyjs_spark.__version__, fast.IS_THERE)
 """

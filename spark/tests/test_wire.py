@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spark.tests.columns import readable, rows_of, slow_map, values
 
-from pyjs_spark import wire
-from pyjs_spark.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, OTHER, TOO_LARGE, Decoding
+from pyjs_spark.decode import wire
+from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, OTHER, TOO_LARGE, Decoding
 from pyjs_spark_fast import wire as _wire
 
 MakeDecoder = Callable[..., Decoding]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.style.source import Import, Source
@@ -62,6 +63,23 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
     ),
 }  # fmt: skip
+# The same for the data source for Spark. The package itself is its front door and may import any room.
+SPARK_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "exits", "subjects", "times", "version"),
+    ("fast",),
+    ("decode",),
+    ("nats", "store"),
+    ("options",),
+    ("read",),
+    ("kv", "write"),
+    ("datasource",),
+    ("lake",),
+    ("cli",),
+)
+SPARK_INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "datasource": (("readers", "sink"), ("tables",), ("source",), ("sessions",)),
+    "kv": (("entries", "objects"),),
+}
 SHELL = (
     "server",
     "aio",
@@ -111,8 +129,24 @@ def strayed(root: Path) -> list[str]:
     ]
 
 
-def violations(src: Path, package: str = "pyjs") -> list[str]:
+@dataclass(frozen=True)
+class Rules:
+    """The tables of one package."""
+
+    package: str
+    layers: tuple[tuple[str, ...], ...]
+    inside: dict[str, tuple[tuple[str, ...], ...]]
+    outside: dict[str, tuple[str, ...]]
+    is_root_a_door: bool = False  # whether the package itself imports its rooms
+
+
+SERVER = Rules("pyjs", LAYERS, INSIDE, OUTSIDE)
+SPARK = Rules("pyjs_spark", SPARK_LAYERS, SPARK_INSIDE, {}, is_root_a_door=True)
+
+
+def violations(src: Path, rules: Rules = SERVER) -> list[str]:
     """Return what the tree below `src` does against the tables, one sentence each."""
+    package = rules.package
     files = {path: module_name(path, src) for path in source_files(src / package)}
     modules = set(files.values())
     found: list[str] = []
@@ -120,12 +154,12 @@ def violations(src: Path, package: str = "pyjs") -> list[str]:
     for path, name in files.items():
         where = path.relative_to(src)
         room = name.removeprefix(package).lstrip(".")
-        found.extend(f"{where}: {problem}" for problem in _unplaced(room))
+        found.extend(f"{where}: {problem}" for problem in _unplaced(room, rules))
         source = Source(path)
         for imported in source.imports:
             target = resolve(imported, name, modules)
             for_types = _is_for_types(source, imported)
-            problems = _forbidden(room, target, package, for_types=for_types)
+            problems = _forbidden(room, target, rules, for_types=for_types)
             found.extend(f"{where}:{imported.number}: {problem}" for problem in problems)
             if target in modules and target != name and not for_types:
                 edges[name].add(target)
@@ -177,11 +211,11 @@ def _row(table: tuple[tuple[str, ...], ...], name: str) -> int | None:
     return None
 
 
-def _unplaced(room: str) -> Iterator[str]:
+def _unplaced(room: str, rules: Rules) -> Iterator[str]:
     parts = room.split(".")
-    if room and _row(LAYERS, parts[0]) is None:
+    if room and _row(rules.layers, parts[0]) is None:
         yield f"the room '{parts[0]}' is not in LAYERS of tests/style/layers.py"
-    for inside, rows in INSIDE.items():
+    for inside, rows in rules.inside.items():
         if room.startswith(f"{inside}.") and _row(rows, name := _within(inside, room)) is None:
             yield f"'{name}' is not among the rows of '{inside}' in INSIDE of tests/style/layers.py"
 
@@ -191,20 +225,23 @@ def _within(inside: str, room: str) -> str:
     return room.removeprefix(f"{inside}.").partition(".")[0]
 
 
-def _forbidden(room: str, target: str, package: str, *, for_types: bool) -> Iterator[str]:
+def _forbidden(room: str, target: str, rules: Rules, *, for_types: bool) -> Iterator[str]:
+    package = rules.package
     if target == package or target.startswith(f"{package}."):
-        yield from _upward(room, target.removeprefix(package).lstrip("."), for_types=for_types)
+        yield from _upward(room, target.removeprefix(package).lstrip("."), rules, for_types=for_types)
         return
     parts = target.split(".")
     for length in range(len(parts), 0, -1):
-        allowed = OUTSIDE.get(".".join(parts[:length]))
+        allowed = rules.outside.get(".".join(parts[:length]))
         if allowed is not None:
             if not any(room == place or room.startswith(f"{place}.") for place in allowed):
                 yield f"imports {target}, open only to {', '.join(allowed)}"
             return
 
 
-def _upward(room: str, target: str, *, for_types: bool) -> Iterator[str]:
+def _upward(room: str, target: str, rules: Rules, *, for_types: bool) -> Iterator[str]:
+    if not room and rules.is_root_a_door:
+        return
     if not room:
         yield f"the package itself imports {target}; it holds the version and nothing else"
         return
@@ -212,8 +249,8 @@ def _upward(room: str, target: str, *, for_types: bool) -> Iterator[str]:
         return
     ours, theirs = room.partition(".")[0], target.partition(".")[0]
     if ours != theirs:
-        yield from _against(LAYERS, ours, theirs)
-    for inside, rows in INSIDE.items():
+        yield from _against(rules.layers, ours, theirs)
+    for inside, rows in rules.inside.items():
         if not for_types and all(name.startswith(f"{inside}.") for name in (room, target)):
             ours, theirs = _within(inside, room), _within(inside, target)
             if ours != theirs:

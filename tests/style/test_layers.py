@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.style.layers import OUTSIDE, strayed, violations
+from tests.style.layers import OUTSIDE, SPARK, strayed, violations
 from tests.style.tree import ROOT
 
 Plant = Callable[[dict[str, str]], Path]
@@ -30,6 +31,41 @@ def plant(tmp_path: Path) -> Plant:
 
 def test_imports_of_this_tree_point_down() -> None:
     assert violations(ROOT / "src") == []
+
+
+def test_imports_of_the_spark_package_point_down() -> None:
+    assert violations(ROOT / "spark" / "src", SPARK) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["from pyjs_spark.lake import a", "def f():\n    from pyjs_spark.lake import a"]
+)
+def test_an_upward_import_of_the_spark_package_is_seen(tmp_path: Path, line: str) -> None:
+    files = {
+        "read/b.py": line,
+        "lake/a.py": "from pyjs_spark.read import c",
+        "read/c.py": "",
+        "__init__.py": line,
+    }
+    for name, text in files.items():
+        path = tmp_path / "pyjs_spark" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    (found,) = violations(tmp_path, SPARK)
+
+    assert found.startswith("pyjs_spark/read/b.py:")
+    assert "'read' imports 'lake', which stands above it" in found
+
+
+def test_a_class_of_the_spark_package_has_a_name_of_its_own() -> None:
+    twins = {"Decoder", "Decoding"}  # of wire and of entries: the same part of two decoders
+    named: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "spark" / "src").rglob("*.py")):
+        for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+            named.setdefault(name, []).append(path.stem)
+
+    assert {name: places for name, places in named.items() if len(places) > 1 and name not in twins} == {}
 
 
 def test_the_spark_package_stands_apart_from_the_server() -> None:

@@ -1,6 +1,8 @@
-"""Subjects against filters, token by token: how NATS matches. Knows no server and no Arrow."""
+"""Subjects and filters, token by token: how NATS matches. Knows no server and no Arrow."""
 
 from __future__ import annotations
+
+import re
 
 
 def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
@@ -11,3 +13,33 @@ def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
         if at >= len(subject) or token not in (b"*", subject[at]):
             return False
     return len(subject) == len(wanted)
+
+
+def is_subject(value: str) -> bool:
+    """Say whether `value` can filter: no empty token, no space, > only at the end."""
+    tokens = value.split(".")
+    return all(tokens) and ">" not in tokens[:-1] and not re.search(r"[\s\x00]", value)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Say whether every subject that `narrow` matches is matched by `wide` too."""
+    outer, inner = wide.split("."), narrow.split(".")
+    for index, token in enumerate(outer):
+        if token == ">":
+            return len(inner) > index
+        if index >= len(inner) or inner[index] == ">":
+            return False
+        if token not in ("*", inner[index]):
+            return False
+    return len(outer) == len(inner)
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Say whether any subject is matched by both."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    return len(first) == len(second)

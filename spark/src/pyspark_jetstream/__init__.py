@@ -6,6 +6,6 @@ that came with --py-files: there `pyjs_spark.register(spark)` is needed.
 
 from __future__ import annotations
 
-from pyjs_spark.source import JetStreamSource as DefaultSource
+from pyjs_spark.datasource.source import JetStreamSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -20,10 +20,10 @@ from spark.tests.conftest import required
 from spark.tests.places import PYTHONPATH
 
 import pyjs_spark
-from pyjs_spark import cli
+from pyjs_spark.cli import aggregate_command, archive_command, replay_command
+from pyjs_spark.cli import main as cli
+from pyjs_spark.datasource.sessions import check_installed
 from pyjs_spark.errors import SparkMissing
-from pyjs_spark.pipelines import aggregate_command, archive_command, replay_command
-from pyjs_spark.sessions import check_installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,9 @@ import pytest
 from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
+from pyjs_spark.cli import aggregate_command
 from pyjs_spark.errors import OptionError, StreamMissing
-from pyjs_spark.pipelines import aggregate, aggregate_command, aggregate_run
+from pyjs_spark.lake import aggregate, aggregate_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

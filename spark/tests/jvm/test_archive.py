@@ -11,10 +11,10 @@ import pytest
 from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
+from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import archive
-from pyjs_spark.pipelines.own_spark import worker_error
+from pyjs_spark.lake import archive
+from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,13 @@ from spark.tests.conftest import Filler, required
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.option_values import parse_rfc3339
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import archive, lakes, replay, replay_ledger, replay_run
-from pyjs_spark.pipelines.replay_run import Replayed
+from pyjs_spark.lake import archive, lakes
+from pyjs_spark.lake.replay import ledger as replay_ledger
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import run as replay_run
+from pyjs_spark.lake.replay.run import Replayed
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.times import parse_rfc3339
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,11 @@ from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.option_values import parse_rfc3339
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines import archive, replay, replay_run
+from pyjs_spark.lake import archive
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import run as replay_run
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.times import parse_rfc3339
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
-from pyjs_spark.options import parse_options
-from pyjs_spark.pipelines.archive import archive
+from pyjs_spark.lake.archive import archive
+from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

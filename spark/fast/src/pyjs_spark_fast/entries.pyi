@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from pyjs_spark.wire import Taken
+from pyjs_spark.decode.wire import Taken
 
 def xxh64(data: bytes | bytearray | memoryview, seed: int) -> int: ...
 def walk(

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from pyjs_spark.frames import Columns, Frames, Framing
+from pyjs_spark.decode.frames import Columns, Frames, Framing
 
 def frame_rows(
     columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b""

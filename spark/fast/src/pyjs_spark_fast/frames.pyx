@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from array import array as new_array
 
-from pyjs_spark import frames
+from pyjs_spark.decode import frames
 
 cdef enum State:
     NEED_MORE = 0

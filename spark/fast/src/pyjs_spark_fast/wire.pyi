@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from pyjs_spark.wire import Taken
+from pyjs_spark.decode.wire import Taken
 
 class Decoder:
     @property

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from pyjs_spark import wire
+from pyjs_spark.decode import wire
 
 cdef enum State:
     NEED_MORE = 0

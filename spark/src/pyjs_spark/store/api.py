@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from pyjs_spark.errors import ApiError, BadStore
-from pyjs_spark.option_values import format_rfc3339, parse_rfc3339
 from pyjs_spark.store import directory, snapshot
 from pyjs_spark.store.image import Unusable
-from pyjs_spark.store.place import Place
+from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.snapshot import Snapshot
+from pyjs_spark.times import format_rfc3339, parse_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
 STREAM_NOT_FOUND = 10059
@@ -28,7 +28,7 @@ NO_MESSAGE = 10037
 class StoreApi:
     """The JetStream requests of a plan, answered by files. Plain values, so it can be pickled."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreDirectory) -> None:
         self._place = place
         self._told: set[str] = set()
 
@@ -79,7 +79,7 @@ def first_since(found: Snapshot, at_ns: int) -> int:
     raise ApiError(404, NO_MESSAGE, "no message found")
 
 
-def snapshot_of(place: Place, name: str) -> Snapshot | None:
+def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
     """Return what a stream of a store holds now, None if it is not there. Raises BadStore, StoreKeyNeeded."""
     found = directory.stream(place, name)
     if found is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyjs_spark.entries import ENTRY
+from pyjs_spark.decode.entries import ENTRY
 
 Lost = tuple[int, int]  # first and last sequence of which some may have been messages
 

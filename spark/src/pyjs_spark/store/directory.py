@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore
-from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.envelope import Metadata, metadata_in
 from pyjs_spark.store.image import HEADER_SIZE, Unusable, header_in, open_image
-from pyjs_spark.store.place import Place
+from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.scan import last_metadata
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$=+,@")
@@ -34,7 +34,7 @@ class StreamPlace:
     metadata: Metadata
 
 
-def streams(place: Place) -> Iterator[StreamPlace]:
+def streams(place: StoreDirectory) -> Iterator[StreamPlace]:
     """Yield the streams of the account, in the order of their directories. Raises BadStore, StoreKeyNeeded."""
     directory, key = _account_directory(place), _key_in(place)
     for name in sorted(os.listdir(directory)):
@@ -43,7 +43,7 @@ def streams(place: Place) -> Iterator[StreamPlace]:
             yield found
 
 
-def stream(place: Place, name: str) -> StreamPlace | None:
+def stream(place: StoreDirectory, name: str) -> StreamPlace | None:
     """Return one stream, None if it is not there. Raises BadStore, StoreKeyNeeded."""
     directory = f"{_account_directory(place)}/{file_name(name)}"
     found = _stream(directory, _key_in(place)) if os.path.isdir(directory) else None
@@ -68,7 +68,7 @@ def segment_numbers(names: Iterable[str], suffix: str) -> list[int]:
     )
 
 
-def _account_directory(place: Place) -> str:
+def _account_directory(place: StoreDirectory) -> str:
     root = place.path.removeprefix("file://").rstrip("/") or "/"
     if not os.path.isdir(root):
         raise BadStore(
@@ -94,7 +94,7 @@ def _accounts_in(base: str) -> list[str]:
     return [name for name in names if os.path.isdir(f"{base}/{name}/streams")]
 
 
-def _key_in(place: Place) -> str:
+def _key_in(place: StoreDirectory) -> str:
     if not place.key_file:
         return ""
     try:

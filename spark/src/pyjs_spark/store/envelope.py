@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore, StoreKeyNeeded
-from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.keys import StreamKey, WrongKey, open_data_key
 from pyjs_spark.store.packages import needed
 

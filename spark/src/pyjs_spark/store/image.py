@@ -17,8 +17,8 @@ import struct
 from dataclasses import dataclass
 from itertools import accumulate
 
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore, StoreKeyNeeded
-from pyjs_spark.hashing import xxh64
 from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
 from pyjs_spark.store.mend import mended_header
 from pyjs_spark.store.packages import needed

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pyjs_spark.entries import (
+from pyjs_spark.decode.entries import (
     ENTRY,
     ENTRY_SIZE,
     EXTENDED,
@@ -24,7 +24,7 @@ from pyjs_spark.entries import (
     is_sendable,
     is_whole,
 )
-from pyjs_spark.hashing import xxh64
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.image import HEADER_SIZE, Image, header_in
 from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey

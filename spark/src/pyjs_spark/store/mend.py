@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs_spark.entries import CHECK_AT, CHECKSUM_SIZE, HEAD_SIZE, KIND_MESSAGE, RECORD, check_of
-from pyjs_spark.hashing import xxh64
+from pyjs_spark.decode.entries import CHECK_AT, CHECKSUM_SIZE, HEAD_SIZE, KIND_MESSAGE, RECORD, check_of
+from pyjs_spark.decode.hashing import xxh64
 
 if TYPE_CHECKING:
     Bytes = bytes | bytearray | memoryview

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyjs_spark.entries import CHECKSUM_SIZE, EXTENDED, RECORD_SIZE_MIN
+from pyjs_spark.decode.entries import CHECKSUM_SIZE, EXTENDED, RECORD_SIZE_MIN
 
 PIECE_SIZE = 1 << 20  # bytes
 HOLE_SIZE = 1 << 16  # bytes that nobody wants are left out where they are so many

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreDirectory:
     """One account of a store directory."""
 
     path: str

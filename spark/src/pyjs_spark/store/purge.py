@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pyjs_spark.entries import EXTENDED, HEAD_SIZE
+from pyjs_spark.decode.entries import EXTENDED, HEAD_SIZE
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import StreamPlace
 from pyjs_spark.store.envelope import purge_in

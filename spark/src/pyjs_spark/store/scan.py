@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyjs_spark import fast
-from pyjs_spark.entries import (
+from pyjs_spark.decode.entries import (
     CHECK_AT,
     CHECKSUM_SIZE,
     ENTRY,
@@ -38,7 +38,7 @@ from pyjs_spark.entries import (
     is_sendable,
     is_whole,
 )
-from pyjs_spark.hashing import xxh64
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.store.contents import Contents, no_entries
 from pyjs_spark.store.image import (
     CHECKED,

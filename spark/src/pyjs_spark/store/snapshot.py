@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pyjs_spark.entries import ERASED
+from pyjs_spark.decode.entries import ERASED
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import StreamPlace, segment_numbers
 from pyjs_spark.store.image import Image, Unusable, open_image

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pyjs_spark.hashing import xxh64
+from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.store.envelope import CHECKSUM_SIZE, HEADER, MAGIC, VERSION
 from pyjs_spark.store.packages import needed
 

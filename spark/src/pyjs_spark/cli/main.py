@@ -1,0 +1,222 @@
+"""The command `pyjs-pipeline`: pipelines between streams and lakes, and what there is to know before they run.
+
+What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
+2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
+reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of pipeline is told
+and prints is in a module of its own (pipelines/*_command.py, pipelines/job_kinds.py). Spark is started only when
+there is something to write with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn
+
+from pyjs_spark.cli import aggregate_command, archive_command, job_kinds, replay_command, submit_command
+from pyjs_spark.cli.kinds import Kind
+from pyjs_spark.cli.say import PROGRAM, fail
+from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.exits import FAILED, INTERRUPTED, LOST, REFUSED, TERMINATED, UNREACHABLE
+from pyjs_spark.lake import config
+from pyjs_spark.options import values as option_values
+
+CODES: Mapping[str, int] = {
+    **dict.fromkeys(("OptionError", "SchemaError", "StreamMissing", "SparkMissing"), REFUSED),
+    **dict.fromkeys(("AccessDenied", "BadCredentials"), REFUSED),
+    **dict.fromkeys(("BadStore", "StoreKeyNeeded", "BulkRefused"), REFUSED),
+    "DataLoss": LOST,
+    **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
+    **dict.fromkeys(("ReadStalled", "NotAcknowledged"), UNREACHABLE),
+}
+KINDS: Mapping[str, Kind] = {
+    "archive": archive_command.KIND,
+    "replay": replay_command.KIND,
+    "aggregate": aggregate_command.KIND,
+    **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
+}
+OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
+    "validate": "check a pipeline without asking a server",
+    "explain": "show what the next run would read and write",
+    "status": "show how far a pipeline is, and what it lacks",
+    submit_command.NAME: submit_command.TEXT,
+}
+COMMANDS: Mapping[str, str] = {
+    **{name: kind.text for name, kind in KINDS.items()},
+    "run": "run the pipeline of a file",
+    **OF_FILES,
+}
+EVERY = "1m"  # how often --continuous looks
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    given = sys.argv[1:] if argv is None else argv
+    try:
+        with _ended_by_sigterm():
+            _check_command(given)
+            return _act(_parser().parse_args(given))
+    except SparkError as error:
+        return fail(str(error), CODES.get(type(error).__name__, FAILED))
+    except OSError as error:
+        return fail(str(error), FAILED)
+    except KeyboardInterrupt as error:
+        code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        return fail("interrupted; what is written stays, the next run goes on behind it", code)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: how service managers end what runs --continuous. It ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise, so that status files are finished and Spark is stopped; else it would just end this."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # in a thread, which gets no signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _act(said: argparse.Namespace) -> int:
+    """Do what was asked for: once, or again and again."""
+    if hasattr(said, "every"):
+        said.every = _seconds(said)
+    if getattr(said, "app", None) is not None:
+        return submit_command.run_app(said)
+    kind, pipeline = pipeline_of(said)
+    if said.command == submit_command.NAME:
+        return submit_command.run(pipeline, said)
+    _check_watched(kind, said)
+    is_dry = getattr(said, "dry_run", False)
+    run = partial(kind.verb("explain" if is_dry else said.command), pipeline, said)
+    is_again = getattr(said, "continuous", False) and not is_dry and not kind.is_query
+    while (code := run()) == 0 and is_again:
+        time.sleep(said.every)
+    return code
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where argparse would print its usage and leave."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"{message}; {self.prog} --help shows how it is written")
+
+
+def _check_command(given: Sequence[str]) -> None:
+    """Say more than argparse does about a command that is not there."""
+    first = given[0] if given else ""
+    if not first:
+        raise OptionError(f"name a command: {', '.join(COMMANDS)}")
+    if not first.startswith("-"):
+        config.refuse_unknown([first], tuple(COMMANDS), "command")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(PROGRAM, description="Pipelines between JetStream streams and lakes, on Spark.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in COMMANDS.items():
+        each = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        each.add_argument("-o", "--option", action="append", default=[], metavar="NAME=VALUE")
+        each.add_argument("-s", "--server", metavar="URL", help="comma list; default nats://127.0.0.1:4222")
+        each.add_argument("--json", action="store_true", help="print JSON")
+        if name not in KINDS:
+            each.add_argument("-c", "--config", metavar="FILE", help="a TOML file", required=name == "run")
+        if name in KINDS:
+            KINDS[name].add_arguments(each)
+        elif name in OF_FILES:
+            archive_command.add_arguments(each, is_needed=False)
+        if name == submit_command.NAME:
+            submit_command.add_arguments(each)
+        if name not in OF_FILES:
+            _add_running(each)
+        if name == "run" or (name in KINDS and KINDS[name].is_watched):
+            _add_watching(each)
+    return parser
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Add how often a pipeline runs."""
+    often = parser.add_mutually_exclusive_group()
+    often.add_argument("--once", action="store_true", help="what there is, then end: the default")
+    often.add_argument("--continuous", action="store_true", help="go on until it is interrupted")
+    parser.add_argument("--every", metavar="TIME", help="how often --continuous looks; default 1m")
+    parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    """Add what shows how far a run is."""
+    parser.add_argument(
+        "--status-file", metavar="FILE", help="JSON that says how far this is, replaced as it goes"
+    )
+    parser.add_argument("--plot", metavar="FILE.svg", help="rates and lag of this run, drawn at its end")
+
+
+def _check_watched(kind: Kind, said: argparse.Namespace) -> None:
+    """Refuse what `run` takes and the kind of its file does not."""
+    given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
+    if given and not kind.is_watched:
+        flags = " and ".join("--" + name.replace("_", "-") for name in given)
+        raise OptionError(f"{flags}: only archives tell how far they are so; leave it out")
+
+
+def pipeline_of(said: argparse.Namespace) -> tuple[Kind, Any]:
+    """Return what the command line asks for, and of which kind it is. Raises OptionError."""
+    options = _options(said)
+    path = getattr(said, "config", None)
+    if path is None:
+        kind = KINDS.get(said.command, archive_command.KIND)
+        return kind, kind.from_arguments(said, options)
+    if getattr(said, "stream", None) is not None:
+        raise OptionError(f"give a stream and a target, or -c {path}; not both")
+    archive_command.refuse_beside(path, said)
+    kind = KINDS[config.kind_of(path)]
+    return kind, config.named(path, partial(kind.from_tables, config.tables_of(path), options))
+
+
+def _options(said: argparse.Namespace) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in map(_split, said.option):
+        if name.lower() in map(str.lower, options):
+            raise OptionError(f"option {name} is given twice; give it once")
+        options[name] = value
+    if said.server is not None:
+        if any(name.lower() == "servers" for name in options):
+            raise OptionError("--server and option servers say the same thing twice; give one")
+        options["servers"] = said.server
+    return options
+
+
+def _split(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals or not name:
+        raise OptionError(f"--option {option}: write it as name=value, such as --option subjects=orders.new")
+    return name, value
+
+
+def _seconds(said: argparse.Namespace) -> float:
+    """Return how often --continuous looks. Raises OptionError."""
+    if said.every is not None and not said.continuous:
+        raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
+    try:
+        return option_values.seconds(said.every or EVERY)
+    except ValueError as wrong:
+        raise OptionError(f"--every {said.every} is not allowed; allowed: {wrong}") from None

@@ -1,0 +1,70 @@
+"""A Spark for one command: made quiet, ended with it, and its workers' errors told as they were."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from pyjs_spark import errors
+from pyjs_spark.datasource import sessions
+from pyjs_spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRACEBACK = "Traceback (most recent call last):\n"
+WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
+
+
+@contextmanager
+def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a Spark that ends with the block. Raises what a worker raised, as it was."""
+    # Errors of workers are told by the command, in one line; Spark would tell each with its stack, three times.
+    quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
+    spark = None
+    logging.root.addFilter(_is_told)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells what its callers are told, with stacks
+    try:
+        spark = sessions.session(name, master, **{**quiet, **settings})
+        yield spark
+    except SparkError:
+        raise
+    except Exception as error:  # Py4JJavaError and its kin: the worker's error stands in the text
+        raise worker_error(str(error)) from error
+    finally:
+        if spark is not None:
+            with suppress(Exception):  # of a JVM that is gone by now; what it did is told already
+                spark.stop()
+        logging.root.removeFilter(_is_told)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Leave out the stacks with which Py4J tells of an interrupt; this is told in one line, as all is."""
+    return not record.getMessage().endswith("while sending command.")
+
+
+def worker_error(text: str) -> SparkError:
+    """Return the error of a worker that Spark told with its own text around."""
+    match = WORKER_ERROR.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or kind is None:
+        return SparkError(f"Spark failed: {_why(text)}")
+    if kind is errors.ApiError:
+        return SparkError(match[2])
+    found = kind(match[2])
+    assert isinstance(found, SparkError)
+    return found
+
+
+def _why(text: str) -> str:
+    """Return the end of the last traceback of Python in it; without one, its beginning."""
+    _, found, behind = text.rpartition(TRACEBACK)
+    ends = [line for line in behind.splitlines() if line and not line[0].isspace()]
+    if found and ends:
+        return f"a worker ended with {ends[0]}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:2]) or "without a word"

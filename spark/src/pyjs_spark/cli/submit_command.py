@@ -1,0 +1,63 @@
+"""The command submit-args: packs what a cluster needs, and prints the line that runs a pipeline there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyjs_spark.cli import submit
+from pyjs_spark.cli.say import print_json
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import config
+
+NAME = "submit-args"
+TEXT = "package this for a cluster, and print the line for spark-submit"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what only this command takes."""
+    parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
+    parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
+
+
+def run(pipeline: Any, said: argparse.Namespace) -> int:
+    """Print the line of a pipeline of any kind that runs on Spark."""
+    if not hasattr(pipeline, "master"):
+        raise OptionError(f"submit-args is for pipelines that run on Spark; {pipeline.kind.name} needs none")
+    options = [word for each in said.option for word in ("-o", each)]
+    master = said.master or pipeline.master
+    if said.config is not None:
+        argv = ["run", "-c", os.path.abspath(said.config)]
+    else:
+        argv = ["archive", said.stream, said.target, "--format", pipeline.format]
+        argv += ["--rows-per-file", str(pipeline.rows_per_file)]
+    if said.server is not None:
+        argv += ["-o", f"servers={said.server}"]
+    return _print(said, master, None, [*argv, *options], pipeline.spark)
+
+
+def run_app(said: argparse.Namespace) -> int:
+    """Print the line of an application."""
+    if said.stream is not None or said.config is not None or said.option or said.server is not None:
+        raise OptionError(
+            f"--app {said.app} is in place of a pipeline; leave the pipeline and its options out"
+        )
+    if not os.path.isfile(said.app):
+        raise OptionError(f"--app {said.app}: there is no such file")
+    return _print(said, said.master or config.MASTER, os.path.abspath(said.app), (), {})
+
+
+def _print(
+    said: argparse.Namespace, master: str, app: str | None, argv: Sequence[str], spark: Mapping[str, str]
+) -> int:
+    folder = os.path.abspath(said.to)
+    submit.line(master, "", "", (), {})  # what is wrong is told before anything is written
+    path, application = submit.package(folder)
+    words = submit.line(master, path, app or application, argv, spark)
+    if said.json:
+        return print_json({"command": words})
+    print(shlex.join(words))
+    return 0

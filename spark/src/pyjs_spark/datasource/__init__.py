@@ -1,0 +1,1 @@
+"""The format `jetstream`: what Spark calls."""

@@ -1,0 +1,206 @@
+"""Readers of `jetstream`: ranges in workers, and the plans of batches and of streaming queries.
+
+Where an object of this module lives: a batch reader plans in a process beside the driver and reads in a worker; the
+planning half of a stream reader stays in one process for the life of its query, while `read` runs in workers on a
+pickled copy, so it may use only what does not change.
+
+No reader writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
+(Spark never commits the last batch of a query that ends, so the server must not depend on it).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyjs_spark.decode.schema import Projection, pa_schema
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read import modes as reading
+from pyjs_spark.read import offsets
+from pyjs_spark.read.lookup import api_of
+from pyjs_spark.read.plan import Span
+from pyjs_spark.read.planner import Planner
+from pyjs_spark.read.pushdown import Bounds, push
+from pyjs_spark.read.ranges import LOG, ReadRange, Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+Kind = TypeVar("Kind", bound=Planner)
+
+
+class RangePartition(InputPartition):
+    """One task: a range of sequences of one stream."""
+
+    def __init__(self, what: ReadRange) -> None:
+        super().__init__(what)
+
+
+class RangeReader:
+    """The half of both readers that runs in workers: one range to Arrow batches. Pickled; never changes."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self.options = options
+        self.projection = projection
+
+    def ranges(self, spans: list[Span], subjects: tuple[str, ...]) -> list[InputPartition]:
+        """Return the tasks that read `spans`."""
+        return [RangePartition(self.range_of(span, subjects)) for span in spans]
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range. Spark makes a partition of None where there is none at all."""
+        if partition.value is None:
+            return iter(())
+        return self._as_planned(self.messages(partition.value))
+
+    def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
+        """Read one range as the options say, with the columns and names of messages."""
+        report = Report()
+        yield from reading.read_range(self.options.connect, what, report)
+        if report.lost:
+            LOG.warning(
+                "stream %s: up to %d messages of %d to %d were lost after the read was planned; going on, as "
+                "failOnDataLoss=false says",
+                *(what.stream, report.lost, what.low, what.high - 1),
+            )
+
+    def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""
+        import pyarrow as pa
+
+        schema = pa_schema(self.projection, self.options.include_headers)
+        for batch in batches:
+            same = batch.schema.equals(schema)
+            yield batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
+        """Return how one span is read."""
+        options = self.options
+        return ReadRange(
+            stream=span.stream,
+            low=span.low,
+            high=span.high,
+            subjects=subjects,
+            created=span.created,
+            columns=self.projection.columns,
+            headers=options.include_headers,
+            mode=options.read_mode,
+            fail_on_data_loss=options.fail_on_data_loss,
+            **options.transport(),
+        )
+
+
+class JetStreamReader(DataSourceReader):
+    """A batch read."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self._reading = RangeReader(options, projection)
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """Ask the server what there is, and cut it into tasks."""
+        options = self._reading.options
+        subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
+        return self._reading.ranges(planner_of(options, Planner).batch(self._bounds), subjects)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range, in a worker."""
+        return self._reading.rows(partition)
+
+
+class FilteringReader(JetStreamReader):
+    """A batch read that takes filters of the query into its plan."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Any]:
+        """Keep what the plan can use; return what Spark has to filter itself."""
+        self._bounds, rest = push(filters, self._reading.options.subjects)
+        return rest
+
+
+class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The source of a streaming query."""
+
+    def __init__(self, options: Options, projection: Projection) -> None:
+        self._reading = RangeReader(options, projection)
+        self._planner = planner_of(options, Planner)
+        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
+        self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
+
+    def initialOffset(self) -> dict[str, object]:
+        """Return where a query without a checkpoint starts."""
+        return offsets.to_json(self._planner.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return one of the limits that the options set; `latestOffset` holds all of them.
+
+        Spark takes one limit and hands it back with every call, so any of them stands for all.
+        """
+        options = self._reading.options
+        if options.max_rows_per_trigger is not None:
+            return ReadMaxRows(options.max_rows_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_rows_per_trigger is not None:
+            return ReadMinRows(options.min_rows_per_trigger)
+        return ReadAllAvailable()
+
+    # Spark looks at the parameters to see whether a limit may be passed.
+    def latestOffset(
+        self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, object]:
+        """Return up to where the next batch reads; `start` as it is if there is nothing new."""
+        planner = self._planner
+        begin = offsets.from_json(start) if start is not None else planner.initial()
+        is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        now_s = time.monotonic()
+        end = planner.latest(
+            begin, is_limited=is_limited, waited_s=now_s - self._last_batch_s, target=self._target
+        )
+        if end != begin:
+            self._last_batch_s = now_s
+        return offsets.to_json(end)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember where the streams end now; this query reads no further."""
+        self._target = self._planner.newest()
+
+    def reportLatestOffset(self) -> dict[str, object]:
+        """Return where the streams end, for the progress of the query."""
+        return offsets.to_json(self._planner.newest())
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        """Cut what lies between two offsets into tasks; after a crash Spark asks for the same two again."""
+        spans = self._planner.between(offsets.from_json(start), offsets.from_json(end))
+        return self._reading.ranges(spans, self._reading.options.subjects)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's range, in a worker."""
+        return self._reading.rows(partition)
+
+    def commit(self, end: dict[str, object]) -> None:
+        """Do nothing: the checkpoint knows, and the last batch of a query is never committed here."""
+
+    def stop(self) -> None:
+        """Do nothing: the connection belongs to the process and ends with it."""
+
+
+def planner_of(options: Options, kind: type[Kind]) -> Kind:
+    """Return a planner that asks over this process's connection, or the files of a store directory."""
+    return kind(options, api_of(options), len(os.sched_getaffinity(0)))

@@ -1,0 +1,137 @@
+"""Spark sessions for one machine: settings that fit it, and what must be installed before.
+
+Spark's own defaults are made for a cluster: 200 shuffle partitions (ten times slower for small aggregations on two
+cores), a web page, an address found by the host's name, and workers that run whatever `python3` is first in PATH.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyjs_spark.errors import SparkMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+JAVA_SECONDS = 30.0  # a cold JVM on a busy machine
+PYSPARK_MIN, PYSPARK_BELOW = (4, 2), (4, 4)
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the application that it starts
+INSTALL = "pip install pyjs-spark"
+
+
+def local_settings(cores: int) -> dict[str, str]:
+    """Return the settings for a Spark on one machine."""
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.ui.enabled": "false",
+        **EVERYWHERE,
+    }
+
+
+EVERYWHERE = {
+    "spark.speculation": "false",  # a second reader of the same range is work for nothing
+    "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `jetstream` known to a session. Needed where this package came with --py-files only."""
+    from pyjs_spark.datasource.source import JetStreamSource  # needs pyspark
+
+    spark.dataSource.register(JetStreamSource)
+
+
+def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
+    """Return a Spark session with `jetstream` registered; `conf` goes before the defaults here.
+
+    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If a session is there already, it
+    is returned with those settings that can still change.
+
+    Raises:
+        SparkMissing: there is no pyspark, no pyarrow, or no Java 17 or newer.
+    """
+    made = make(app_name, master, conf)
+    register(made)
+    return made
+
+
+def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
+    """Return a session; under spark-submit the master is the one that was submitted to. Raises SparkMissing."""
+    check_installed()
+    from pyspark.sql import SparkSession
+
+    is_submitted = SUBMITTED in os.environ
+    is_local = master.startswith("local") and not is_submitted
+    if is_local:
+        # Workers find pyarrow and this package only in the Python that runs here.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**(local_settings(cores_of(master)) if is_local else EVERYWHERE), **conf}
+    builder = SparkSession.builder.appName(app_name)
+    if not is_submitted:
+        builder = builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, _text(value))
+    return builder.getOrCreate()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def cores_of(master: str) -> int:
+    """Return how many tasks a local master runs at once."""
+    said = re.match(r"local\[(\d+)", master)
+    return int(said[1]) if said else 1 if master == "local" else len(os.sched_getaffinity(0))
+
+
+def check_installed() -> None:
+    """Raise SparkMissing if pyspark, pyarrow or Java is not there, or too old."""
+    for name in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise SparkMissing(f"the package {name} is not installed; {INSTALL}")
+    import pyspark
+
+    version = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+    if not PYSPARK_MIN <= version < PYSPARK_BELOW:
+        raise SparkMissing(f"pyspark {pyspark.__version__} is installed, this needs >=4.2,<4.4; {INSTALL}")
+    check_java()
+
+
+def check_java() -> None:
+    """Raise SparkMissing if there is no Java 17 or newer where Spark looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    advice = "install Java 17 or newer (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME"
+    if program is None or not os.path.exists(program):
+        raise SparkMissing(f"Spark needs Java, and there is none in {where}; {advice}")
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkMissing(f"{program} -version does not run ({error}); {advice}") from None
+    said = done.stderr + done.stdout
+    version = java_version(said)
+    if version is None:
+        first = (said.splitlines() or ["nothing"])[0]
+        raise SparkMissing(f"{program} -version says {first!r}, which names no version; {advice}")
+    if version < JAVA_MIN:
+        raise SparkMissing(f"{program} is Java {version}; {advice}")
+
+
+def java_version(said: str) -> int | None:
+    """Return the major version that `java -version` says, or None."""
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(match[1]) if match else None

@@ -1,0 +1,174 @@
+"""Writers of the data source `jetstream`: what Spark calls, in the words of its Python Data Source API.
+
+Thin as source.py is: rows, frames, acknowledgements and progress are modules of their own, which know nothing of
+Spark. A writer is made beside the driver for each batch, pickled, and `write` runs in a worker for one partition. It
+is not told which batch that is; Spark leaves that and the query's id in local properties of the task, which is not
+documented, so that their absence is an error here and not a guess.
+
+Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each trap of it has a
+test in spark/tests/test_sink.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyjs_spark.decode.schema import SparkField
+from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.nats.client import Client
+from pyjs_spark.options.writing import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
+from pyjs_spark.write.columns import RowPlan, plan_rows
+from pyjs_spark.write.delivery import SinkPart, begin
+from pyjs_spark.write.marker import Progress, new_attempt
+from pyjs_spark.write.publish import patiently
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOG = logging.getLogger("pyjs_spark")
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+class Committed(WriterCommitMessage):
+    """What became of one partition; plain values, so that Spark can send it to the driver."""
+
+    def __init__(self, part: int, rows: int, sent: int, duplicates: int) -> None:
+        self.part = part
+        self.rows = rows
+        self.sent = sent
+        self.duplicates = duplicates
+
+
+def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
+    """Return the writer of one batch. Raises OptionError, SchemaError."""
+    if overwrite:
+        raise OptionError(
+            "mode overwrite: a stream cannot be replaced by a write; use mode append, and purge the stream before if "
+            "it shall be empty"
+        )
+    is_unnamed = options.delivery == EXACTLY_ONCE and not options.sink_id
+    named = replace(options, sink_id=f"once-{new_attempt()}") if is_unnamed else options
+    return JetStreamWriter(named, plan_rows(fields, options), is_unnamed)
+
+
+def stream_writer(
+    options: SinkOptions, fields: Sequence[SparkField], overwrite: bool
+) -> JetStreamStreamWriter:
+    """Return the writer of a streaming query. Raises OptionError, SchemaError."""
+    if overwrite:
+        raise OptionError("output mode complete: a stream cannot be replaced; use append or update")
+    return JetStreamStreamWriter(options, plan_rows(fields, options))
+
+
+class PartitionWriter:
+    """The half of both writers that runs in workers. Pickled; never changes."""
+
+    def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
+        self.options = options
+        self.plan = plan
+        self.run = new_attempt()
+
+    def write(self, batches: Iterator[pa.RecordBatch], sink_id: str, batch: int, part: int) -> Committed:
+        """Write one partition on a connection of its own."""
+        place = SinkPart(sink_id, batch, part, self.run)
+        delivery = patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
+        try:
+            done = delivery.write(batches)
+        finally:
+            delivery.close()
+        return Committed(done.part, done.rows, done.sent, done.duplicates)
+
+    def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Say what a user would not expect."""
+        done = [message for message in messages if isinstance(message, Committed)]
+        duplicates = sum(message.duplicates for message in done)
+        if duplicates:
+            LOG.warning(
+                "stream %s: %d of %d messages were not stored again: it had their ids already, from an earlier "
+                "attempt or from another message with the same id",
+                self.options.stream,
+                duplicates,
+                sum(message.sent for message in done),
+            )
+
+
+class JetStreamWriter(DataSourceArrowWriter):
+    """A batch write."""
+
+    def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
+        """`is_unnamed`: nobody else knows the id of the sink, so its markers go when it ends."""
+        self._writing = PartitionWriter(options, plan)
+        self._is_unnamed = is_unnamed
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition, in a worker. In foreachBatch a sink with an id knows its batches."""
+        batch = _property(BATCH_ID)
+        return self._writing.write(
+            iterator, self._writing.options.sink_id, int(batch) if batch else 0, _partition()
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All partitions are written."""
+        self._writing.tell(messages)
+        self._forget()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A partition failed for good: what was stored stays, and a write with a sinkId can be repeated."""
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove the markers of a write that nobody can repeat."""
+        options = self._writing.options
+        if not self._is_unnamed:
+            return
+        try:
+            client = Client(options.connect)
+            try:
+                Progress(client, options.progress_bucket, options.sink_id, options.retries).forget()
+            finally:
+                client.close()
+        except SparkError as error:  # the messages are stored; what stays is a key of some bytes
+            LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
+
+
+class JetStreamStreamWriter(DataSourceStreamArrowWriter):
+    """The sink of a streaming query."""
+
+    def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
+        self._writing = PartitionWriter(options, plan)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of a micro-batch, in a worker."""
+        options = self._writing.options
+        batch, query = _property(BATCH_ID), _property(QUERY_ID)
+        sink_id = options.sink_id or query
+        if options.delivery == EXACTLY_ONCE and not (batch and sink_id):
+            raise SparkError(
+                f"this Spark does not tell its tasks the properties {BATCH_ID} and {QUERY_ID}, on which delivery="
+                f"{EXACTLY_ONCE} rests; use pyspark 4.2 or 4.3, or set delivery={AT_LEAST_ONCE}"
+            )
+        return self._writing.write(iterator, sink_id, int(batch or 0), _partition())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All partitions of a micro-batch are written."""
+        self._writing.tell(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: what was stored is found when the batch comes again."""
+
+
+def _property(name: str) -> str:
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) or "") if context is not None else ""
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0

@@ -1,0 +1,87 @@
+"""Data source `jetstream`: what Spark calls, in the words of its Python Data Source API.
+
+Thin on purpose: options, plans, offsets and reading are modules of their own, which know nothing of Spark. The data
+source is made in a process beside the driver and pickled from there.
+
+Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/test_source.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+
+from pyjs_spark.datasource import sink, tables
+from pyjs_spark.datasource.readers import FilteringReader, JetStreamReader, JetStreamStreamReader
+from pyjs_spark.decode.schema import project, spark_ddl
+from pyjs_spark.options.reading import Options, check_batch, check_stream, parse_options
+from pyjs_spark.options.writing import SinkOptions, is_of_writing, parse_sink_options
+from pyjs_spark.read.planner import Planner
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+Kind = TypeVar("Kind", bound=Planner)
+
+
+class JetStreamSource(DataSource):
+    """Messages of JetStream streams as rows."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # Checked here because Spark asks for `schema()` only if its user gave none.
+        super().__init__(options)
+        self._sink = parse_sink_options(options) if is_of_writing(options) else None
+        self._read = None if self._sink is not None else parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format()`."""
+        return "jetstream"
+
+    def schema(self) -> str:
+        """Return all columns but ts_ns; of buckets and object stores those of their tables."""
+        options = self._reading()
+        if options.is_table:
+            return tables.ddl(options)
+        return spark_ddl(options.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        options = self._reading()
+        check_batch(options)
+        if options.is_table:
+            return tables.reader(options, schema.fields)
+        # Spark refuses any read by a class that has pushFilters while its own option for that is off.
+        kind = FilteringReader if options.pushdown else JetStreamReader
+        return kind(options, project(schema.fields, options.include_headers))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        options = self._reading()
+        check_stream(options)
+        if options.is_table:
+            return tables.stream_reader(options, schema.fields)
+        return JetStreamStreamReader(options, project(schema.fields, options.include_headers))
+
+    # Spark calls these two by the names of their parameters when a batch is committed.
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer of a batch."""
+        return sink.batch_writer(self._writing(), schema.fields, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the writer of a streaming query."""
+        return sink.stream_writer(self._writing(), schema.fields, overwrite)
+
+    def _reading(self) -> Options:
+        return self._read if self._read is not None else parse_options(self.options)
+
+    def _writing(self) -> SinkOptions:
+        return self._sink if self._sink is not None else parse_sink_options(self.options)

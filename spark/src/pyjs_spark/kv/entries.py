@@ -1,0 +1,139 @@
+"""Key-value buckets as rows: their columns, where their streams are, and what an entry means.
+
+A bucket is the stream KV_<bucket> with one subject for each key, and a revision is a sequence of it. Entries are
+told from deletions by headers: KV-Operation, written by whoever deletes or purges a key, and Nats-Marker-Reason,
+written by a server where a key's time was over.
+
+Subjects are `$KV.<bucket>.<key>`. A mirror keeps those of its origin, whatever its own name is, so the second token
+is never looked at.
+
+Source: ADR-8 (key-value stores), ADR-43 (markers); operations of markers as in nats.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs_spark.decode.schema import Projection, typed_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OPERATIONS = ("PUT", "DEL", "PURGE")
+TYPES = {
+    "bucket": "string",
+    "key": "string",
+    "value": "binary",
+    "revision": "bigint",
+    "created": "timestamp",
+    "operation": "string",
+    "created_ns": "bigint",
+    "headers": "map<string,array<string>>",
+    "size": "int",
+}
+NULLABLE = ("value", "headers")
+EXTRA = ("created_ns", "headers", "size")  # only if a schema asks for them
+# The column of a message that each is made of; all of them also of the headers.
+SOURCES = {
+    "key": "subject",
+    "value": "data",
+    "revision": "seq",
+    "created": "ts",
+    "created_ns": "ts_ns",
+    "headers": "headers",
+    "size": "size",
+}
+
+
+def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the subjects of some keys (with wildcards), or of all for ()."""
+    return tuple(f"$KV.*.{key}" for key in keys or (">",))
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What is asked of buckets, and how it is made of their messages. Plain values, so it can be pickled."""
+
+    projection: Projection
+    has_deletes: bool  # whether deleted and purged keys have rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of messages that are needed."""
+        asked = {SOURCES[name] for name in self.projection.columns if name in SOURCES}
+        asked |= {"subject"}  # tells keys apart
+        if not self.has_deletes or {"operation", "value"} & set(self.projection.columns):
+            asked |= {"headers"}
+        return tuple(sorted(asked))
+
+    @property
+    def has_bodies(self) -> bool:
+        """Return whether payloads are needed."""
+        return bool({"value", "size", "headers"} & set(self.projection.columns))
+
+    def rows(self, bucket: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a bucket that its messages make."""
+        schema = typed_schema(self.projection, TYPES)
+        for batch in batches:
+            made = self._rows(bucket, batch, schema)
+            if made.num_rows:
+                yield made
+
+    def _rows(self, bucket: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        done = operations(batch) if "headers" in batch.schema.names else None
+        if done is not None and not self.has_deletes:
+            is_put = pc.equal(done, "PUT")
+            batch, done = batch.filter(is_put), done.filter(is_put)
+        arrays = [_array(name, bucket, batch, done) for name in self.projection.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(name: str, bucket: str, batch: pa.RecordBatch, done: pa.Array | None) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name == "bucket":
+        return pa.repeat(pa.scalar(bucket, pa.string()), batch.num_rows)
+    if name == "operation":
+        return done
+    if name == "key":
+        return pc.replace_substring_regex(batch.column("subject"), r"^\$KV\.[^.]*\.", "", max_replacements=1)
+    found = batch.column(SOURCES[name])
+    if name == "value":
+        return pc.if_else(pc.equal(done, "PUT"), found, pa.scalar(None, pa.binary()))
+    return found
+
+
+def operations(batch: pa.RecordBatch) -> pa.Array:
+    """Return PUT, DEL or PURGE for each row of messages with headers as maps."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    headers = batch.column("headers")
+    if headers.null_count == len(headers):
+        return pa.repeat(pa.scalar("PUT"), len(headers))
+    said, why = header(headers, "KV-Operation"), header(headers, "Nats-Marker-Reason")
+    purged = pc.or_(_is_in(said, ("PURGE",)), pc.and_(pc.is_null(said), _is_in(why, ("MaxAge", "Purge"))))
+    deleted = pc.or_(_is_in(said, ("DEL",)), pc.and_(pc.is_null(said), _is_in(why, ("Remove",))))
+    return pc.if_else(purged, "PURGE", pc.if_else(deleted, "DEL", "PUT"))
+
+
+def header(headers: pa.Array, name: str) -> pa.Array:
+    """Return the first value of a header in each row of maps, null where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lists = pc.map_lookup(headers, pa.scalar(name), "first")
+    return pc.utf8_trim_whitespace(pc.list_element(lists, 0))
+
+
+def _is_in(values: pa.Array, wanted: tuple[str, ...]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.is_in(values, value_set=pa.array(wanted))

@@ -1,0 +1,1 @@
+"""Archives of streams, and what is made of streams and archives."""

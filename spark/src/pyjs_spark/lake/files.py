@@ -1,0 +1,63 @@
+"""Files of pipelines beside their data, on a local disk or in any file system that pyarrow has.
+
+Knows nothing of streams and Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+from pyjs_spark.datasource.sessions import INSTALL
+from pyjs_spark.errors import OptionError, SparkMissing
+
+
+def file_system(root: str) -> tuple[Any, str]:
+    """Return the file system of a root, and the root's path in it. Raises OptionError, SparkMissing."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SparkMissing(f"the package pyarrow is not installed; {INSTALL}")
+    from pyarrow import fs
+
+    if "://" not in root:
+        return fs.LocalFileSystem(), os.path.abspath(root)
+    try:
+        found, path = fs.FileSystem.from_uri(root)
+    except ValueError as error:
+        raise OptionError(f"folder {root}: pyarrow has no file system for it ({error})") from None
+    return found, path.rstrip("/")
+
+
+def names_in(root: str, folder: str = "") -> list[str]:
+    """Return the names of the files in a folder below the root, sorted; none if it is not there."""
+    from pyarrow import fs
+
+    system, base = file_system(root)
+    selector = fs.FileSelector(f"{base}/{folder}" if folder else base, allow_not_found=True)
+    return sorted(info.base_name for info in system.get_file_info(selector))
+
+
+def read_text(root: str, name: str) -> str | None:
+    """Return what stands in a file below the root, or None if it is not there."""
+    system, base = file_system(root)
+    path = f"{base}/{name}"
+    if not system.get_file_info(path).is_file:
+        return None
+    with system.open_input_stream(path) as source:
+        return bytes(source.read()).decode("utf-8", "replace")
+
+
+def sync(system: Any, path: str) -> None:
+    """Bring a file to the disk, if that is a disk of this machine; other file systems do it themselves."""
+    if system.type_name == "local":
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def write_text(root: str, name: str, text: str) -> None:
+    """Write a file below the root, which is made if need be. It appears whole."""
+    system, base = file_system(root)
+    system.create_dir(base, recursive=True)
+    with system.open_output_stream(f"{base}/{name}.new") as out:
+        out.write(text.encode())
+    system.move(f"{base}/{name}.new", f"{base}/{name}")

@@ -1,0 +1,61 @@
+"""Archives of every format by one name each: Parquet files, or a table of Delta or Iceberg for each stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs_spark.lake import archive as files
+from pyjs_spark.lake.archive import Holding, Written
+from pyjs_spark.lake.tables import table, tables
+from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read.ranges import ReadRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyjs_spark.lake.watch import Watch
+
+__all__ = ["Lake", "archive", "check_installed", "look", "plan", "write"]
+
+
+def check_installed(kind: str) -> None:
+    """Raise SparkMissing if the library of a format is not there."""
+    if kind != "parquet":
+        table.check_installed(kind)
+
+
+def archive(
+    spark: SparkSession,
+    lake: Lake,
+    options: Options,
+    rows_per_file: int = 500_000,
+    watch: Watch | None = None,
+) -> list[Written]:
+    """Write what is in the streams and not in the lake; return the new files. Raises as archive.archive."""
+    return write(spark, lake, options, plan(lake, options, rows_per_file), watch)
+
+
+def look(lake: Lake, options: Options) -> list[Holding]:
+    """Return what there is of each stream; changes nothing. Raises OptionError where it is of another format."""
+    found = files.look(lake.root, options) if lake.format == "parquet" else tables.look(lake, options)
+    for holding in found:
+        tables.refuse_other(lake, holding.state.name)
+    return found
+
+
+def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
+    """Return the ranges that the lake lacks, and make what is needed to write them."""
+    look(lake, options)
+    if lake.format == "parquet":
+        return files.plan(lake.root, options, rows_per_file)
+    return tables.plan(lake, options, rows_per_file)
+
+
+def write(
+    spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
+) -> list[Written]:
+    """Write planned ranges, each as a task; return the new files. `watch` hears of each that is done."""
+    if lake.format == "parquet":
+        return files.write(spark, lake.root, options, ranges, watch)
+    return tables.write(spark, lake, options, ranges, watch)

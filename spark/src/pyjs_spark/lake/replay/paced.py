@@ -1,0 +1,69 @@
+"""Data source `jetstream-paced`: the sink, which takes rows no faster than option `rate` says, so many a second.
+
+The pause is made in the task that publishes: before it Spark buffers thousands of rows, and would give them at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+
+from pyjs_spark.datasource.source import JetStreamSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+PIECES_PER_S = 10
+
+
+class PacedSource(JetStreamSource):
+    """The sink of a replay with a rate."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        given = dict(options)
+        self._rate = int(given.pop("rate"))
+        super().__init__(given)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format()`."""
+        return "jetstream-paced"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch."""
+        return PacedWriter(super().writer(schema, overwrite), self._rate)
+
+
+class PacedWriter(DataSourceArrowWriter):
+    """The sink's writer, given its rows in time. Pickled."""
+
+    def __init__(self, writer: DataSourceArrowWriter, rate: int) -> None:
+        self._writer = writer
+        self._rate = rate
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition, in a worker."""
+        return self._writer.write(paced(iterator, self._rate))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All partitions are written."""
+        self._writer.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A partition failed for good."""
+        self._writer.abort(messages)
+
+
+def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
+    """Give rows no faster than `rate` a second, a tenth of a second's at a time."""
+    due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
+    for batch in batches:
+        for at in range(0, batch.num_rows, piece):
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            part = batch.slice(at, piece)
+            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # what was late is not made up for
+            yield part

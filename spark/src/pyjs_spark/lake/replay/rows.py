@@ -1,0 +1,157 @@
+"""Rows of a replay: the messages of an archive as the sink takes them, and what of them cannot be written.
+
+Expressions of Spark, which the JVM computes: nothing here runs once for a message in Python. Knows the archive's
+columns and the target's subjects, and no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.replay import mapping
+from pyjs_spark.lake.replay.pipeline import Batch, Replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
+HEADERS_SIZE = (  # of a message, as the sink counts them
+    "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
+    "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
+)
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obey again
+
+
+def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
+    """Return what is to be written: columns seq, original, subject, headers, data and msg_id."""
+    from pyspark.sql import functions as f
+
+    paths = sorted({file.path for batch in batches for file in batch.files})
+    low, high = batches[0].low, batches[-1].high
+    rows = spark.read.schema(COLUMNS).parquet(*(_uri(found.source, path) for path in paths))
+    rows = rows.where((f.col("seq") >= low) & (f.col("seq") < high))
+    if found.subjects:
+        rows = rows.where(f.col("subject").rlike(mapping.pattern_of(found.subjects)))
+    if found.since_ns is not None:
+        rows = rows.where(f.col("ts_ns") >= found.since_ns)
+    if found.until_ns is not None:
+        rows = rows.where(f.col("ts_ns") < found.until_ns)
+    origin = f.concat(f.lit(f"{found.stream}:"), f.col("seq").cast("string"))
+    given = f.expr("get(get(map_values(map_filter(headers, (k, v) -> lower(k) = 'nats-msg-id')), 0), 0)")
+    given = f.nullif(given, f.lit(""))  # no id for a server either
+    return rows.select(
+        "seq",
+        f.col("subject").alias("original"),
+        _mapped(found).alias("subject"),
+        _headers(found).alias("headers"),
+        "data",
+        (f.coalesce(given, origin) if found.msg_ids == "keep" else origin).alias("msg_id"),
+    )
+
+
+def _uri(root: str, path: str) -> str:
+    scheme, _, _ = root.partition("://")
+    return f"{scheme}://{path}" if "://" in root else path
+
+
+def _mapped(found: Replay) -> Column:
+    from pyspark.sql import functions as f
+
+    subject = f.col("subject")
+    if not found.maps:
+        return subject
+    chain: Any = f
+    for each in found.maps:
+        chain = chain.when(
+            subject.rlike(each.pattern),
+            f.regexp_replace(subject, f.lit(each.pattern), f.lit(each.replacement)),
+        )
+    return chain
+
+
+def _headers(found: Replay) -> Column:
+    from pyspark.sql import functions as f
+
+    kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
+    # Without a zone: a function of instants would tell them in that of the session.
+    second = f.expr(
+        "replace(CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, ts_ns DIV 1000000000) "
+        "AS string), ' ', 'T')"
+    )
+    fraction = f.lpad(f.expr("ts_ns % 1000000000").cast("string"), 9, "0")
+    ours = f.create_map(
+        f.lit("Pyjs-Origin-Stream"), f.array(f.lit(found.stream)),
+        f.lit("Pyjs-Origin-Seq"), f.array(f.col("seq").cast("string")),
+        f.lit("Pyjs-Origin-Ts"), f.array(f.concat(second, f.lit("."), fraction, f.lit("Z"))),
+    )  # fmt: skip
+    return f.map_concat(kept, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the target takes of one message."""
+
+    subjects: Sequence[str]
+    size: int  # bytes of headers and payload, without the headers of the sink
+    headers_size: int  # the same of the headers alone
+
+
+def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
+    """Refuse what could be written in part only, before anything is written. Raises OptionError."""
+    from pyspark.sql import functions as f
+
+    if not batches:
+        return
+    rows = messages(spark, found, batches)
+    is_taken = f.col("subject").rlike(mapping.pattern_of(limits.subjects))
+    sized = rows.withColumn("heads", f.expr(HEADERS_SIZE)).withColumn("size", f.expr("heads + length(data)"))
+    is_large = (f.col("size") > limits.size) | (f.col("heads") > limits.headers_size)
+    wrong = sized.where(f.col("subject").isNull() | ~is_taken | is_large)
+    first = wrong.select("seq", "original", "subject", is_taken, "heads", "size").first()
+    if first is not None:
+        raise OptionError(f"message {first[0]} {_why(found, limits, *first[1:])}")
+    if found.msg_ids == "keep":
+        _check_ids(rows)
+
+
+def _why(
+    found: Replay, limits: Limits, original: str, subject: str | None, is_taken: bool, heads: int, size: int
+) -> str:
+    """Say why a message cannot be written."""
+    if subject is None:
+        return (
+            f"has the subject {original}, which no mapping matches; add one ('> -> >' keeps the rest as it is), or "
+            "leave it out with subjects"
+        )
+    if not is_taken:
+        return (
+            f"would go to {subject}, and stream {found.target} takes {', '.join(limits.subjects)}; map it there with "
+            "map, or name another target"
+        )
+    part, count, most = ("headers", heads, limits.headers_size)
+    if size > limits.size:
+        part, count, most = ("headers and payload", size, limits.size)
+    return (
+        f"has {count} bytes of {part}, with those that a replay adds, and the server takes {most}; leave it out with "
+        "subjects, first_seq or last_seq"
+    )
+
+
+def _check_ids(rows: DataFrame) -> None:
+    """Two originals with one id are two messages; within its duplicate window the target would keep one."""
+    from pyspark.sql import functions as f
+
+    twice = (
+        rows.groupBy("msg_id")
+        .agg(f.min("seq"), f.max("seq"), f.count("seq").alias("n"))
+        .where("n > 1")
+        .first()
+    )
+    if twice is not None:
+        raise OptionError(
+            f"messages {twice[1]} and {twice[2]} have the same Nats-Msg-Id {twice[0]}: the target would take one "
+            "for a duplicate of the other; set msg_ids=origin"
+        )

@@ -1,0 +1,191 @@
+"""Replays of archives: looked at, planned and written, batch after batch.
+
+Each batch is one Spark job with one task at its end, since order is promised: the JVM reads the Parquet files,
+filters and maps, and the task hands the rows to the sink's delivery, in the order of their sequences. A batch has
+the same rows however often it is made, so the sink knows it by its number and writes nothing twice
+(ledger.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyjs_spark.errors import DataLoss, OptionError, SparkError
+from pyjs_spark.lake import files
+from pyjs_spark.lake.replay import ledger as replay_ledger
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import rows as replay_rows
+from pyjs_spark.lake.replay import source as replay_source
+from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
+from pyjs_spark.lake.replay.pipeline import Batch, File, Replay
+from pyjs_spark.lake.replay.rows import Limits
+from pyjs_spark.nats.client import connected
+from pyjs_spark.read import lookup
+from pyjs_spark.write.columns import RowPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyjs_spark.write.marker import Progress
+
+BATCH_ID = "streaming.sql.batchId"  # how a sink knows which batch it writes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does."""
+
+    ledger: Ledger
+    batches: tuple[Batch, ...]
+    end: int  # of the archive: the next sequence that it will hold
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of one batch."""
+
+    low: int
+    high: int
+    rows: int  # with those that an earlier run had written
+    duplicates: int = (
+        0  # of them those that the target did not store: it had their ids, from elsewhere mostly
+    )
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan(found: Replay) -> Plan:
+    """Return what the next run writes; changes nothing.
+
+    Raises:
+        OptionError: there is no such archive, or the id is of another replay.
+        DataLoss: the archive lacks something, or is of another stream than before.
+    """
+    source = replay_source.look(found)
+    client = connected(found.options.connect)
+    if lookup.stream_state(client, found.target) is None:
+        raise lookup.missing(client, found.target)
+    ledger = replay_ledger.read(client, found, source.created)
+    replay_ledger.check_same(found, ledger, source.created)
+    held = source.files
+    end = max((file.high for file in held), default=1)
+    begin = min((file.low for file in held), default=1)
+    at = max(found.first_seq, begin) if ledger.batch == 0 else ledger.next
+    _check_gap(found, held, at, min(end, found.last_seq + 1))
+    until = ledger.high if ledger.state == BEGUN else None
+    return Plan(ledger, tuple(replay.batches(found, held, at, until)), end)
+
+
+def rows_of(found: Replay, batch: Batch) -> int:
+    """Return how many rows the files have in the range of a batch, about; before any filter."""
+    system, _ = files.file_system(found.source)
+    total = 0
+    for file in batch.files:
+        rows = _rows_in(system, file.path)
+        part = min(file.high, batch.high) - max(file.low, batch.low)
+        total += -(-rows * part // (file.high - file.low))
+    return total
+
+
+def _rows_in(system: Any, path: str) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(path, filesystem=system).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        text = " ".join(str(error).split())
+        raise SparkError(
+            f"{path}: cannot be read: {text}; with quality you see what else is damaged"
+        ) from None
+
+
+def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
+    lacks = replay.gap(held, at, end)
+    if lacks is not None:
+        raise DataLoss(
+            f"source {found.source}: the archive of {found.stream} lacks messages {lacks[0]} to {lacks[1] - 1}; run "
+            f"the archive again, or replay what lies behind with first_seq={lacks[1]} and another id"
+        )
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def run(
+    spark: SparkSession, found: Replay, planned: Plan, tell: Callable[[Replayed], None]
+) -> list[Replayed]:
+    """Write the planned batches; tell each as it is done.
+
+    Raises:
+        OptionError, RowRefused: something in the archive cannot be written; before the first message is.
+        ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
+    """
+    replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
+    _progress(found).make_bucket(1)
+    ledger, done = planned.ledger, []
+    for batch in planned.batches:
+        number = ledger.batch if ledger.state == BEGUN else ledger.batch + 1
+        ledger = replace(ledger, batch=number, low=batch.low, high=batch.high, state=BEGUN)
+        ledger = replay_ledger.write(connected(found.options.connect), found, ledger)
+        done.append(_write(spark, found, batch, number))
+        ledger = replay_ledger.write(connected(found.options.connect), found, replace(ledger, state=DONE))
+        tell(done[-1])
+    return done
+
+
+def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Replayed:
+    if not batch.files:
+        return Replayed(batch.low, batch.high, 0)
+    rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
+    options = {**found.given, "stream": found.target, "sinkId": found.id}
+    kind = "jetstream"
+    if found.rate is not None:
+        from pyjs_spark.lake.replay.paced import PacedSource  # needs pyspark
+
+        spark.dataSource.register(PacedSource)
+        kind, options["rate"] = PacedSource.name(), str(found.rate)
+    with _numbered(spark, number):
+        ready = rows.select("subject", "headers", "data", "msg_id")
+        ready.write.format(kind).mode("append").options(**options).save()
+    marker = _progress(found).read().get(0)
+    if marker is None or marker.batch != number:  # the filters left no row
+        return Replayed(batch.low, batch.high, 0)
+    return Replayed(batch.low, batch.high, marker.rows, marker.duplicates)
+
+
+@contextmanager
+def _numbered(spark: SparkSession, number: int) -> Iterator[None]:
+    """Tell the sink the number of the batch, as a streaming query does."""
+    spark.sparkContext.setLocalProperty(BATCH_ID, str(number))
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(BATCH_ID, None)
+
+
+def _progress(found: Replay) -> Progress:
+    from pyjs_spark.write.marker import Progress  # needs pyarrow
+
+    options = found.options
+    return Progress(connected(options.connect), options.progress_bucket, found.id, options.retries)
+
+
+def _limits(found: Replay, planned: Plan) -> Limits:
+    """Return what the target takes of one message. Raises OptionError."""
+    from pyjs_spark.write import delivery  # needs pyarrow
+    from pyjs_spark.write.rows import HEADERS_MAX, size_max
+
+    client = connected(found.options.connect)
+    info = client.api(f"STREAM.INFO.{found.target}")
+    subjects = list(info["config"].get("subjects") or [])
+    if not subjects:
+        raise OptionError(f"target={found.target}: the stream takes no messages itself; name one that does")
+    last = delivery.SinkPart(found.id, planned.ledger.batch + len(planned.batches), 0, "")
+    framing = delivery.framing_of(found.options, last, b"")
+    own = delivery.own_size(found.options, framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
+    return Limits(subjects, size_max(client.info) - own, HEADERS_MAX - own)

@@ -1,0 +1,106 @@
+"""What a replay reads: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
+
+All three come down to Parquet files with the sequences that each holds; only how they are listed is different. A
+table covers all from its first sequence to its next one, files of Parquet each their own range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import files
+from pyjs_spark.lake.archive import named_files, said
+from pyjs_spark.lake.replay.pipeline import File, Replay
+from pyjs_spark.lake.tables import tables
+from pyjs_spark.lake.tables.table import Lake, told
+
+if TYPE_CHECKING:
+    from pyjs_spark.lake.tables.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The archive of one stream."""
+
+    created: str  # of the stream
+    headers: str  # map, raw or false
+    files: list[File]  # in the order of their sequences
+
+
+def look(found: Replay) -> Source:
+    """Return the archive that is replayed. Raises OptionError if there is none that can be."""
+    lake = Lake(found.source, found.format, found.catalog)
+    tables.refuse_other(lake, found.stream)
+    source = _files(found) if found.format == "parquet" else _table(tables.table_of(lake, found.stream))
+    if source is None:
+        raise OptionError(
+            f"source {found.source}: no archive of stream {found.stream} (format={found.format})"
+        )
+    if source.headers == "raw":
+        raise OptionError(
+            f"source {found.source}: it was archived with includeHeaders=raw; a replay needs map"
+        )
+    return source
+
+
+def _files(found: Replay) -> Source | None:
+    claims = said(found.source, found.stream)
+    if claims is None:
+        return None
+    held = [
+        File(each.path, each.low, each.high, 0 if each.is_none else each.size)
+        for each in named_files(found.source, found.stream)
+    ]
+    return Source(str(claims["created"]), str(claims["headers"]), list(_once(held)))
+
+
+def _once(held: Iterable[File]) -> Iterator[File]:
+    """Leave out files that another one covers: they go when a compaction ends."""
+    end = 0
+    for file in sorted(held, key=lambda each: (each.low, -each.high)):
+        if file.high > end:
+            yield file
+            end = file.high
+
+
+def _table(table: Table) -> Source | None:
+    with told(table):
+        record = table.record()
+        if record is None:
+            return None
+        parts = _delta(table) if table.lake.format == "delta" else _iceberg(table)
+        held = sorted(parts, key=lambda each: each.low)
+    whole = File("", record.first, record.next, 0)  # what is in no file had no message
+    return Source(record.created, record.headers, [whole, *held])
+
+
+def _delta(table: Table) -> Iterator[File]:
+    from deltalake import DeltaTable
+
+    _, folder = files.file_system(table.folder)
+    for action in _rows(DeltaTable(table.folder).get_add_actions(flatten=True)):
+        path = f"{folder}/{unquote(action['path'])}"
+        yield File(path, int(action["min.seq"]), int(action["max.seq"]) + 1, int(action["size_bytes"]))
+
+
+def _rows(actions: Any) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    found: list[dict[str, Any]] = pa.table(actions).to_pylist()
+    return found
+
+
+def _iceberg(table: Any) -> Iterator[File]:
+    from pyiceberg.conversions import from_bytes
+
+    loaded = table.loaded()
+    seq = loaded.schema().find_field("seq")
+    for task in loaded.scan().plan_files():
+        ends = task.file.lower_bounds[seq.field_id], task.file.upper_bounds[seq.field_id]
+        low, high = (int(from_bytes(seq.field_type, end)) for end in ends)
+        _, path = files.file_system(task.file.file_path)
+        yield File(path, low, high + 1, task.file.file_size_in_bytes)

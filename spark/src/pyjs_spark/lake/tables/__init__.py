@@ -1,0 +1,1 @@
+"""Archives as tables of Delta and Iceberg."""

@@ -1,0 +1,124 @@
+"""Archive of a stream as a Delta table, written by the Python library deltalake; no Spark, no JVM.
+
+The application transaction `pyjs-archive` of the table's log is the progress: its version is the sequence behind the
+last one that was committed. The library takes the same version twice, so it is looked at before each commit; and a
+commit is tried at the very next version of the table only, so that nothing comes between the look and the commit.
+What the archive is of stands in the table's configuration.
+
+Source: the protocol of Delta (transaction identifiers); what deltalake does of it: spark/tests/test_tables.py.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from pyjs_spark.decode.schema import arrow_schema
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.archive import columns
+from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile
+from pyjs_spark.times import EPOCH
+
+APP = "pyjs-archive"
+TRIES_MAX = 5  # when maintenance of the table commits at the same time
+
+
+class DeltaArchive(Table):
+    """The Delta table of one stream."""
+
+    def __init__(self, lake: Lake, stream: str) -> None:
+        super().__init__(lake, stream)
+        if "%" in self.root:  # the library decodes it in places, and then looks elsewhere
+            raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
+
+    def record(self) -> Record | None:
+        """Return what the table says, None if there is none."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.folder):
+            return None
+        table = DeltaTable(self.folder)
+        said, at = table.metadata().configuration, table.transaction_version(APP)
+        if "pyjs.created" not in said or at is None:
+            raise OptionError(f"{self.folder}: no archive began this Delta table; name another target")
+        return Record(
+            created=said["pyjs.created"],
+            subjects=tuple(json.loads(said["pyjs.subjects"])),
+            headers=said["pyjs.headers"],
+            first=int(said["pyjs.first"]),
+            next=at,
+            files=len(table.file_uris()),
+        )
+
+    def create(self, record: Record) -> None:
+        """Make the table."""
+        from deltalake import DeltaTable
+        from deltalake.transaction import CommitProperties, Transaction
+
+        DeltaTable.create(
+            self.folder,
+            _schema(record.headers),
+            partition_by=["date"],
+            name=self.stream,
+            configuration={
+                "pyjs.created": record.created,
+                "pyjs.subjects": json.dumps(record.subjects),
+                "pyjs.headers": record.headers,
+                "pyjs.first": str(record.first),
+            },
+            raise_if_key_not_exists=False,
+            commit_properties=CommitProperties(app_transactions=[Transaction(APP, record.next)]),
+        )
+
+    def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
+        """Add the files in one commit."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import CommitProperties, Transaction
+
+        properties = CommitProperties(app_transactions=[Transaction(APP, high)], max_commit_retries=0)
+        for tries in range(1, TRIES_MAX + 1):
+            table = DeltaTable(self.folder)
+            at = table.transaction_version(APP)
+            if at != after:
+                raise self.moved(after, at)
+            try:
+                table.create_write_transaction(
+                    [_action(file) for file in files],
+                    "append",
+                    table.schema(),
+                    ["date"],
+                    commit_properties=properties,
+                )
+                return
+            except CommitFailedError:
+                if tries == TRIES_MAX:
+                    raise
+
+
+def _schema(headers: str) -> Any:
+    import pyarrow as pa
+
+    return arrow_schema(columns(headers), headers).append(pa.field("date", pa.date32()))
+
+
+def _action(file: TableFile) -> Any:
+    from deltalake.transaction import AddAction
+
+    times = [f"{EPOCH + timedelta(microseconds=ns // 1000):%Y-%m-%dT%H:%M:%S.%fZ}" for ns in file.times_ns]
+    ends = [
+        {"seq": seq, "ts": at, "ts_ns": ns}
+        for seq, at, ns in zip(file.seqs, times, file.times_ns, strict=True)
+    ]
+    stats = {
+        "numRecords": file.rows,
+        "minValues": ends[0],
+        "maxValues": ends[1],
+        "nullCount": dict.fromkeys(ends[0], 0),
+    }
+    return AddAction(
+        file.path, file.size, {"date": file.date}, int(time.time() * 1000), True, json.dumps(stats)
+    )

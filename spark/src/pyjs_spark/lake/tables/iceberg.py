@@ -1,0 +1,181 @@
+"""Archive of a stream as an Iceberg table, written by the Python library pyiceberg; no Spark, no JVM.
+
+Each snapshot that the archive makes has the property `pyjs.next`, the sequence behind its last one. The newest
+snapshot that has it says the progress, so a table that was rolled back is filled again; where snapshots have expired,
+the table's property of that name does, which each commit sets as well. The table is partitioned by the day of `ts`.
+
+The library makes a commit again on top of what others committed meanwhile. An archive must not: of two runs at once
+both would add their files. So each commit is tried once, and only on the snapshot that was looked at.
+
+The catalog is a file of SQLite in the root, if none is named: pyiceberg's catalog of type sql named `pyjs`.
+
+Source: the specification of Iceberg; what pyiceberg does of it is checked in spark/tests/test_tables.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pyjs_spark.decode.schema import spark_type
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.archive import columns
+from pyjs_spark.lake.files import file_system
+from pyjs_spark.lake.tables.table import Record, Table, TableFile
+
+NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS__...
+NAMESPACE = "jetstream"
+NEXT = "pyjs.next"
+RETRIES = "commit.retry.num-retries"
+TRIES_MAX = 5  # when maintenance of the table commits at the same time
+
+
+class IcebergArchive(Table):
+    """The Iceberg table of one stream."""
+
+    data = "/data"
+
+    def record(self) -> Record | None:
+        """Return what the table says, None if there is none."""
+        catalog = self._catalog(is_made=False)
+        if catalog is None or not catalog.table_exists(self._name):
+            self._check_unknown()
+            return None
+        table = catalog.load_table(self._name)
+        said = table.properties
+        if NEXT not in said:
+            raise OptionError(f"{self.folder}: no archive began this Iceberg table; name another target")
+        snapshot = table.current_snapshot()
+        files = snapshot.summary["total-data-files"] if snapshot is not None else 0
+        return Record(
+            created=said["pyjs.created"],
+            subjects=tuple(json.loads(said["pyjs.subjects"])),
+            headers=said["pyjs.headers"],
+            first=int(said["pyjs.first"]),
+            next=_next(table),
+            files=int(files or 0),
+        )
+
+    def create(self, record: Record) -> None:
+        """Make the table, and the catalog if it is a file of ours."""
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
+        from pyiceberg.transforms import DayTransform
+
+        catalog = self._catalog(is_made=True)
+        catalog.create_namespace_if_not_exists(self._name[:-1])
+        schema = _schema(record.headers)
+        day = PartitionField(schema.find_field("ts").field_id, 1000, DayTransform(), "date")
+        catalog.create_table(
+            self._name,
+            schema,
+            location=self.folder,
+            partition_spec=PartitionSpec(day),
+            properties={
+                "pyjs.created": record.created,
+                "pyjs.subjects": json.dumps(record.subjects),
+                "pyjs.headers": record.headers,
+                "pyjs.first": str(record.first),
+                NEXT: str(record.next),
+            },
+        )
+
+    def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
+        """Add the files in one commit."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        paths = [f"{self.folder}{self.data}/{file.path}" for file in files]
+        for tries in range(1, TRIES_MAX + 1):
+            table = self._catalog(is_made=False).load_table(self._name)
+            at = _next(table)
+            if at != after:
+                raise self.moved(after, at)
+            # Of this object alone; it is not written to the table.
+            table.metadata.properties[RETRIES] = "0"
+            try:
+                with table.transaction() as change:
+                    change.set_properties({NEXT: str(high)})
+                    change.add_files(
+                        paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False
+                    )
+                return
+            except CommitFailedException:
+                if tries == TRIES_MAX:
+                    raise
+
+    def loaded(self) -> Any:
+        """Return the table as its library has it; it is there."""
+        return self._catalog(is_made=False).load_table(self._name)
+
+    def _check_unknown(self) -> None:
+        """Refuse to begin where a table is that the catalog does not know. Raises OptionError."""
+        system, base = file_system(self.folder)
+        if system.get_file_info(f"{base}/metadata").type.name != "NotFound":
+            raise OptionError(
+                f"{self.folder}: there is an Iceberg table that the catalog does not know; put back the catalog, or "
+                f"name another target"
+            )
+
+    @property
+    def _name(self) -> tuple[str, ...]:
+        return (self.lake.catalog.get("namespace", NAMESPACE), self.stream)
+
+    def _catalog(self, *, is_made: bool) -> Any:
+        """Return the catalog; None if it is a file that is not there and not to be made."""
+        from pyiceberg.catalog import load_catalog
+
+        said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
+        name = self.lake.catalog.get("name", NAME)
+        if said:
+            return load_catalog(name, **{"warehouse": self.root, **said})
+        return self._own_catalog(name, is_made)
+
+    def _own_catalog(self, name: str, is_made: bool) -> Any:
+        from pyiceberg.catalog import load_catalog
+
+        check_own_catalog(self.lake.root)
+        path = f"{self.root}/catalog.db"
+        if not is_made and not os.path.exists(path):
+            return None
+        os.makedirs(self.root, exist_ok=True)
+        return load_catalog(name, type="sql", uri=f"sqlite:///{path}", warehouse=self.root)
+
+
+def check_own_catalog(root: str) -> None:
+    """Refuse a root that cannot hold the catalog's file. Raises OptionError."""
+    if "://" in root:
+        raise OptionError(
+            f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
+        )
+
+
+def _next(table: Any) -> int:
+    """Return the sequence behind the last one that the table holds."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        said = snapshot.summary.additional_properties.get(NEXT) if snapshot.summary else None
+        if said is not None:
+            return int(said)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return int(table.properties[NEXT])
+
+
+def _schema(headers: str) -> Any:
+    from pyiceberg import types as of
+    from pyiceberg.schema import Schema
+
+    strings = of.ListType(101, of.StringType(), element_required=False)
+    types = {
+        "bigint": of.LongType(),
+        "timestamp": of.TimestamptzType(),
+        "string": of.StringType(),
+        "binary": of.BinaryType(),
+        "map<string,array<string>>": of.MapType(102, of.StringType(), 103, strings, value_required=False),
+    }
+    fields = [
+        of.NestedField(number, name, types[spark_type(name, headers)])
+        for number, name in enumerate(columns(headers), start=1)
+    ]
+    return Schema(*fields)

@@ -1,0 +1,118 @@
+"""The table of one stream: what an archive asks of it, whatever its format is. Knows nothing of any library."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pyjs_spark.errors import SparkError, SparkMissing
+from pyjs_spark.lake.files import file_system
+
+if TYPE_CHECKING:
+    pass
+
+INSTALL = "pip install 'pyjs-spark[lake]'"
+PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where the tables are."""
+
+    root: str
+    format: str  # parquet, delta or iceberg
+    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg; empty: a file in root
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a table says of itself."""
+
+    created: str  # the stream's time of creation
+    subjects: tuple[str, ...]
+    headers: str
+    first: int  # where the archive began
+    next: int  # behind the last sequence that was committed
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file that a task wrote."""
+
+    path: str  # below the table's folder of data
+    date: str
+    low: int
+    high: int  # exclusive
+    rows: int
+    size: int
+    seqs: tuple[int, int]  # of the first and the last row
+    times_ns: tuple[int, int]  # the least and the greatest
+
+
+class Table:
+    """The table of one stream."""
+
+    data = ""  # the folder of the files, below that of the table
+
+    def __init__(self, lake: Lake, stream: str) -> None:
+        self.lake = lake
+        self.stream = stream
+        self.folder = f"{self.root}/{folder_name(stream)}"
+
+    @property
+    def root(self) -> str:
+        """Return the root as libraries take it: a URI, or an absolute path."""
+        root = self.lake.root
+        return root.rstrip("/") if "://" in root else str(file_system(root)[1])
+
+    def record(self) -> Record | None:
+        """Return what the table says, None if there is none. Raises OptionError if it is no archive."""
+        raise NotImplementedError
+
+    def create(self, record: Record) -> None:
+        """Make the table."""
+        raise NotImplementedError
+
+    def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
+        """Add the files if the table stands at `after`, and let it stand at `high`, in one step.
+
+        Raises:
+            SparkError: it stands elsewhere; nothing was added.
+        """
+        raise NotImplementedError
+
+    def moved(self, after: int, found: int | None) -> SparkError:
+        """Return the error for a table that stands elsewhere."""
+        return SparkError(
+            f"{self.folder}: the table is at sequence {found}, and this run began at {after}: another run wrote "
+            f"to it at the same time; nothing was added twice, run this again"
+        )
+
+
+def folder_name(stream: str) -> str:
+    """Return the name of a stream as a folder, without percent signs: the Delta library decodes them in places."""
+    return quote(stream, safe="").replace("~", "%7E").replace("%", "~")
+
+
+def check_installed(kind: str) -> None:
+    """Raise SparkMissing if the library of a format is not there."""
+    for name in PACKAGES[kind]:
+        if importlib.util.find_spec(name) is None:
+            raise SparkMissing(f"format={kind}: the package {name} is not installed; {INSTALL}")
+
+
+@contextmanager
+def told(table: Table) -> Iterator[None]:
+    """Tell what a library raises in one line. They have no common class of errors, nor do their own libraries."""
+    try:
+        yield
+    except (SparkError, OSError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())[:500]
+        raise SparkError(f"{table.folder}: {type(error).__name__}: {text}") from error

@@ -1,0 +1,185 @@
+"""What a run tells while it goes on: a bar on a terminal, a status file, and a plot at its end.
+
+    {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
+     "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
+     "losses": [], "error": ""}
+
+`state` is running, done, failed or interrupted. A batch is one range of sequences, `lag` what the run has left of
+each stream, in sequences. The rate is that of the last ten seconds or so while it runs, and the mean at the end. The
+file is replaced whole, so a reader never sees a half of it. Time comes in as arguments; nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TextIO
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.plot import Sample, svg
+from pyjs_spark.read.ranges import ReadRange
+
+RATE_OVER_S = 10.0
+BAR_WIDTH = 24
+CLEAR_LINE = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One range that a task has finished."""
+
+    stream: str
+    low: int
+    high: int
+    rows: int
+    lost: int  # sequences, at most
+
+
+class Watch:
+    """Follows one run; a context manager, whose end is that of the run."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        file: str | None = None,
+        plot: str | None = None,
+        bar: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        if plot is not None and not plot.endswith(".svg"):
+            raise OptionError(f"--plot {plot}: a plot is an SVG; give it a name that ends with .svg")
+        self._pipeline = pipeline
+        self._file = file
+        self._plot = plot
+        self._bar = bar
+        self._clock = clock
+        self._now = now
+        self._started, self._started_s = now(), clock()
+        self._left: dict[tuple[str, int], int] = {}  # stream and first sequence of each range: its sequences
+        self._planned = 0  # ranges
+        self._total = 0  # sequences in them
+        self._lag: dict[str, int] = {}
+        self._rows = 0
+        self._losses: list[str] = []
+        self._samples: list[Sample] = []
+        self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
+
+    def __enter__(self) -> Watch:
+        if self._plot is not None:  # a place that cannot be written is told before hours of work
+            _replace(self._plot, svg([], self._pipeline))
+        self._tell("running")
+        self._raise_trouble()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        state = "done" if kind is None else "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
+        self._trouble = None
+        self._tell(state, " ".join(str(error or "").split()))
+        if self._bar is not None:
+            self._bar.write(CLEAR_LINE)
+            self._bar.flush()
+        if self._plot is not None:
+            self._try(self._plot, svg(self._samples, self._pipeline))
+        if kind is None:
+            self._raise_trouble()
+
+    def plan(self, ranges: Iterable[ReadRange]) -> None:
+        """Say what the run has before it."""
+        self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
+        self._planned, self._total = len(self._left), sum(self._left.values())
+        for (stream, _), count in self._left.items():
+            self._lag[stream] = self._lag.get(stream, 0) + count
+        self._tell("running")
+
+    def done(self, what: Done) -> None:
+        """Count a range; again is no harm, as when Spark makes a task twice. Raises nothing."""
+        count = self._left.pop((what.stream, what.low), None)
+        if count is None:
+            return
+        self._lag[what.stream] -= count
+        self._rows += what.rows
+        if what.lost:
+            self._losses.append(
+                f"stream {what.stream}: up to {what.lost} messages of {what.low} to {what.high - 1} went before "
+                "they were read"
+            )
+        self._tell("running")
+
+    def lost(self, text: str) -> None:
+        """Tell a loss that the plan found."""
+        self._losses.append(text)
+
+    def _tell(self, state: str, error: str = "") -> None:
+        at_s = self._clock() - self._started_s
+        self._samples.append(Sample(at_s, self._rows, sum(self._lag.values())))
+        rate = self._mean_rate() if state != "running" else self._rate()
+        if self._bar is not None:
+            self._bar.write(f"{CLEAR_LINE}{self._bar_text(rate)}")
+            self._bar.flush()
+        if self._file is None or self._trouble is not None:
+            return
+        status = {
+            "pipeline": self._pipeline,
+            "state": state,
+            "started": _text(self._started),
+            "updated": _text(self._now()),
+            "seconds": round(at_s, 3),
+            "rows": self._rows,
+            "rows_per_s": round(rate),
+            "batches": {"done": self._planned - len(self._left), "planned": self._planned},
+            "lag": self._lag,
+            "losses": self._losses,
+            "error": error,
+        }
+        self._try(self._file, json.dumps(status) + "\n")
+
+    def _try(self, path: str, text: str) -> None:
+        """Replace a file; if that fails it is told when the run is over, which matters more."""
+        try:
+            _replace(path, text)
+        except OSError as trouble:
+            self._trouble = trouble
+
+    def _raise_trouble(self) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _rate(self) -> float:
+        """Return the rows for each second of the last ten, or of all there is."""
+        last = self._samples[-1]
+        recent = [each for each in self._samples if each.at_s >= last.at_s - RATE_OVER_S]
+        before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
+        return _per_second(last.rows - before.rows, last.at_s - before.at_s)
+
+    def _mean_rate(self) -> float:
+        return _per_second(self._rows, self._samples[-1].at_s)
+
+    def _bar_text(self, rate: float) -> str:
+        part = 1 - sum(self._left.values()) / self._total if self._total else 0.0
+        filled = round(BAR_WIDTH * part)
+        bar = "#" * filled + "." * (BAR_WIDTH - filled)
+        return f"{self._pipeline} [{bar}] {part:4.0%}  {self._rows:,} rows, {rate:,.0f}/s"
+
+
+def _per_second(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
+
+
+def _replace(path: str, text: str) -> None:
+    part = f"{path}.part"
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(part, path)

@@ -1,0 +1,140 @@
+"""A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
+
+Knows no protocol. What was received and not yet used is `data[start:end]` of the buffer. The buffer grows to the
+largest frame that came in; nothing in it is kept past the next fill().
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+
+from pyjs_spark.errors import BadCredentials, ConnectionLost
+from pyjs_spark.nats.settings import Address, ConnectSettings
+
+BUFFER_SIZE = 256 * 1024
+LARGE = 64 * 1024  # bytes still to come, from which on they are waited for together
+LEAST_MAX = 512 * 1024  # of these: the kernel must have room for them
+
+
+class ByteStream:
+    """One connection; the errors it raises name the address."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        """Connect. Raises OSError."""
+        self.address = address
+        self._timeout_s = timeout_s
+        self.data = bytearray(BUFFER_SIZE)
+        self.start = 0  # first byte that nobody used yet
+        self.end = 0  # behind the last byte received
+        self.received = 0  # bytes so far: more of them is a sign of life
+        self._least = 1  # bytes that wake whoever waits
+        self._socket = socket.create_connection((address.host, address.port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start_tls(self, settings: ConnectSettings) -> None:
+        """Go on in TLS. Raises OSError (with ssl.SSLError), BadCredentials."""
+        context = tls_context(settings)
+        self._socket = context.wrap_socket(
+            self._socket, server_hostname=settings.tls_hostname or self.address.host
+        )
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send everything. Raises ConnectionLost."""
+        try:
+            self._socket.settimeout(self._timeout_s)  # what is left of the last wait may be next to nothing
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(f"{self.address}: the connection broke while sending: {error}") from error
+
+    def fill(self, need: int, deadline_s: float) -> bool:
+        """Receive until `need` unused bytes are there; return False when the deadline came first.
+
+        Raises:
+            ConnectionLost: the other side is gone.
+        """
+        self._make_room(need)
+        view = memoryview(self.data)
+        while (missing := need - (self.end - self.start)) > 0:
+            if not self._receive(view, missing, deadline_s):
+                return False
+        return True
+
+    def fill_whole(self, need: int, silence_s: float) -> bool:
+        """Do the same as long as bytes come; return False when none came for so long."""
+        before = -1
+        while before < self.received:
+            before = self.received
+            if self.fill(need, time.monotonic() + silence_s):
+                return True
+        return False
+
+    def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
+        """Receive once, of `missing` bytes some at least; return False when the deadline came first."""
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        self._wake_at(min(missing, LEAST_MAX) if missing >= LARGE else 1)
+        try:
+            self._receive_within(left_s, view)
+            return True
+        except TimeoutError:
+            if self._least == 1:
+                return False
+        self._wake_at(1)
+        try:
+            self._receive_within(0.0, view)  # what came was not enough to be woken for
+        except BlockingIOError:
+            pass
+        return False
+
+    def _receive_within(self, wait_s: float, view: memoryview) -> None:
+        """Receive once. Raises ConnectionLost; TimeoutError, or BlockingIOError when it was not to wait."""
+        try:
+            self._socket.settimeout(wait_s)
+            count = self._socket.recv_into(view[self.end :])
+        except (TimeoutError, BlockingIOError):
+            raise
+        except OSError as error:
+            raise ConnectionLost(f"{self.address}: the connection broke: {error}") from error
+        if not count:
+            raise ConnectionLost(f"{self.address}: the server closed the connection")
+        self.end += count
+        self.received += count
+
+    def _wake_at(self, size: int) -> None:
+        """Be woken when so many bytes are there, not for each packet: both sides pay (benchmarks/bulk_read.py).
+
+        TLS reads its records piece by piece, and must see the first byte.
+        """
+        if size != self._least and not isinstance(self._socket, ssl.SSLSocket):
+            self._least = size
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._socket.close()
+
+    def _make_room(self, need: int) -> None:
+        """Bring the unused bytes to the front, in a larger buffer if `need` asks for one."""
+        left = self.end - self.start
+        if need > len(self.data):
+            larger = bytearray(max(need, 2 * len(self.data)))
+            larger[:left] = self.data[self.start : self.end]
+            self.data = larger
+        elif self.start:
+            self.data[:left] = self.data[self.start : self.end]
+        self.start, self.end = 0, left
+
+
+def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
+    """Return how the server is checked and who we are. Raises BadCredentials."""
+    try:
+        context = ssl.create_default_context(cafile=settings.tls_ca or None)
+        if settings.tls_cert:
+            context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:
+        files = ", ".join(filter(None, (settings.tls_ca, settings.tls_cert, settings.tls_key)))
+        raise BadCredentials(f"tls: {files} cannot be used: {error}; they must be PEM files") from error
+    return context

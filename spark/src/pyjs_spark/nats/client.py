@@ -1,0 +1,404 @@
+"""One blocking connection to a NATS server: requests, and pull deliveries decoded straight into columns.
+
+No event loop and no thread: bytes are read when somebody waits for an answer, and a PING of the server is answered
+then. Frames of a decoder's subscription go to the decoder in bulk; every other frame is taken apart here, one by one.
+
+    MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n
+    HMSG <subject> <sid> [reply] <headers size> <size>\\r\\n<headers><payload>\\r\\n
+
+Source: nats.docs "Client Protocol"; ADR-4 (headers and statuses).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pyjs_spark.decode.wire import NEED_MORE, OTHER, Pumped
+from pyjs_spark.errors import (
+    AccessDenied,
+    ApiError,
+    BadCredentials,
+    ConnectionLost,
+    NoResponders,
+    ProtocolError,
+    RequestTimeout,
+    ServerUnreachable,
+    SparkError,
+)
+from pyjs_spark.nats.login import log_in
+from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
+
+REQUEST_SID = 1
+LINE_MAX = 1 << 20
+DIGITS_MAX = 9  # of a size: no server takes such a message
+NOBODY = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One message that is no delivery of a pull: an answer or a status."""
+
+    sid: int
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+    @property
+    def status(self) -> int:
+        """The status code in the first line of the headers, 0 if there is none."""
+        code = self.headers[8:12].strip()[:3]
+        return int(code) if self.headers.startswith(b"NATS/1.0 ") and code.isdigit() else 0
+
+    @property
+    def description(self) -> str:
+        """The text behind the status code."""
+        return self.headers.partition(b"\r\n")[0][12:].strip().decode("utf-8", "replace")
+
+    def header(self, name: bytes) -> bytes:
+        """Return the last value of a header, b"" without one."""
+        _, found, rest = self.headers.rpartition(b"\r\n%b:" % name)
+        return rest.partition(b"\r\n")[0].strip() if found else b""
+
+
+class Client:
+    """One connection. It is not made again by itself: after ConnectionLost, call reconnect()."""
+
+    def __init__(self, settings: ConnectSettings) -> None:
+        """Connect to one of the servers. Raises ServerUnreachable."""
+        self.settings = settings
+        self.info: dict[str, Any] = {}
+        self.pid = os.getpid()  # a connection belongs to the process that made it
+        self.connections = 0  # made so far: what a subscription belongs to
+        self._asked = 0  # requests so far; a number each, so that a late answer is told
+        self._last_sid = REQUEST_SID
+        self._pongs = 0
+        self._inbox = b""
+        self.reconnect()
+
+    def __repr__(self) -> str:
+        return f"Client({self._stream.address})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
+
+    def reconnect(self) -> None:
+        """Connect anew; subscriptions of before are gone. Raises ServerUnreachable."""
+        if self._inbox:
+            self.close()
+        addresses = [parse_address(server) for server in self.settings.servers]
+        random.shuffle(addresses)
+        tried: list[str] = []
+        for address in addresses:
+            if self._try(address, tried):
+                return
+        text = "; ".join(tried) or "the list is empty"
+        raise ServerUnreachable(
+            f"no server can be used: {text}. Check the option servers and the credentials"
+        )
+
+    @property
+    def received(self) -> int:
+        """Bytes that came over this connection."""
+        return self._stream.received
+
+    @property
+    def address(self) -> str:
+        """The server in use."""
+        return str(self._stream.address)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def ping(self, timeout_s: float = 2.0) -> None:
+        """Ask the server for a sign of life. Raises ConnectionLost."""
+        wanted = self._pongs + 1
+        self._stream.send(b"PING\r\n")
+        deadline_s = time.monotonic() + timeout_s
+        while self._pongs < wanted:
+            if not self._more_frames(deadline_s):
+                raise ConnectionLost(f"{self.address}: no answer to a PING in {timeout_s:g} s")
+
+    def new_inbox(self) -> bytes:
+        """Return a subject that nobody else listens on."""
+        return b"%b.p.%d" % (self._inbox, self._last_sid)
+
+    def subscribe(self, subject: bytes) -> int:
+        """Subscribe; return the sid."""
+        self._last_sid += 1
+        self._stream.send(b"SUB %b %d\r\n" % (subject, self._last_sid))
+        return self._last_sid
+
+    def unsubscribe(self, sid: int) -> None:
+        """End a subscription; what is on its way is thrown away by later reads."""
+        self._stream.send(b"UNSUB %d\r\n" % sid)
+
+    def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
+        """Send one message. `headers` is a whole block, NATS/1.0 and all."""
+        sizes = b"%d %d" % (len(headers), len(headers) + len(payload)) if headers else b"%d" % len(payload)
+        line = b" ".join(filter(None, (b"HPUB" if headers else b"PUB", subject, reply, sizes)))
+        self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send whole frames as they are. Raises ConnectionLost."""
+        self._stream.send(data)
+
+    def request(
+        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", timeout_s: float | None = None
+    ) -> Reply:
+        """Ask and wait for the one answer.
+
+        Raises:
+            NoResponders, RequestTimeout, AccessDenied, ConnectionLost.
+        """
+        inbox = self._ask(subject, payload, headers)
+        wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            answer = self.next_message(deadline_s)
+            if answer is None:
+                text = f"{self.address}: no answer from {subject} in {wait_s:g} s; is JetStream on there?"
+                raise RequestTimeout(text)
+            if answer.subject == inbox:
+                break
+        if answer.status == NOBODY and not answer.payload:
+            text = f"{self.address}: nobody answers {subject}; is JetStream on, and the API prefix right?"
+            raise NoResponders(text)
+        return answer
+
+    def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
+        """Ask and collect stored messages until a status ends them; it is the last of the list.
+
+        Raises:
+            RequestTimeout: no answer for `timeout_s`, or more than `more` answers.
+        """
+        inbox = self._ask(subject, payload, b"")
+        answers: list[Reply] = []
+        while len(answers) <= more:
+            answer = self.next_message(time.monotonic() + timeout_s)
+            if answer is None:
+                break
+            if answer.subject == inbox:
+                answers.append(answer)
+                if answer.status:  # none of a stored message: a server takes it off what is published
+                    return answers
+        raise RequestTimeout(
+            f"{self.address}: {subject} did not end its answer after {len(answers)} messages"
+        )
+
+    def request_each(self, subject: str, payloads: Sequence[bytes], timeout_s: float) -> list[Reply]:
+        """Ask once for each payload, all at once, and return their answers in the order of the payloads.
+
+        Raises:
+            RequestTimeout: no answer for `timeout_s`, and some are missing.
+        """
+        waiting = {self._ask(subject, payload, b""): index for index, payload in enumerate(payloads)}
+        answers: dict[int, Reply] = {}
+        while waiting:
+            answer = self.next_message(time.monotonic() + timeout_s)
+            if answer is None:
+                text = f"{self.address}: {len(waiting)} requests to {subject} were not answered in {timeout_s:g} s"
+                raise RequestTimeout(text)
+            index = waiting.pop(answer.subject, None)
+            if index is not None:
+                answers[index] = answer
+        return [answers[index] for index in range(len(payloads))]
+
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Make one JetStream API request, `name` without prefix; raises ApiError if that is the answer."""
+        payload = json.dumps(body).encode() if body is not None else b""
+        answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
+        found = self._parsed(answer.payload or b"{}")
+        error = found.get("error")
+        if isinstance(error, dict):
+            text = f"{name}: {error.get('description', '')}"
+            raise ApiError(int(error.get("code", 0)), int(error.get("err_code", 0)), text)
+        return found
+
+    def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
+        """Feed `decoder` until it stops, or until another message of its subscription came: that is returned.
+
+        None: see decoder.state; NEED_MORE there means that the deadline passed.
+        """
+        stream = self._stream
+        while True:
+            stream.start = decoder.decode(stream.data, stream.start, stream.end)
+            if decoder.state == NEED_MORE:
+                if not stream.fill(decoder.need, deadline_s):
+                    return None
+            elif decoder.state != OTHER:
+                return None
+            else:
+                message = self._frame()
+                if message is not None and message.sid == decoder.sid:
+                    return message
+
+    def next_message(self, deadline_s: float) -> Reply | None:
+        """Return the next message of any subscription, or None at the deadline."""
+        while self._has_line(deadline_s):
+            message = self._frame()
+            if message is not None:
+                return message
+        return None
+
+    def next_view(self, sid: int, deadline_s: float) -> tuple[bytes, memoryview] | None:
+        """Return subject and payload of the next message of a subscription, or None at the deadline.
+
+        The payload is not copied: it is gone with whatever is received next. Frames of others are taken apart or
+        dropped, as everywhere here.
+
+        Raises:
+            NoResponders: the message is a status that says so.
+        """
+        stream, mark = self._stream, b"%d" % sid
+        while self._has_line(deadline_s):
+            end = stream.data.find(b"\r\n", stream.start, stream.end)
+            words = bytes(stream.data[stream.start : end]).split()
+            if len(words) in (4, 5) and words[0].upper() == b"MSG" and words[2] == mark:
+                return words[1], self._view(words, end + 2 - stream.start)
+            message = self._frame()
+            if message is not None and message.sid == sid and message.status == NOBODY:
+                raise NoResponders(f"{self.address}: nobody answers on {message.subject.decode()}")
+        return None
+
+    def _view(self, words: list[bytes], head_size: int) -> memoryview:
+        """Take a message without headers whose line is there."""
+        stream = self._stream
+        if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+        size = int(words[-1])
+        self._fill_message(head_size + size + 2)
+        at = stream.start + head_size
+        stream.start = at + size + 2
+        return memoryview(stream.data)[at : at + size]
+
+    def _fill_message(self, need: int) -> None:
+        """Wait for the rest of a message that has begun, however long it takes, as long as it comes."""
+        if not self._stream.fill_whole(need, self.settings.timeout_s):
+            raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
+
+    def _ask(self, subject: str, payload: bytes, headers: bytes) -> bytes:
+        self._asked += 1
+        inbox = b"%b.%d" % (self._inbox, self._asked)
+        self.publish(subject.encode(), payload, inbox, headers)
+        return inbox
+
+    def _try(self, address: Address, tried: list[str]) -> bool:
+        inbox = b"_INBOX.%032x" % random.getrandbits(128)
+        try:
+            self._stream, self.info = log_in(address, self.settings)
+            self._stream.send(b"SUB %b.* %d\r\n" % (inbox, REQUEST_SID))
+        except (OSError, SparkError, ValueError) as error:
+            if isinstance(error, BadCredentials):
+                raise  # the same with every server
+            tried.append(f"{address}: {_reason(error)}")
+            return False
+        self.connections += 1
+        self._inbox = inbox
+        self._last_sid = REQUEST_SID
+        return True
+
+    def _more_frames(self, deadline_s: float) -> bool:
+        if not self._has_line(deadline_s):
+            return False
+        self._frame()
+        return True
+
+    def _has_line(self, deadline_s: float) -> bool:
+        """Wait for the whole line of the next frame."""
+        stream = self._stream
+        while stream.data.find(b"\r\n", stream.start, stream.end) < 0:
+            have = stream.end - stream.start
+            if have > LINE_MAX:
+                raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
+            if not stream.fill(have + 1, deadline_s):
+                return False
+        return True
+
+    def _frame(self) -> Reply | None:
+        """Take one frame; return it if it is a message. Its line is there already."""
+        stream = self._stream
+        end = stream.data.find(b"\r\n", stream.start, stream.end)
+        line = bytes(stream.data[stream.start : end])
+        words = line.split()
+        verb = words[0].upper() if words else b""
+        if verb in (b"MSG", b"HMSG"):
+            return self._message(words, verb == b"HMSG", end + 2 - stream.start)
+        stream.start = end + 2
+        if verb == b"PING":
+            stream.send(b"PONG\r\n")
+        elif verb == b"PONG":
+            self._pongs += 1
+        elif verb == b"INFO":
+            self.info = self._parsed(line[5:])
+        elif verb == b"-ERR":
+            self._refused(line[5:].decode("utf-8", "replace").strip("' "))
+        elif verb not in (b"+OK", b""):
+            raise ProtocolError(f"{self.address}: the server sent {line[:60]!r}, which is no NATS protocol")
+        return None
+
+    def _message(self, words: list[bytes], has_headers: bool, head_size: int) -> Reply:
+        stream = self._stream
+        rest = 2 if has_headers else 1  # sizes at the end of the line
+        numbers = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
+        if not all(number.isdigit() and len(number) <= DIGITS_MAX for number in numbers):
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+        sid, *sizes = map(int, numbers)
+        headers_size, size = sizes if has_headers else (0, *sizes)
+        if headers_size > size:
+            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+        reply = words[3] if len(words) == 4 + rest else b""
+        self._fill_message(head_size + size + 2)
+        at = stream.start + head_size
+        body = bytes(stream.data[at : at + size])
+        stream.start = at + size + 2
+        return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
+
+    def _parsed(self, said: bytes) -> dict[str, Any]:
+        """Return the JSON object that the server sent. Raises ProtocolError: it is none."""
+        try:
+            found = json.loads(said)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ProtocolError(f"{self.address}: the server sent {said[:60]!r}, which is no JSON object")
+        return found
+
+    def _refused(self, text: str) -> NoReturn:
+        if "permissions violation" in text.lower():
+            raise AccessDenied(f"{self.address}: {text}; the user of this connection needs that permission")
+        self.close()
+        raise ConnectionLost(f"{self.address}: the server ended the connection: {text}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error)
+
+
+_connected: dict[ConnectSettings, Client] = {}
+
+
+def connected(settings: ConnectSettings) -> Client:
+    """Return this process's connection for `settings`, made or proved alive just now.
+
+    A forked process makes its own: two readers of one socket would take each other's bytes.
+    """
+    client = _connected.pop(settings, None)
+    if client is not None and client.pid == os.getpid():
+        try:
+            client.ping()
+        except SparkError:
+            client.reconnect()
+    else:
+        client = Client(settings)
+    _connected[settings] = client
+    return client

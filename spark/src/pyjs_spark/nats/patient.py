@@ -1,0 +1,44 @@
+"""API requests of a plan that outlive a lost connection and a server that restarts.
+
+A streaming query asks the server many times a second for months; it should not end because the server was away for
+some seconds. But a server that never answered is told at once: there the address is wrong, or it does not run.
+Only requests that change nothing may be made this way, since each may be made twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyjs_spark.errors import ApiError, SparkError, is_passing
+from pyjs_spark.nats.client import connected
+from pyjs_spark.nats.settings import ConnectSettings
+
+FIRST_PAUSE_S = 0.05
+PAUSE_MAX_S = 2.0
+
+
+class PatientApi:
+    """JetStream requests over the connection of this process. Plain values, so it can be pickled."""
+
+    def __init__(self, settings: ConnectSettings, patience_s: float) -> None:
+        self._settings = settings
+        self._patience_s = patience_s  # how long the server may be away
+        self._has_answered = False
+
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request. Raises ApiError, ServerUnreachable and what else the client raises."""
+        deadline_s = time.monotonic() + (self._patience_s if self._has_answered else 0.0)
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                answer = connected(self._settings).api(name, body)
+                self._has_answered = True
+                return answer
+            except SparkError as error:
+                self._has_answered |= isinstance(error, ApiError)
+                if not is_passing(error) or time.monotonic() + pause_s > deadline_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(PAUSE_MAX_S, 2 * pause_s)

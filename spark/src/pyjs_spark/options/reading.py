@@ -1,0 +1,311 @@
+"""Options of the data source: one table, and what it makes of the texts that Spark hands over.
+
+Checked on the driver when the data source is made, before any job. Names are case-insensitive, as everywhere in
+Spark. Values of secrets may be `env:NAME` or `file:PATH` and stay so: the client resolves them where it runs,
+so that no secret travels in a plan.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from itertools import combinations
+from typing import Any
+
+from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.nats.settings import ConnectSettings, parse_address
+from pyjs_spark.options import tables as table_options
+from pyjs_spark.options import values
+from pyjs_spark.options.values import Parser, Position
+from pyjs_spark.store.place import StoreDirectory
+from pyjs_spark.subjects import overlaps
+
+EARLIEST = Position("earliest")
+LATEST = Position("latest")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that one read was told, checked."""
+
+    streams: tuple[str, ...]  # names, or patterns with *
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    subjects: tuple[str, ...] = ()  # server-side filter; (): all
+    starting_offsets: Position | None = None  # None: earliest in a batch, latest in a stream; seq inclusive
+    ending_offsets: Position = LATEST  # batch only; seq exclusive
+    starting_ns: int | None = None  # goes before the offsets
+    ending_ns: int | None = None  # exclusive
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None  # None: as many as there are cores, of a worthwhile size
+    max_records_per_partition: int = values.RECORDS_PER_PARTITION
+    max_rows_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_rows_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    read_mode: str = "auto"
+    path: str | None = None  # of a store directory, read without a server
+    account: str = "$G"  # in the store directory
+    key_file: str = ""  # for an encrypted one
+    include_headers: str = "map"
+    fetch_batch: int = 10_000
+    fetch_expires_s: float = 5.0
+    idle_timeout_s: float = 30.0
+    arrow_batch_rows: int | None = None  # None: 65,536 in bulk and from a path, else 10,000
+    pushdown: bool = False
+    buckets: tuple[str, ...] = ()  # names, or patterns with *: a read of key-value buckets
+    keys: tuple[str, ...] = ()  # server-side filter; (): all
+    include_history: bool = False
+    include_deletes: bool | None = None  # None: only where changes are read
+    object_store: str = ""  # a listing of this bucket's objects
+    objects: tuple[str, ...] = ()  # names; (): all
+    max_object_size: int = 64 << 20
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether the rows are entries of buckets or objects, not messages."""
+        return bool(self.buckets or self.object_store)
+
+    @property
+    def place(self) -> StoreDirectory | None:
+        """The store directory to be read, None: a server."""
+        return StoreDirectory(self.path, self.account, self.key_file) if self.path is not None else None
+
+    def transport(self) -> dict[str, Any]:
+        """Return the fields of a ReadRange that say from where and in what portions, whatever is read."""
+        rows = self.arrow_batch_rows
+        return {
+            "place": self.place,
+            "fetch_batch": self.fetch_batch,
+            "fetch_expires_s": self.fetch_expires_s,
+            "idle_timeout_s": self.idle_timeout_s,
+            **({} if rows is None else {"batch_rows": rows, "bulk_batch_rows": rows}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name for users, where its value goes, and what makes a value of the text."""
+
+    name: str
+    target: str  # a field of Options, or "connect." and a field of ConnectSettings
+    parse: Parser
+    is_secret: bool = False  # the value, which may hold a password, never stands in an error
+
+
+def _servers(value: str) -> tuple[str, ...]:
+    servers = values.words(value)
+    try:
+        for server in servers:
+            parse_address(server)
+    except SparkError as wrong:
+        raise ValueError(f"addresses such as nats://host:4222, comma separated ({wrong})") from None
+    return servers
+
+
+# fmt: off
+TABLE: tuple[Option, ...] = (
+    Option("stream", "streams", values.stream_names),
+    Option("subjects", "subjects", values.subjects),
+    Option("startingOffsets", "starting_offsets", values.position("earliest", "latest")),
+    Option("endingOffsets", "ending_offsets", values.position("latest")),
+    Option("startingTimestamp", "starting_ns", values.moment),
+    Option("endingTimestamp", "ending_ns", values.moment),
+    Option("failOnDataLoss", "fail_on_data_loss", values.boolean),
+    Option("minPartitions", "min_partitions", values.count(high=100_000)),
+    Option("maxRecordsPerPartition", "max_records_per_partition", values.count()),
+    Option("maxRowsPerTrigger", "max_rows_per_trigger", values.count()),
+    Option("maxBytesPerTrigger", "max_bytes_per_trigger", values.byte_size),
+    Option("minRowsPerTrigger", "min_rows_per_trigger", values.count()),
+    Option("maxTriggerDelay", "max_trigger_delay_s", values.seconds),
+    Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct", "bulk")),
+    Option("path", "path", values.text),
+    Option("account", "account", values.text),
+    Option("keyFile", "key_file", values.text),
+    Option("includeHeaders", "include_headers", values.one_of("map", "raw", "false")),
+    Option("fetchBatch", "fetch_batch", values.count(high=1_000_000)),
+    Option("fetchExpires", "fetch_expires_s", values.seconds),
+    Option("idleTimeout", "idle_timeout_s", values.seconds),
+    Option("arrowBatchRows", "arrow_batch_rows", values.count(high=10_000_000)),
+    Option("pushdown", "pushdown", values.boolean),
+    Option("bucket", "buckets", values.bucket_names),
+    Option("keys", "keys", values.subjects),
+    Option("includeHistory", "include_history", values.boolean),
+    Option("includeDeletes", "include_deletes", values.boolean),
+    Option("objectStore", "object_store", values.bucket_name),
+    Option("objects", "objects", values.words),
+    Option("maxObjectSize", "max_object_size", values.byte_size),
+    Option("servers", "connect.servers", _servers, is_secret=True),
+    Option("user", "connect.user", values.text),
+    Option("password", "connect.password", values.text, is_secret=True),
+    Option("token", "connect.token", values.text, is_secret=True),
+    Option("nkeySeedFile", "connect.nkey_seed_file", values.text),
+    Option("credsFile", "connect.creds_file", values.text),
+    Option("tls.ca", "connect.tls_ca", values.text),
+    Option("tls.cert", "connect.tls_cert", values.text),
+    Option("tls.key", "connect.tls_key", values.text),
+    Option("tls.hostname", "connect.tls_hostname", values.text),
+    Option("tls.first", "connect.tls_first", values.boolean),
+    Option("jsDomain", "connect.api_prefix", values.domain),
+    Option("apiPrefix", "connect.api_prefix", values.api_prefix),
+    Option("requestTimeout", "connect.timeout_s", values.seconds),
+)
+# fmt: on
+BY_NAME = {option.name.lower(): option for option in TABLE}
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Return what the options of a read say.
+
+    Raises:
+        OptionError: one line with the option, its value and what is allowed.
+    """
+    known = _known(given)
+    parsed = {option.target: value_of(option, said) for option, said in known}
+    said_names = {option.name for option, _ in known}
+    table_options.check(said_names)
+    parsed = table_options.with_streams(parsed)
+    if "streams" not in parsed:
+        raise OptionError(
+            'option stream is missing: name the stream to read, as .option("stream", "ORDERS"), '
+            "or a bucket (bucket), or an object store (objectStore)"
+        )
+    _check_together(said_names, parsed)
+    connect = {
+        name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
+    }
+    own = {name: value for name, value in parsed.items() if "." not in name}
+    return Options(connect=ConnectSettings(**connect), **own)  # type: ignore[arg-type]  # checked by the table
+
+
+def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
+    found: dict[str, tuple[Option, str]] = {}
+    for name, said in given.items():
+        lower = name.lower()
+        if lower not in BY_NAME:
+            raise OptionError(_unknown(name))
+        found[lower] = (BY_NAME[lower], str(said))
+    return list(found.values())
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
+    if near:
+        return f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?"
+    return f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
+
+
+def value_of(option: Option, said: str) -> object:
+    """Return the checked value. Raises OptionError."""
+    try:
+        return option.parse(said)
+    except ValueError as wrong:
+        shown = "(hidden)" if option.is_secret else said
+        raise OptionError(f"option {option.name}={shown} is not allowed; allowed: {wrong}") from None
+
+
+def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
+    """Refuse values that are fine alone but not beside each other."""
+    check_connect(said)
+    _check_place(said, parsed)
+    if "maxTriggerDelay" in said and "minRowsPerTrigger" not in said:
+        raise OptionError(
+            "option maxTriggerDelay is given without minRowsPerTrigger, which it limits; give both"
+        )
+    least, most = parsed.get("min_rows_per_trigger"), parsed.get("max_rows_per_trigger")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise OptionError(f"option minRowsPerTrigger={least} is above maxRowsPerTrigger={most}")
+    start, end = parsed.get("starting_ns"), parsed.get("ending_ns")
+    if isinstance(start, int) and isinstance(end, int) and start > end:
+        raise OptionError("option startingTimestamp is after endingTimestamp; nothing lies between them")
+
+
+def check_connect(said: set[str]) -> None:
+    """Refuse options of the connection that do not go together; `said` are the names that were given."""
+    for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
+        if one in said and other not in said:
+            raise OptionError(f"option {one} is given without {other}; give both")
+    if {"jsDomain", "apiPrefix"} <= said:
+        raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
+
+
+def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
+    """Refuse options of a server beside a store directory, and the other way round."""
+    if "path" not in said:
+        for name in sorted({"account", "keyFile"} & said):
+            raise OptionError(
+                f"option {name} is for reading a store directory; give path too, or leave it out"
+            )
+        return
+    for name in sorted({"bucket", "objectStore"} & said):
+        raise OptionError(
+            f"option {name} asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
+        )
+    of_server = {option.name for option in TABLE if option.target.startswith("connect.")}
+    for name in sorted((of_server | {"fetchBatch", "fetchExpires", "idleTimeout"}) & said):
+        raise OptionError(f"option {name} is of a server, and path reads files without one; give one of them")
+    if parsed.get("read_mode", "auto") != "auto":
+        raise OptionError(
+            f"option readMode={parsed['read_mode']} asks a server, and path reads files; leave it out"
+        )
+
+
+def check_batch(options: Options) -> None:
+    """Refuse what makes no sense in a batch read. Raises OptionError."""
+    if options.buckets and not options.include_history:
+        table_options.check_latest(options)
+    else:
+        _check_consumer(options)
+    for is_given, name in (
+        (options.max_rows_per_trigger is not None, "maxRowsPerTrigger"),
+        (options.max_bytes_per_trigger is not None, "maxBytesPerTrigger"),
+        (options.min_rows_per_trigger is not None, "minRowsPerTrigger"),
+    ):
+        if is_given:
+            raise OptionError(f"option {name} is not allowed in a batch, which has no triggers; leave it out")
+    if options.starting_offsets == LATEST and options.starting_ns is None:
+        raise OptionError(
+            "option startingOffsets=latest is not allowed in a batch: it would read nothing; allowed: earliest, JSON"
+        )
+
+
+def check_stream(options: Options) -> None:
+    """Refuse what makes no sense in a streaming read. Raises OptionError."""
+    table_options.check_stream(options)
+    _check_consumer(options)
+    if options.pushdown:
+        raise OptionError(
+            "option pushdown is not allowed in a streaming read, of which Spark hands over no filters; leave it out, "
+            "and choose by subjects"
+        )
+    if options.path is not None:
+        raise OptionError(
+            "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
+            "as a batch, or name the server with servers"
+        )
+    if options.ending_offsets != LATEST:
+        raise OptionError(
+            "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"
+        )
+    if options.ending_ns is not None:
+        raise OptionError(
+            "option endingTimestamp is not allowed in a streaming read, which has no end; leave it out"
+        )
+
+
+def _check_consumer(options: Options) -> None:
+    """Refuse a read by consumers with filters that no server takes for one. Raises OptionError."""
+    name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
+    if options.read_mode != "consumer":
+        return
+    for one, other in combinations(chosen, 2):
+        if overlaps(one, other):
+            raise OptionError(
+                f"option readMode=consumer: a server takes no filters that overlap, as {one} and {other} of "
+                f"option {name} do; use readMode=auto"
+            )
+
+
+assert {option.target for option in TABLE if "." not in option.target} == {
+    each.name for each in fields(Options) if each.name != "connect"
+}

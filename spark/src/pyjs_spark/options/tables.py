@@ -1,0 +1,105 @@
+"""Options of tables that are made of streams, buckets and object stores: which go together, and which do not.
+
+Their streams have names of their own: KV_<bucket> and OBJ_<bucket>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.nats.buckets import kv_stream, object_stream
+from pyjs_spark.options.values import RECORDS_PER_PARTITION, Position
+
+if TYPE_CHECKING:
+    from pyjs_spark.options.reading import Options
+
+WHAT = ("stream", "bucket", "objectStore")  # one of them says what is read
+# Options that belong to one of them.
+OWN = {
+    "subjects": ("stream",),
+    "includeHeaders": ("stream",),
+    "pushdown": ("stream",),
+    "keys": ("bucket",),
+    "includeHistory": ("bucket",),
+    "includeDeletes": ("bucket", "objectStore"),
+    "objects": ("objectStore",),
+    "maxObjectSize": ("objectStore",),
+    "startingOffsets": ("stream", "bucket"),
+    "endingOffsets": ("stream", "bucket"),
+    "startingTimestamp": ("stream", "bucket"),
+    "endingTimestamp": ("stream", "bucket"),
+    "readMode": ("stream", "bucket"),
+    "minPartitions": ("stream", "bucket"),
+    "maxRecordsPerPartition": ("stream", "bucket"),
+}
+INSTEAD = {
+    "subjects": "keys chooses by key",
+    "includeHeaders": "a schema that names the column headers has them",
+    "pushdown": "keys and objects choose on the server",
+}
+
+
+def check(said: set[str]) -> None:
+    """Refuse options that belong to another kind of read than the one that is asked for. Raises OptionError."""
+    what = [name for name in WHAT if name in said]
+    if len(what) > 1:
+        raise OptionError(f"options {what[0]} and {what[1]} both say what to read; give one")
+    for name in sorted(said & set(OWN)):
+        if what and what[0] not in OWN[name]:
+            hint = INSTEAD.get(name, "leave it out")
+            raise OptionError(
+                f"option {name} does not go with {what[0]}, only with {_any(OWN[name])}; {hint}"
+            )
+
+
+def _any(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with the streams of buckets and object stores in their place."""
+    found = dict(parsed)
+    if "object_store" in found:
+        found["streams"] = (object_stream(found["object_store"]),)
+    if "buckets" in found:
+        found["streams"] = tuple(kv_stream(bucket) for bucket in found["buckets"])
+        for name in ("starting_offsets", "ending_offsets"):
+            if name in found:
+                found[name] = _of_streams(found[name])
+    return found
+
+
+def _of_streams(position: Position) -> Position:
+    """Return the position with the streams of the buckets that it names."""
+    return Position(position.word, tuple((kv_stream(bucket), at) for bucket, at in position.streams))
+
+
+def check_latest(options: Options) -> None:
+    """Refuse what has no effect on a read of the latest values of a bucket. Raises OptionError."""
+    for is_given, name in (
+        (options.starting_offsets is not None, "startingOffsets"),
+        (options.ending_offsets != Position("latest"), "endingOffsets"),
+        (options.starting_ns is not None, "startingTimestamp"),
+        (options.ending_ns is not None, "endingTimestamp"),
+        (options.min_partitions is not None, "minPartitions"),
+        (options.read_mode in ("direct", "bulk"), "readMode"),
+        (options.max_records_per_partition != RECORDS_PER_PARTITION, "maxRecordsPerPartition"),
+    ):
+        if is_given:
+            raise OptionError(
+                f"option {name} does not go with a batch of a bucket, which has the latest value of each key; "
+                "leave it out, or set includeHistory=true to read all revisions that are there"
+            )
+
+
+def check_stream(options: Options) -> None:
+    """Refuse what cannot be a streaming read. Raises OptionError."""
+    if options.object_store:
+        raise OptionError("option objectStore is a batch read only; use spark.read, not spark.readStream")
+    if options.include_history:
+        raise OptionError(
+            "option includeHistory is not allowed in a streaming read, which has every change; leave it out "
+            "and set startingOffsets=earliest to begin with what is there"
+        )

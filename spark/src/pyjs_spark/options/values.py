@@ -1,0 +1,189 @@
+"""Parsers of option values: from the text that Spark hands over to a checked Python value.
+
+Spark gives every option as text. A parser takes that text and returns the value, or raises ValueError whose
+text says what is allowed; `reading.py` puts the name of the option and the value before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyjs_spark.subjects import covers, is_subject
+from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
+
+SEQ_MAX = 2**63 - 1  # what a signed 64-bit column of Spark can hold
+RECORDS_PER_PARTITION = 500_000  # unless told otherwise
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS_MAX = 3650 * SECONDS["d"]  # more does not fit where sockets and servers count it
+SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
+STREAM_NAME = re.compile(r"[^\s.>/\\\x00]+")  # a * makes it a pattern
+BUCKET_NAME = re.compile(r"[A-Za-z0-9_*-]+")
+
+Parser = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading starts or ends: one word for all streams, or a sequence (or word) for each."""
+
+    word: str = ""  # earliest, latest; "" if streams are named
+    streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
+
+
+def text(value: str) -> str:
+    """Return the text itself; it must not be empty."""
+    if not value.strip():
+        raise ValueError("a text that is not empty")
+    return value.strip()
+
+
+def boolean(value: str) -> bool:
+    """Return true or false."""
+    words = {"true": True, "false": False}
+    if value.strip().lower() not in words:
+        raise ValueError("true or false")
+    return words[value.strip().lower()]
+
+
+def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `low` to `high`."""
+
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"\d+", value.strip(), re.ASCII) or not low <= int(value) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser of one of some words."""
+
+    def parse(value: str) -> str:
+        if value.strip().lower() not in words:
+            raise ValueError(" or ".join([", ".join(words[:-1]), words[-1]]))
+        return value.strip().lower()
+
+    return parse
+
+
+def seconds(value: str) -> float:
+    """Return a duration in seconds: a number with ms, s, m, h or d, or of seconds alone."""
+    match = DURATION.fullmatch(value.strip().lower())
+    found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
+    if not 0 < found <= SECONDS_MAX:
+        raise ValueError("a duration above zero and up to 3650d such as 500ms, 5s, 15m or 1h")
+    return found
+
+
+def byte_size(value: str) -> int:
+    """Return a number of bytes; k, m, g and t multiply by powers of 1024."""
+    match = SIZE.fullmatch(value.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a number of bytes above zero such as 1048576, 64m or 1g")
+    return int(match[1]) * SIZES[match[2]]
+
+
+def words(value: str) -> tuple[str, ...]:
+    """Return the parts of a comma list, without those that are said twice."""
+    parts = [part.strip() for part in value.split(",")]
+    if not all(parts):
+        raise ValueError("a comma list without empty parts")
+    return tuple(dict.fromkeys(parts))
+
+
+def stream_names(value: str) -> tuple[str, ...]:
+    """Return names of streams, or patterns with *."""
+    names = words(value)
+    if not all(STREAM_NAME.fullmatch(name) for name in names):
+        raise ValueError(
+            "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
+        )
+    return names
+
+
+def bucket_names(value: str) -> tuple[str, ...]:
+    """Return names of buckets, or patterns with *."""
+    names = words(value)
+    if not all(BUCKET_NAME.fullmatch(name) for name in names):
+        raise ValueError(
+            "names of buckets, comma separated, each of letters, digits, '-' and '_'; * is any text"
+        )
+    return names
+
+
+def bucket_name(value: str) -> str:
+    """Return the name of one bucket."""
+    if not BUCKET_NAME.fullmatch(value.strip()) or "*" in value:
+        raise ValueError("the name of one bucket, of letters, digits, '-' and '_'")
+    return value.strip()
+
+
+def subjects(value: str) -> tuple[str, ...]:
+    """Return subjects to filter by, without those that another one covers; () if that is all of them."""
+    parts = words(value)
+    if not all(is_subject(part) for part in parts):
+        raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")
+    wide = [part for part in parts if not any(covers(other, part) for other in parts if other != part)]
+    return () if wide == [">"] else tuple(wide)
+
+
+def domain(value: str) -> str:
+    """Return the API prefix of a JetStream domain."""
+    if not re.fullmatch(r"[^\s.*>$]+", value.strip()):
+        raise ValueError("the name of a domain: one token without '.', '*', '>' and '$'")
+    return f"$JS.{value.strip()}.API"
+
+
+def api_prefix(value: str) -> str:
+    """Return the subject before the names of the JetStream API, without a dot at its end."""
+    prefix = value.strip().removesuffix(".")
+    if not is_subject(prefix) or "*" in prefix or ">" in prefix:
+        raise ValueError("a subject without wildcards such as $JS.hub.API")
+    return prefix
+
+
+def moment(value: str) -> int:
+    """Return a point in time in ns since 1970: RFC 3339 with up to 9 digits, or ms as a number."""
+    said = value.strip()
+    if re.fullmatch(r"\d{1,14}", said, re.ASCII):
+        return int(said) * NS_PER_MS
+    match = TIME.fullmatch(said)
+    try:
+        return parse_rfc3339(said) if match else _no_time()
+    except (ValueError, OverflowError):
+        return _no_time()
+
+
+def _no_time() -> int:
+    raise ValueError("a time such as 2026-01-31T12:00:00Z (with zone), or milliseconds since 1970")
+
+
+def position(*allowed: str) -> Callable[[str], Position]:
+    """Return a parser of a position: one of the words, or JSON of streams with their sequences."""
+    hint = " or ".join([*allowed, 'JSON such as {"ORDERS": 1234}'])
+
+    def parse(value: str) -> Position:
+        word = value.strip().lower()
+        if word in allowed:
+            return Position(word)
+        try:
+            said = json.loads(value)
+        except ValueError:
+            raise ValueError(hint) from None
+        if not isinstance(said, dict) or not said or not all(_is_place(at, allowed) for at in said.values()):
+            raise ValueError(f"{hint} (whole numbers from 1, or a word)")
+        return Position(streams=tuple(sorted(said.items())))
+
+    return parse
+
+
+def _is_place(at: object, allowed: tuple[str, ...]) -> bool:
+    if isinstance(at, str):
+        return at in allowed
+    return type(at) is int and 1 <= at <= SEQ_MAX

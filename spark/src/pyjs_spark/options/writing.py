@@ -1,0 +1,160 @@
+"""Options of writing: one table like that of reading, and what it makes of the texts that Spark hands over.
+
+The options of the connection are those of reading. The others do not mix: an option of reading is refused in a
+write and the other way round, so that none is accepted and ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options import values
+from pyjs_spark.options.reading import TABLE, Option, check_connect, value_of
+
+EXACTLY_ONCE = "exactlyOnce"
+AT_LEAST_ONCE = "atLeastOnce"
+FROM_HEADERS = "header"
+KEY = re.compile(r"[-_=A-Za-z0-9]{1,200}")  # one token of a subject, and a key of a bucket
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Everything that one write was told, checked."""
+
+    stream: str  # every message must be stored by this one
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    subject: str = ""  # of all messages; "": column subject
+    msg_id_column: str = ""  # "": column msg_id, if there is one
+    msg_id: str = "auto"  # header: a Nats-Msg-Id among the headers is the id
+    sink_id: str = ""  # "": of the query, or one of its own for each batch write
+    delivery: str = EXACTLY_ONCE
+    progress_bucket: str = "pyjs-sinks"
+    expected_stream: bool = False  # say the stream's name in a header of every message
+    max_in_flight: int = 4000
+    ack_timeout_s: float = 30.0
+    retries: int = 5
+
+
+def _stream(value: str) -> str:
+    names = values.stream_names(value)
+    if len(names) > 1 or "*" in names[0]:
+        raise ValueError("the name of one stream: all messages of a write go to it")
+    return names[0]
+
+
+def _subject(value: str) -> str:
+    wrong = subject_fault(value)
+    if wrong:
+        raise ValueError(f"one subject without wildcards such as orders.copied; it has {wrong}")
+    return value
+
+
+def subject_fault(value: str) -> str:
+    """Return what keeps a text from being the subject of a message; nothing if it can be."""
+    if not value:
+        return "no character"
+    if re.search(r"[\x00-\x20\x7f]", value):
+        return "a space or a control character"
+    tokens = value.split(".")
+    if not all(tokens):
+        return "an empty token: two dots in a row, or one at an end"
+    return next((f"the wildcard {token}" for token in tokens if token in ("*", ">")), "")
+
+
+def _key(value: str) -> str:
+    if not KEY.fullmatch(value):
+        raise ValueError("up to 200 letters, digits, '-', '_' and '='")
+    return value
+
+
+def _delivery(value: str) -> str:
+    words = {word.lower(): word for word in (EXACTLY_ONCE, AT_LEAST_ONCE)}
+    if value.strip().lower() not in words:
+        raise ValueError(f"{EXACTLY_ONCE} or {AT_LEAST_ONCE}")
+    return words[value.strip().lower()]
+
+
+# fmt: off
+SINK_TABLE: tuple[Option, ...] = (
+    Option("stream", "stream", _stream),
+    Option("subject", "subject", _subject),
+    Option("msgIdColumn", "msg_id_column", values.text),
+    Option("msgId", "msg_id", values.one_of("auto", FROM_HEADERS)),
+    Option("sinkId", "sink_id", _key),
+    Option("delivery", "delivery", _delivery),
+    Option("progressBucket", "progress_bucket", _key),
+    Option("expectedStream", "expected_stream", values.boolean),
+    Option("maxInFlight", "max_in_flight", values.count(high=1_000_000)),
+    Option("ackTimeout", "ack_timeout_s", values.seconds),
+    Option("retries", "retries", values.count(low=0, high=1000)),
+    *(option for option in TABLE if option.target.startswith("connect.")),
+)
+# fmt: on
+BY_NAME = {option.name.lower(): option for option in SINK_TABLE}
+READ_ONLY = {option.name.lower(): option.name for option in TABLE if option.name.lower() not in BY_NAME}
+WRITE_ONLY = {
+    name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
+}
+SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses them and hands them on
+
+
+def is_of_writing(given: Mapping[str, str]) -> bool:
+    """Say whether these options can only be meant for a write; Spark does not tell when it hands them over."""
+    return any(_means_writing(name.lower()) for name in given)
+
+
+def _means_writing(name: str) -> bool:
+    known = {option.name.lower() for option in TABLE} | set(BY_NAME)
+    near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return name in SPARKS or name in WRITE_ONLY or (bool(near) and near[0] in WRITE_ONLY)
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return what the options of a write say.
+
+    Raises:
+        OptionError: one line with the option, its value and what is allowed.
+    """
+    ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
+    known = {name.lower(): (_known(name), str(said)) for name, said in ours}
+    parsed = {option.target: value_of(option, said) for option, said in known.values()}
+    if "stream" not in parsed:
+        raise OptionError(
+            'option stream is missing: name the stream to write to, as .option("stream", "ORDERS")'
+        )
+    said = {option.name for option, _ in known.values()}
+    check_connect(said)
+    if "msgIdColumn" in said and parsed.get("msg_id") == FROM_HEADERS:
+        raise OptionError("options msgIdColumn and msgId=header name two places of the id; give one")
+    if parsed.get("delivery") == AT_LEAST_ONCE:
+        for name in ("sinkId", "progressBucket"):
+            if name in said:
+                raise OptionError(f"option {name} has no use with delivery={AT_LEAST_ONCE}; leave it out")
+    connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
+    own = {name: value for name, value in parsed.items() if "." not in name}
+    return SinkOptions(connect=ConnectSettings(**connect), **own)  # type: ignore[arg-type]  # checked by the table
+
+
+def _known(name: str) -> Option:
+    lower = name.lower()
+    if lower in BY_NAME:
+        return BY_NAME[lower]
+    if lower == "path":
+        raise OptionError("option path: a write goes to a stream; call save() or start() without a path")
+    if lower in READ_ONLY:
+        raise OptionError(f"option {READ_ONLY[lower]} is for reading; leave it out of a write")
+    near = difflib.get_close_matches(lower, BY_NAME, n=1, cutoff=0.5)
+    if near:
+        raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
+    names = ", ".join(sorted(option.name for option in SINK_TABLE))
+    raise OptionError(f"option {name} is unknown; there are {names}")
+
+
+assert {option.target for option in SINK_TABLE if "." not in option.target} == {
+    each.name for each in fields(SinkOptions) if each.name != "connect"
+}

@@ -1,1 +1,0 @@
-"""Pipelines between streams and files that are used as they are."""

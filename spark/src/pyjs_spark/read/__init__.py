@@ -1,0 +1,1 @@
+"""Ranges of sequences: how they are planned, and how their messages are read."""

@@ -1,0 +1,390 @@
+"""Messages of one range by bulk read: chunks of raw records with entries that tell where each is.
+
+Our own servers offer it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
+chunks and then forgotten; the next one goes out when the last chunk of the one before has come, before that is
+decoded, and none is outstanding while the caller has a batch: a caller that is slow for minutes then has no bytes on
+their way to it. Nothing is left on the server, so the read may be repeated.
+
+On the host of the server entries alone are asked for, and the records are read from its files, each checked; what
+does not check out (a file may be written anew meanwhile, or not be written yet) comes over the connection. Where no
+column needs the records, the entries are enough.
+
+Records that come over the connection are checked here, so that the server need not; where one does not check out the
+server is asked to look itself: it knows whether that is damage, and tells its operator.
+
+    chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
+            entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
+
+Every message of [first, next) that is there and asked for is in a chunk, and the stream's first sequence at that
+moment: so trimming is told from deletions without another request.
+
+Source: docs/bulk-read.md.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pyjs_spark import fast
+from pyjs_spark.decode import entries
+from pyjs_spark.decode.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN, Decoding
+from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolError, RequestTimeout, SparkError
+from pyjs_spark.nats.client import Client
+from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.mapped import Files
+from pyjs_spark.read.ranges import (
+    BATCH_SIZE_MAX,
+    STREAM_NOT_FOUND,
+    Losses,
+    Patience,
+    ReadRange,
+    Report,
+    check_range,
+)
+
+if fast.IS_THERE:
+    from pyjs_spark_fast.entries import Decoder
+else:
+    from pyjs_spark.decode.entries import Decoder  # type: ignore[assignment]
+
+HEADER = struct.Struct("<4sHHQQQQIIIIQ")
+MAGIC = b"PYJB"
+VERSION = 1
+LAST = 1  # flags: the last chunk of its request
+END = 2  # nothing behind it that was asked for
+ENTRIES_ONLY = 4  # no records in it
+INFO_FIELD = "pyjs_version"  # that our servers have in INFO
+REFUSED = 20001  # allow_direct is off
+OTHER_STREAM = 20002
+REQUEST_SIZE = 2 << 20  # bytes asked for at once, which is as much as a server gives
+REQUEST_SIZE_MIN = 1 << 16
+ROW_SIZE = 200  # bytes of a row in a chunk, until it is known better
+MISMATCHES_MAX = 3  # records that are not in the files as they should be, until these are left alone
+
+
+class Chunk(NamedTuple):
+    """One message of an answer."""
+
+    flags: int
+    first: int
+    next: int
+    stream_first: int
+    stream_last: int
+    messages: int
+    table: memoryview  # the entries
+    data: memoryview  # the records; empty if entries alone were asked for
+    segment: int
+    lost: int
+    incarnation: int
+
+
+def parse_chunk(payload: memoryview) -> Chunk:
+    """Return the chunk in a message; it points into the payload. Raises ProtocolError."""
+    if len(payload) < HEADER.size:
+        raise ProtocolError(f"a bulk read was answered with {len(payload)} bytes, which are no chunk")
+    magic, version, flags, first, behind, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
+    count, size, segment, lost, incarnation = rest
+    if magic != MAGIC or version != VERSION:
+        raise ProtocolError(
+            f"a bulk read was answered with {bytes(payload[:8])!r}, which is no chunk of version 1"
+        )
+    body = HEADER.size + count * ENTRY_SIZE
+    if body + size != len(payload):
+        raise ProtocolError(
+            f"a chunk of {count} entries and {size} bytes of records has {len(payload)} bytes"
+        )
+    table, data = payload[HEADER.size : body], payload[body:]
+    state = (flags, first, behind, stream_first, stream_last)
+    return Chunk(*state, count, table, data, segment, lost, incarnation)
+
+
+def is_offered(client: Client) -> bool:
+    """Return whether the server answers bulk reads."""
+    return INFO_FIELD in client.info
+
+
+def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the range in order; see pull.read_range().
+
+    Raises:
+        BulkRefused: the server does not offer it, or not for this stream.
+    """
+    report = report or Report()
+    check_range(what)
+    if what.low >= what.high:
+        return
+    if not is_offered(client):
+        raise BulkRefused(
+            f"option readMode=bulk: {client.address} is no pyjs-server that offers bulk reads; use readMode=auto"
+        )
+    info = Patience(client, report).stream_info(what.stream)
+    losses = Losses(what, report)
+    if info is None or (what.created and info["created"] != what.created):
+        losses.of_stream(info, what.low)
+        return
+    if not info["config"].get("allow_direct"):
+        raise refused(what.stream)
+    read = _Read(client, what, report, losses, info["config"]["retention"] != "limits")
+    try:
+        yield from read.batches()
+    finally:
+        read.close()
+
+
+def refused(stream: str) -> BulkRefused:
+    """Return the error for a stream that does not allow bulk reads."""
+    return BulkRefused(
+        f"option readMode=bulk: the stream {stream} does not allow direct gets; set allow_direct in its "
+        "configuration, or use readMode=auto"
+    )
+
+
+class _Read:
+    """One read of a range."""
+
+    def __init__(
+        self, client: Client, what: ReadRange, report: Report, losses: Losses, is_consumed: bool
+    ) -> None:
+        self._client = client
+        self._what = what
+        self._report = report
+        self._losses = losses
+        self._is_consumed = is_consumed  # its consumers remove messages, which is no loss
+        self._patience = Patience(client, report)
+        self._maker = BatchMaker(what)
+        self._decoder: Decoding = Decoder(
+            decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
+        )
+        self._decoder.listen(what.low, what.high)
+        self._needs_records = entries.needs_records(what.columns, what.headers)
+        self._files = Files.of(client, what.stream) if self._needs_records else None
+        self._mismatches = 0
+        self._is_checking = True  # so that the server need not
+        self._next_seq = what.low  # of the next chunk
+        self._is_over = False
+        self._inbox = b""
+        self._sid = 0
+        self._connection = 0  # the one with the subscription
+        self._asked = 0  # requests so far
+        self._is_waiting = False  # for the rest of the answer to the last of them
+        self._chunk: Chunk | None = None  # the one at hand,
+        self._at = 0  # and its first entry that is no row yet
+        self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
+        self._mean = ROW_SIZE
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield batch after batch."""
+        has_more = True
+        while has_more:
+            has_more = self._fill()
+            if self._decoder.rows:
+                self._report.rows += self._decoder.rows
+                yield self._maker.make(self._decoder.take())
+
+    def close(self) -> None:
+        """End the subscription, if its connection is still there, and close what is open."""
+        if self._files is not None:
+            self._files.close()
+        if self._sid and self._connection == self._client.connections:
+            try:
+                self._client.unsubscribe(self._sid)
+            except SparkError:
+                pass
+
+    def _fill(self) -> bool:
+        """Read until the batch is full; False: until the range is read."""
+        while not self._is_over:
+            try:
+                if self._chunk is None:
+                    self._chunk, self._at = self._next_chunk(), 0
+                if self._chunk is not None and self._decode(self._chunk):
+                    return True
+            except ApiError as error:
+                self._refused(error)
+            except SparkError as error:
+                self._patience.bear(error)
+                self._forget()
+        return False
+
+    def _decode(self, chunk: Chunk) -> bool:
+        """Make rows of the chunk at hand; True: the batch is full, and what has come is kept for the next one."""
+        if self._needs_records and chunk.flags & ENTRIES_ONLY:
+            assert self._files is not None
+            self._at, state = self._files.decode(self._decoder, chunk, self._at)
+        else:
+            data = chunk.data if self._needs_records else None
+            in_memory = chunk.segment == 0  # there records have no checks
+            check = ALONE if self._is_checking and not in_memory else 0
+            self._at = self._decoder.add(chunk.table, self._at, data, 0, check)
+            state = self._decoder.state
+        if state == FULL:
+            self._keep(chunk)
+            return True
+        if state != TAKEN:
+            self._mismatch(chunk)
+            return False
+        self._done(chunk)
+        return False
+
+    def _done(self, chunk: Chunk) -> None:
+        """Go on behind a chunk."""
+        self._patience.progress()
+        self._next_seq = chunk.next
+        self._chunk = None
+        self._is_over = chunk.next >= self._what.high or bool(chunk.flags & END)
+
+    def _mismatch(self, chunk: Chunk) -> None:
+        """The files have another record, or none, or one came that is damaged: have this place sent, and checked."""
+        if self._is_checking and not chunk.flags & ENTRIES_ONLY and self._decoder.state == DAMAGED:
+            self._is_checking = False
+        elif self._files is None or not chunk.flags & ENTRIES_ONLY:
+            raise ProtocolError(
+                f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
+            )
+        else:
+            self._mismatches += 1
+        if self._files is not None and self._mismatches >= MISMATCHES_MAX:
+            self._files.close()
+            self._files = None
+        self._next_seq = max(chunk.first, self._decoder.last_seq + 1)
+        self._drain()
+        self._kept.clear()
+        self._chunk = None
+        self._ask(by_data=True)
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def _next_chunk(self) -> Chunk | None:
+        """Return the next chunk, having asked for what follows it; None: it belongs to nothing."""
+        if self._kept:
+            return self._known(parse_chunk(memoryview(self._kept.popleft())))
+        if not self._is_waiting:
+            self._ask()
+        chunk = self._known(parse_chunk(self._receive()))
+        if chunk.messages:
+            self._mean = (self._mean + (len(chunk.table) + len(chunk.data)) // chunk.messages) // 2
+        if chunk.flags & LAST:
+            self._is_waiting = False
+            self._ask_ahead(chunk)
+        return chunk
+
+    def _ask_ahead(self, chunk: Chunk) -> None:
+        """Ask for what follows this chunk, which is not decoded yet, if it is sure to become rows of this batch."""
+        room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
+        is_followed = not chunk.flags & END and chunk.next < self._what.high
+        from_files = self._needs_records and chunk.flags & ENTRIES_ONLY  # it may have to be sent after all
+        if room > 0 and is_followed and not from_files:
+            self._ask(chunk.next, room)
+
+    def _known(self, chunk: Chunk) -> Chunk:
+        """Check that a chunk goes on where the last one ended, and count what it says is lost."""
+        if chunk.first != self._next_seq:
+            raise ConnectionLost(
+                f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
+            )
+        if not self._is_consumed:
+            state = {"first_seq": chunk.stream_first, "last_seq": chunk.stream_last}
+            info = {"created": self._what.created, "state": state}
+            self._losses.of_chunk(info, chunk.first, chunk.next, chunk.messages)
+        if chunk.lost:
+            why = f"the server found {chunk.lost} of them damaged"
+            self._losses.damaged(chunk.first, chunk.first + chunk.lost, why)
+        return chunk
+
+    def _receive(self) -> memoryview:
+        """Return the payload of the next part of the answer; it is gone with what is received next."""
+        wait_s = self._client.settings.timeout_s
+        reply = b"%b.%d" % (self._inbox, self._asked)
+        while True:
+            found = self._client.next_view(self._sid, time.monotonic() + wait_s)
+            if found is None:
+                raise RequestTimeout(
+                    f"{self._client.address}: a bulk read of {self._what.stream} was not answered in {wait_s:g} s"
+                )
+            subject, payload = found
+            if subject != reply:
+                continue  # of a request that nobody waits for any more
+            if bytes(payload[:1]) == b"{":
+                self._is_waiting = False
+                raise _error_in(bytes(payload))
+            return payload
+
+    def _keep(self, chunk: Chunk) -> None:
+        """Copy what has come and is not used yet: the caller may be away for long, and others use the connection."""
+        self._chunk = chunk._replace(table=memoryview(bytes(chunk.table)), data=memoryview(bytes(chunk.data)))
+        self._drain()
+
+    def _drain(self) -> None:
+        """Receive the rest of the answer that is on its way."""
+        try:
+            while self._is_waiting:
+                payload = bytes(self._receive())
+                self._kept.append(payload)
+                self._is_waiting = not parse_chunk(memoryview(payload)).flags & LAST
+        except ApiError:
+            return  # asked again later, it says the same
+        except SparkError as error:
+            self._patience.bear(error)
+            self._is_waiting = False
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, seq: int = 0, rows: int = 0, by_data: bool = False) -> None:
+        """Ask for what follows, `rows` rows of it if the batch has no room for more."""
+        what = self._what
+        if self._connection != self._client.connections:
+            self._connection = self._client.connections
+            self._inbox = self._client.new_inbox()
+            self._sid = self._client.subscribe(self._inbox + b".*")
+        is_data = self._needs_records and (by_data or self._files is None)
+        rows = rows or what.bulk_batch_rows - self._decoder.rows
+        body: dict[str, object] = {
+            "seq": seq or self._next_seq,
+            "end_seq": what.high,
+            "max_bytes": min(REQUEST_SIZE, max(REQUEST_SIZE_MIN, rows * self._mean)),
+        }
+        body |= {"created": what.created} if what.created else {}
+        body |= {"subjects": list(what.subjects)} if what.subjects else {}
+        body |= {} if is_data else {"entries_only": True}
+        body |= {"unchecked": True} if is_data and self._is_checking else {}
+        self._asked += 1
+        self._is_waiting = True
+        subject = f"{self._client.settings.api_prefix}.PYJS.BULK.READ.{what.stream}"
+        self._client.publish(
+            subject.encode(), json.dumps(body).encode(), b"%b.%d" % (self._inbox, self._asked)
+        )
+
+    def _forget(self) -> None:
+        """Ask again behind the last row: the answer at hand is incomplete."""
+        self._next_seq = max(self._next_seq, self._decoder.last_seq + 1)
+        self._is_waiting = False
+        self._chunk = None
+        self._kept.clear()
+
+    def _refused(self, error: ApiError) -> None:
+        """Find out what an error of the server means."""
+        self._forget()
+        if error.err_code == REFUSED:
+            raise refused(self._what.stream) from error
+        if error.err_code not in (STREAM_NOT_FOUND, OTHER_STREAM):
+            self._patience.bear(error)
+            return
+        info = self._patience.stream_info(self._what.stream)
+        self._is_over = not self._losses.of_stream(info, self._next_seq)
+
+
+def _error_in(payload: bytes) -> ApiError | ProtocolError:
+    try:
+        error = json.loads(payload)["error"]
+        return ApiError(
+            int(error["code"]), int(error.get("err_code", 0)), f"bulk read: {error['description']}"
+        )
+    except (ValueError, KeyError, TypeError):
+        return ProtocolError(f"a bulk read was answered with {payload[:200]!r}")

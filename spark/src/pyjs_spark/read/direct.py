@@ -1,0 +1,163 @@
+"""Messages of one range by direct get: for streams whose consumers remove what they read.
+
+On a workqueue or interest stream a consumer of ours would take messages away from others, or is refused. Getting a
+message by its sequence removes nothing. With `allow_direct` the server sends many messages for one request, else one
+(STREAM.MSG.GET). That messages disappear while they are read is what such a stream is for: it is no data loss, except
+that another stream has the name. A limits stream can be read so as well; there losses are those of pull.py.
+
+A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
+lags behind. So what a mirror says is thrown away, and where a replica has nothing more its leader is asked.
+
+Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/test_direct.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from pyjs_spark.decode.wire import Rows
+from pyjs_spark.errors import ApiError, SparkError
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.ranges import (
+    BATCH_SIZE_MAX,
+    Losses,
+    Patience,
+    ReadRange,
+    Report,
+    check_range,
+    stream_info,
+)
+from pyjs_spark.subjects import is_match
+from pyjs_spark.times import parse_rfc3339
+
+NO_MESSAGE = 10037
+ANSWER_SIZE = 4 << 20  # bytes asked for in one batched answer
+ANSWER_COUNT = 1000
+TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message
+END_OF_BATCH = 204
+NOT_FOUND = 404
+NO_RESOURCES = 500  # pyjs-server has no descriptor or memory left to read it
+LATER = 503  # the code of what is worth another try
+
+
+def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the range in order; see pull.read_range()."""
+    report = report or Report()
+    check_range(what)
+    read = _Read(client, what, report)
+    maker = BatchMaker(what)
+    rows = Rows(decoded_columns(what.columns), what.headers)
+    for message in read.messages():
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if rows.count >= what.batch_rows or (rows.count and rows.size + size > BATCH_SIZE_MAX):
+            report.rows += rows.count
+            yield maker.make(rows.take())
+        rows.add(*message)
+    if rows.count:
+        report.rows += rows.count
+        yield maker.make(rows.take())
+
+
+class _Read:
+    """One read of a range."""
+
+    def __init__(self, client: Client, what: ReadRange, report: Report) -> None:
+        self._client = client
+        self._what = what
+        self._losses = Losses(what, report)
+        self._patience = Patience(client, report)
+        self._next_seq = what.low
+        self._is_direct = False
+        # The server filters by one subject; with more we get every message and choose.
+        self._filter = what.subjects[0] if len(what.subjects) == 1 else ">"
+        self._chosen = [subject.encode().split(b".") for subject in what.subjects if len(what.subjects) > 1]
+
+    def messages(self) -> Iterator[Stored]:
+        """Yield the messages of the range that are still there."""
+        has_more = self._next_seq < self._what.high
+        while has_more:
+            try:
+                has_more, some = self._get()
+            except SparkError as error:
+                self._patience.bear(error)
+                continue
+            self._patience.progress()
+            if some:
+                self._next_seq = some[-1].seq + 1
+            has_more = has_more and self._next_seq < self._what.high
+            for message in some:
+                if message.seq < self._what.high and self._is_chosen(message.subject):
+                    yield message
+
+    def _get(self) -> tuple[bool, list[Stored]]:
+        """Return the next messages, and whether there may be more."""
+        info = stream_info(self._client, self._what.stream)
+        if not self._is_same(info):
+            return False, []
+        assert info is not None
+        is_kept = info["config"]["retention"] == "limits"
+        if is_kept:
+            self._losses.of_stream(info, self._next_seq)
+        some = (self._many() if info["config"].get("allow_direct") else []) or self._one()
+        # Asked again behind the answer: it came from the stream of before only if that is still there.
+        info = stream_info(self._client, self._what.stream)
+        if not self._is_same(info):
+            return False, []
+        if is_kept:
+            self._check_gaps(info, [message.seq for message in some])
+        return bool(some), some
+
+    def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
+        """Find out whether sequences without a message were trimmed."""
+        low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
+        missing = high - low - sum(seq < high for seq in seqs)
+        if missing:
+            self._losses.of_batch(info, low, high, missing)
+
+    def _is_same(self, info: dict[str, Any] | None) -> bool:
+        """Return whether the planned stream is there; raise if it is not and that matters."""
+        created = self._what.created
+        if info is not None and created in ("", info["created"]):
+            return True
+        return self._losses.of_stream(info, self._next_seq)
+
+    def _many(self) -> list[Stored]:
+        """Return the next messages as one answer has them; none if nobody but mirrors answers."""
+        count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
+        body = {
+            "seq": self._next_seq,
+            "next_by_subj": self._filter,
+            "batch": count,
+            "max_bytes": ANSWER_SIZE,
+        }
+        subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"
+        wait_s = self._client.settings.timeout_s
+        for _ in range(TRIES):
+            *answers, end = self._client.request_many(subject, json.dumps(body).encode(), count, wait_s)
+            if end.status not in (END_OF_BATCH, NOT_FOUND):
+                text = f"{self._client.address}: {subject} answered {end.status} {end.description}"
+                raise ApiError(LATER if end.status == NO_RESOURCES else end.status, 0, text)
+            if all(answer.header(b"Nats-Stream") == self._what.stream.encode() for answer in answers):
+                return [stored(answer) for answer in answers]
+        return []
+
+    def _one(self) -> list[Stored]:
+        body = {"seq": self._next_seq, "next_by_subj": self._filter}
+        try:
+            found = self._client.api(f"STREAM.MSG.GET.{self._what.stream}", body)["message"]
+        except ApiError as error:
+            if error.err_code == NO_MESSAGE:
+                return []
+            raise
+        headers, data = (base64.b64decode(found.get(name) or "") for name in ("hdrs", "data"))
+        return [Stored(found["seq"], parse_rfc3339(found["time"]), found["subject"].encode(), headers, data)]
+
+    def _is_chosen(self, subject: bytes) -> bool:
+        return not self._chosen or any(is_match(subject.split(b"."), wanted) for wanted in self._chosen)

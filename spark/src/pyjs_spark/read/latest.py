@@ -1,0 +1,241 @@
+"""The last message of each subject as Arrow batches: what key-value buckets and object stores are read by.
+
+A consumer with deliver policy last_per_subject chooses the messages on the server, so a bucket of a million keys
+comes in one pass and in bounded memory: batches, and 8 bytes for each subject (its hash). Direct get could ask for
+the last messages too (multi_last), but for 1024 subjects at most, and only where the stream allows it.
+
+While that goes on, messages are replaced. What the read promises: every subject that was there all the time comes
+once, with a message that was its last at some moment of the read. For a replaced message that was not delivered yet
+the newer one comes later, since sequences rise; if the older one had come already, the newer one is dropped, for
+which the hashes are kept. The read does not trust the consumer's count of what is pending to tell its end: it asks
+for the next message behind the last one, and begins again if the consumer has left something out.
+
+Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/test_kv.py.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyjs_spark.decode.wire import SEQ_MAX
+from pyjs_spark.errors import ApiError, ReadStalled, SparkError, StreamMissing
+from pyjs_spark.nats.client import Client
+from pyjs_spark.read import lookup, pull
+from pyjs_spark.read.plan import StreamState, state_of
+from pyjs_spark.read.ranges import Patience, ReadRange, Report
+from pyjs_spark.subjects import overlaps
+
+EMPTY_BEFORE_A_LOOK = 32  # requests that found nothing before the stream is looked at
+ROUNDS_MAX = 5  # how often a read begins again behind a consumer that left messages out
+
+
+def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the last message of each subject that `what.subjects` match, in the order of their sequences.
+
+    Of the range only the stream, the subjects, and how to read count. `subject` must be among its columns. Behind
+    the end come those whose older message was replaced while this read; each subject comes once.
+
+    Raises:
+        StreamMissing: there is no such stream.
+        ReadStalled, ServerUnreachable and other SparkErrors: the server does not get any further.
+    """
+    assert "subject" in what.columns
+    assert what.subjects
+    whole = replace(what, low=1, high=SEQ_MAX, created="", keeps_all=False)
+    seen = Seen()
+    for subjects in apart(what.subjects):
+        read = LatestRead(client, replace(whole, subjects=subjects), report or Report(), seen)
+        yield from _read(client, read, report)
+
+
+def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the subjects in groups in which no two overlap: a server takes no other filters for one consumer."""
+    groups: list[tuple[str, ...]] = []
+    for subject in subjects:
+        fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
+        group = next(fits, ())
+        if group:
+            groups.remove(group)
+        groups.append((*group, subject))
+    return groups
+
+
+def _read(client: Client, read: LatestRead, report: Report | None) -> Iterator[pa.RecordBatch]:
+    what = read.what
+    try:
+        for _ in range(ROUNDS_MAX):
+            yield from read.batches()
+            if (last_seq := read.end()) is not None:
+                break
+        else:
+            raise ReadStalled(
+                f"stream {what.stream}: {ROUNDS_MAX} consumers ended before the last messages of all subjects came; "
+                "look at the server"
+            )
+    finally:
+        read.close()
+    rest = replace(what, low=read.last_seq + 1, high=last_seq + 1)
+    for batch in pull.read_range(client, rest, report):
+        yield from read.unseen(batch)
+
+
+class LatestRead(pull.PullRead):
+    """One read of the last messages."""
+
+    def __init__(self, client: Client, what: ReadRange, report: Report, seen: Seen) -> None:
+        super().__init__(client, what, report)
+        self.what = what
+        self._api = _Api(client, self._patience)
+        self._seen = seen
+        # Up to here the first consumer delivers each subject once; -1: there is none yet, 0: nothing is sure.
+        self._snapshot_seq = -1 if seen.is_empty else 0
+        self._created_seq = 0  # the stream's last when the consumer was made, or a little later
+        self._empty = 0  # requests in a row that found nothing, behind one message
+        self._empty_at = 0  # which was before this sequence
+        self.last_seq = 0  # the last one that was delivered by the consumer of this round
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield what one consumer after another delivers until nothing is pending."""
+        self.close()
+        has_more = True
+        while has_more:
+            has_more = self._fill()
+            self.last_seq = self._decoder.last_seq
+            if self._decoder.rows:
+                yield from self.unseen(self._maker.make(self._decoder.take()))
+                self._heard_at_s = time.monotonic()
+
+    def unseen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the batch without the rows of subjects that came before."""
+        is_first = self.last_seq <= self._snapshot_seq
+        kept = self._seen.unseen(batch, is_new=is_first)
+        if kept.num_rows:
+            self._report.rows += kept.num_rows
+            yield kept
+
+    def end(self) -> int | None:
+        """Return the stream's last sequence if the consumer delivered all that it had to, else None."""
+        self._snapshot_seq = 0  # whatever comes now may have come before
+        state = self._state()
+        if state.last_seq <= self.last_seq:
+            return self.last_seq
+        following = lookup.next_seq(self._api, state, self.last_seq + 1, self._what.subjects)
+        return state.last_seq if following > self._created_seq else None
+
+    def _open(self) -> bool:
+        """Make a consumer; False: no subject has a message."""
+        is_first = self._snapshot_seq < 0
+        before = self._state()
+        made = self._create({"deliver_policy": "last_per_subject"})
+        if made is None:
+            raise _missing(self._what.stream)
+        self._snapshot_seq = before.last_seq if is_first else 0
+        self._created_seq = self._state().last_seq
+        self._decoder.listen(made.sid, self._what.high, 1)
+        return made.pending > 0
+
+    def _is_pending(self) -> bool:
+        """Return whether anything is left, after a request that found nothing.
+
+        Each request takes nats-server past one message that was removed since the consumer was made, and past no
+        other (2.15.1); so it is asked again at once, as often as there may be such messages before the next one.
+        """
+        at = self._decoder.last_seq + 1
+        self._empty = self._empty + 1 if at == self._empty_at else 1
+        self._empty_at = at
+        if self._empty % EMPTY_BEFORE_A_LOOK:
+            return True
+        following = lookup.next_seq(self._api, self._state(), at, self._what.subjects)
+        if following > self._created_seq:
+            return False  # nothing is left of what the consumer was made for
+        return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
+
+    def _has_pending(self) -> bool:
+        """Return whether the consumer says that it has more, for which the next request waits."""
+        assert self._consumer is not None
+        try:
+            info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
+        except ApiError as error:
+            if error.err_code in pull.CONSUMER_GONE:
+                raise pull.Broken("the consumer is gone") from error
+            raise
+        if info["num_pending"]:
+            self._check_idle(f"{info['num_pending']} are pending")
+        self._waits = True
+        return bool(info["num_pending"])
+
+    def _is_reached(self) -> bool:
+        """Return True: end() tells whether a consumer without anything pending left something out."""
+        return True
+
+    def _state(self) -> StreamState:
+        info = self._patience.stream_info(self._what.stream)
+        if info is None:
+            raise _missing(self._what.stream)
+        return state_of(info)
+
+
+class _Api:
+    """Requests on the connection of the read, tried again as long as that helps."""
+
+    def __init__(self, client: Client, patience: Patience) -> None:
+        self._client = client
+        self._patience = patience
+
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request that changes nothing. Raises ApiError and what else the client raises."""
+        while True:
+            try:
+                return self._client.api(name, body)
+            except SparkError as error:
+                self._patience.bear(error)
+
+
+def _missing(stream: str) -> StreamMissing:
+    return StreamMissing(f"stream {stream}: there is no such stream (any more)")
+
+
+class Seen:
+    """Hashes of the subjects that came, 8 bytes each, and the test whether one of a few came before."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")  # of subjects that needed no test
+        self._sorted: Any = None  # the same as a sorted numpy array, made when the first test comes
+        self._more: set[int] = set()  # of subjects that were tested
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing came yet."""
+        return not self._hashes and not self._more
+
+    def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
+        """Return the rows whose subjects came never before; `is_new`: all of them, as is known."""
+        hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
+        if is_new and self._sorted is None:
+            self._hashes.extend(hashes)
+            return batch
+        return batch.filter(pa.array([self._is_unseen(each) for each in self._tested(hashes)], pa.bool_()))
+
+    def _tested(self, hashes: list[int]) -> Iterator[int | None]:
+        """Yield each hash, None in place of one that stands among those without a test."""
+        import numpy as np
+
+        if self._sorted is None:
+            self._sorted = np.sort(np.frombuffer(self._hashes, np.int64))
+        asked = np.array(hashes, np.int64)
+        left = np.searchsorted(self._sorted, asked)
+        right = np.searchsorted(self._sorted, asked, side="right")
+        for each, is_known in zip(hashes, (left < right).tolist(), strict=True):
+            yield None if is_known else each
+
+    def _is_unseen(self, each: int | None) -> bool:
+        if each is None or each in self._more:
+            return False
+        self._more.add(each)
+        return True

@@ -1,0 +1,129 @@
+"""Questions of a plan to the server: which streams there are, what they hold, which message came first after a time.
+
+Three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None leaves anything on the server, so a plan may
+be made and thrown away; and all three work on work queues and interest streams too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from pyjs_spark.errors import ApiError, SparkError, StreamMissing
+from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read.plan import StreamState, state_of
+from pyjs_spark.times import NS_PER_S, format_rfc3339
+
+STREAM_NOT_FOUND = 10059
+NO_MESSAGE = 10037
+LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which no server reads
+
+
+class Api(Protocol):
+    """What is asked of a Client."""
+
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one JetStream API request; raises ApiError."""
+
+
+def is_pattern(stream: str) -> bool:
+    """Say whether this stands for every stream whose name fits."""
+    return "*" in stream
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Say whether a name fits a pattern with *."""
+    return _regex(pattern).fullmatch(name) is not None
+
+
+def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
+    """Return the streams that are named or fit a pattern, sorted. Names are not looked up."""
+    wanted = tuple(wanted)
+    patterns = [_regex(each) for each in wanted if is_pattern(each)]
+    names = {each for each in wanted if not is_pattern(each)}
+    if patterns:
+        names |= {name for name in _all_names(client) if any(regex.fullmatch(name) for regex in patterns)}
+    return sorted(names)
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
+
+
+def _all_names(client: Api) -> list[str]:
+    names: list[str] = []
+    while True:
+        page = client.api("STREAM.NAMES", {"offset": len(names)})
+        more = page.get("streams") or []
+        names += more
+        if not more or len(names) >= int(page["total"]):
+            return names
+
+
+def stream_state(client: Api, name: str) -> StreamState | None:
+    """Return what a stream holds, or None if it is not there."""
+    try:
+        return state_of(client.api(f"STREAM.INFO.{name}"))
+    except ApiError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            return None
+        raise
+
+
+def missing(client: Api, name: str) -> StreamMissing:
+    """Return the error for a stream that is not there, which names the closest one, or for a pattern."""
+    if is_pattern(name):
+        return StreamMissing(f"option stream={name}: no stream has such a name")
+    near = difflib.get_close_matches(name, _all_names(client), n=1)
+    hint = f"did you mean {near[0]}?" if near else "create it, or name another"
+    return StreamMissing(f"option stream={name}: there is no such stream; {hint}")
+
+
+def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
+    """Return the sequence of the first message stored at `at_ns` or later; the stream's end if there is none."""
+    if not 0 < at_ns < LAST_NS:
+        return state.first_seq if at_ns <= 0 else state.end
+    # Without a subject nats-server answers that there is no message where it finds one that was deleted.
+    found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns), "next_by_subj": ">"})
+    return state.end if found is None else min(found, state.end)
+
+
+def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int:
+    """Return the sequence of the first message from `seq` on with one of the subjects; the end if there is none."""
+    requests = ({"seq": seq, "next_by_subj": subject} for subject in subjects or (">",))
+    found = [at for at in (_message_seq(client, state.name, body) for body in requests) if at is not None]
+    return min([*found, state.end])
+
+
+def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
+    """Say whether a stream has a message of [low, high) with one of the subjects."""
+    if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
+        return False  # most often, and with one request
+    requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))
+    found = (_message_seq(client, stream, body) for body in requests)
+    return any(seq is not None and seq < high for seq in found)
+
+
+def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | None:
+    try:
+        return int(client.api(f"STREAM.MSG.GET.{stream}", body)["message"]["seq"])
+    except ApiError as error:
+        if error.err_code == NO_MESSAGE:
+            return None
+        if "start_time" in body and error.code == 400:
+            raise SparkError(
+                f"stream {stream}: the server does not find messages by time ({error}); use startingOffsets"
+            ) from error
+        raise
+
+
+def api_of(options: Options) -> Api:
+    """Return what answers the questions of a plan: the server, or the files of a store directory."""
+    if options.place is None:
+        return PatientApi(options.connect, options.idle_timeout_s)
+    from pyjs_spark.store.api import StoreApi  # needs numpy and pyarrow, which other plans do not
+
+    return StoreApi(options.place)

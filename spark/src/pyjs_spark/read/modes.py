@@ -1,0 +1,50 @@
+"""The way in which a range is read: from files, in bulk, by a consumer or by direct get.
+
+`auto` takes bulk where the server offers it and the stream allows direct gets, else what there was before it: direct
+gets for streams whose consumers remove what they read, and a consumer of its own for others. Where this user may not
+read in bulk it goes on without, so `auto` never fails where another mode works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyjs_spark.errors import AccessDenied, BulkRefused
+from pyjs_spark.nats.client import Client, connected
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.read import bulk, direct, pull
+from pyjs_spark.read import files as reader
+from pyjs_spark.read.ranges import ReadRange, Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READERS = {"consumer": pull.read_range, "direct": direct.read_range, "bulk": bulk.read_range}
+
+
+def read_range(
+    settings: ConnectSettings, what: ReadRange, report: Report | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the range in order, by the way that it names; see pull.read_range()."""
+    if what.place is not None:
+        return reader.read_range(what.place, what, report)
+    client = connected(settings)
+    if what.mode == "auto":
+        return _auto(client, what, report)
+    return READERS[what.mode](client, what, report)
+
+
+def _auto(client: Client, what: ReadRange, report: Report | None) -> Iterator[pa.RecordBatch]:
+    if bulk.is_offered(client):
+        batches = bulk.read_range(client, what, report)
+        try:
+            first = next(batches, None)
+        except (BulkRefused, AccessDenied):  # before anything was read
+            pass
+        else:
+            if first is not None:
+                yield first
+                yield from batches
+            return
+    yield from pull.read_range(client, what, report)

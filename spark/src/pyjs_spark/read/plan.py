@@ -1,0 +1,284 @@
+"""Plans of a read: from what streams hold to ranges of sequences, to the next offset, and to what was lost.
+
+Pure functions: they see counts and sequences, never a server. All ranges are [low, high). A range of n sequences
+holds at most n messages, fewer where messages were deleted; so limits on rows are never exceeded, and a reader must
+never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pyjs_spark.errors import OptionError, SeqTooLarge
+from pyjs_spark.options.values import SEQ_MAX, Position
+from pyjs_spark.read.offsets import Offsets, StreamOffset
+
+WORTHWHILE_ROWS = (
+    10_000  # a partition with fewer costs more to start than to read; not applied to minPartitions
+)
+SPARSE = (
+    4  # sequences per message from which on a range may pass maxRecordsPerPartition, or tasks would be empty
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a stream holds, as STREAM.INFO said at one moment."""
+
+    name: str
+    created: str
+    first_seq: int  # >= 1; the next one to come if the stream is empty
+    last_seq: int  # 0 if there never was a message
+    messages: int
+    size: int  # bytes in the store
+    is_consumed: bool = (
+        False  # workqueue or interest: its consumers remove what they have read, which is no loss
+    )
+
+    @property
+    def end(self) -> int:
+        """Return the sequence of the message that comes next."""
+        return self.last_seq + 1
+
+    def until(self, end: int) -> StreamState:
+        """Return the state as if nothing had come from sequence `end` on."""
+        return replace(self, first_seq=min(self.first_seq, end), last_seq=min(self.last_seq, end - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Sequences of one stream to be read: [low, high)."""
+
+    stream: str
+    low: int
+    high: int
+    created: str
+
+    def __post_init__(self) -> None:
+        assert self.low >= 1
+        assert self.low <= self.high
+
+    @property
+    def count(self) -> int:
+        """Return the number of sequences, the most messages there can be."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Sequences that were to be read and are gone."""
+
+    stream: str
+    low: int
+    high: int  # exclusive; 0 if nobody knows
+    why: str
+
+    def __str__(self) -> str:
+        last = f"to {self.high - 1}" if self.high else "and later"
+        return f"stream {self.stream}: messages {self.low} {last} are gone: {self.why}"
+
+
+def state_of(info: Mapping[str, object]) -> StreamState:
+    """Return what the answer to STREAM.INFO says.
+
+    Raises:
+        SeqTooLarge: Spark's signed integers do not hold the stream's sequences.
+    """
+    config, state = info["config"], info["state"]
+    assert isinstance(config, Mapping)
+    assert isinstance(state, Mapping)
+    name, last = str(config["name"]), int(state["last_seq"])
+    if last >= SEQ_MAX:
+        raise SeqTooLarge(f"stream {name}: sequence {last} is above 2^63-1, which no column of Spark holds")
+    first = max(1, min(int(state["first_seq"]), last + 1))
+    is_consumed = config.get("retention", "limits") != "limits"
+    messages, size = int(state["messages"]), int(state["bytes"])
+    return StreamState(name, str(info["created"]), first, last, messages, size, is_consumed)
+
+
+# -- where reading starts and ends ----------------------------------------------------------------------------------
+
+
+def seq_of(position: Position, state: StreamState, option: str) -> int:
+    """Return the sequence that a position means in one stream.
+
+    Raises:
+        OptionError: it names other streams but not this one.
+    """
+    at: int | str | None = position.word or dict(position.streams).get(state.name)
+    if at is None:
+        raise OptionError(
+            f"option {option} names {', '.join(name for name, _ in position.streams)} but not the stream "
+            f"{state.name}, which is read too; add it, with a sequence, earliest or latest"
+        )
+    if isinstance(at, int):
+        return at
+    return state.first_seq if at == "earliest" else state.end
+
+
+def check_named(position: Position, streams: Iterable[str], option: str) -> None:
+    """Refuse a position for a stream that is not read. Raises OptionError."""
+    strangers = [name for name, _ in position.streams if name not in set(streams)]
+    if strangers:
+        raise OptionError(
+            f"option {option} names the stream {strangers[0]}, which is not read; read are {', '.join(streams)}"
+        )
+
+
+# -- what was lost --------------------------------------------------------------------------------------------------
+
+
+def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
+    """Return what of `span` is in the stream still or already, and what is not."""
+    if span.created and span.created != state.created:
+        gone = Gap(span.stream, span.low, span.high, recreated(span.created, state.created))
+        return replace(span, high=span.low), [gone] if span.count else []
+    gaps = []
+    low = min(max(span.low, state.first_seq), span.high)
+    if low > span.low and not state.is_consumed:
+        gaps.append(Gap(span.stream, span.low, low, f"the stream now begins at {state.first_seq}"))
+    high = max(low, min(span.high, state.end))
+    if high < span.high:
+        gaps.append(Gap(span.stream, high, span.high, f"the stream now ends at {state.last_seq}"))
+    return replace(span, low=low, high=high), gaps
+
+
+def recreated(then: str, now: str) -> str:
+    """Return the sentence about a stream that is not the one it was."""
+    return (
+        f"the stream was deleted and created anew (planned was the one of {then}, there is the one of {now})"
+    )
+
+
+def reconcile(
+    start: Mapping[str, StreamOffset], states: Mapping[str, StreamState]
+) -> tuple[Offsets, list[Gap]]:
+    """Return where reading goes on in the streams that there are now, and what was lost since `start`.
+
+    A stream that is new is read from its first message; one that was created anew too. One that has gone keeps its
+    offset. Only a new incarnation, or a stream that lost its end, takes an offset back.
+    """
+    base: Offsets = {}
+    gaps: list[Gap] = []
+    for name in sorted({*start, *states}):
+        at, state = start.get(name), states.get(name)
+        if state is None:
+            assert at is not None
+            base[name] = at
+            gaps.append(Gap(name, at.next, 0, "the stream is no longer there"))
+        elif at is None:
+            base[name] = StreamOffset(state.first_seq, state.created)
+        else:
+            base[name], gap = _go_on(at, state)
+            gaps += gap
+    return base, gaps
+
+
+def _go_on(at: StreamOffset, state: StreamState) -> tuple[StreamOffset, list[Gap]]:
+    if at.created != state.created:
+        gap = Gap(state.name, at.next, 0, recreated(at.created, state.created))
+        return StreamOffset(state.first_seq, state.created), [gap]
+    if at.next < state.first_seq:
+        gap = Gap(state.name, at.next, state.first_seq, f"the stream now begins at {state.first_seq}")
+        return replace(at, next=state.first_seq), [] if state.is_consumed else [gap]
+    if at.next > state.end:
+        gap = Gap(state.name, state.end, at.next, f"the stream now ends at {state.last_seq}")
+        return replace(at, next=state.end), [gap]
+    return at, []
+
+
+# -- how much at a time ---------------------------------------------------------------------------------------------
+
+
+def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState]) -> dict[str, int]:
+    """Return how many sequences each stream has from its offset on."""
+    return {name: max(0, state.end - base[name].next) for name, state in states.items()}
+
+
+def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
+    """Return how many rows `size_max` bytes are about, by the mean message of each stream; at least one."""
+    rows = sum(counts.values())
+    size = sum(
+        count * states[name].size // states[name].messages
+        for name, count in counts.items()
+        if states[name].messages
+    )
+    return rows if size <= size_max else max(1, rows * size_max // size)
+
+
+def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
+    """Divide `rows_max` rows among streams by their backlog; none waits while others have more, if it can be."""
+    total = sum(counts.values())
+    if total <= rows_max:
+        return dict(counts)
+    waiting = sorted((name for name in counts if counts[name]), key=lambda name: (-counts[name], name))
+    given = dict.fromkeys(counts, 0)
+    for name in waiting[:rows_max]:
+        given[name] = 1
+    spare = rows_max - sum(given.values())
+    rest = total - sum(given.values())
+    for name in waiting:
+        given[name] += (counts[name] - given[name]) * spare // rest
+    for name in waiting:  # what the divisions left over, at most one row for each stream
+        more = min(rows_max - sum(given.values()), counts[name] - given[name])
+        given[name] += more
+    return given
+
+
+def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offsets:
+    """Return the offsets after so many sequences more."""
+    return {name: replace(at, next=at.next + rows.get(name, 0)) for name, at in base.items()}
+
+
+def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float) -> bool:
+    """Say whether a batch of `rows` is worth its start, or has waited long enough."""
+    return rows_min is None or rows >= rows_min or waited_s >= delay_max_s
+
+
+# -- partitions -----------------------------------------------------------------------------------------------------
+
+
+def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
+    """Return what lies between two offsets. A stream without a start is read from 1, as one created anew."""
+    spans = []
+    for name, at in sorted(end.items()):
+        was = start.get(name)
+        low = was.next if was is not None and was.created == at.created else 1
+        if low < at.next:
+            spans.append(Span(name, low, at.next, at.created))
+    return spans
+
+
+def partitions(
+    spans: Sequence[tuple[Span, StreamState]], partitions_min: int | None, cores: int, rows_max: int
+) -> list[Span]:
+    """Cut spans into the ranges of single tasks, in the order of streams and sequences.
+
+    There are at least `partitions_min` if there are as many messages; without it, as many as there are cores and
+    no smaller than what is worth a task. None has more than `rows_max` messages, except where most messages of a
+    stream were deleted: where they are is not known, and a task for every gap would be worse.
+    """
+    total = sum(span.count for span, _ in spans)
+    cut: list[Span] = []
+    for span, state in spans:
+        if span.count:
+            wanted = -(-(partitions_min or cores) * span.count // total)
+            cut += split(span, _pieces(span, state, wanted, partitions_min is None, rows_max))
+    return cut
+
+
+def _pieces(span: Span, state: StreamState, wanted: int, is_hint: bool, rows_max: int) -> int:
+    rows = min(span.count, state.messages)
+    if is_hint:
+        wanted = min(wanted, -(-rows // WORTHWHILE_ROWS))
+    needed = min(-(-span.count // rows_max), SPARSE * -(-rows // rows_max)) if rows > rows_max else 1
+    return min(max(wanted, needed, 1), span.count)
+
+
+def split(span: Span, pieces: int) -> list[Span]:
+    """Cut a span into so many ranges of the same size, give or take one."""
+    assert 1 <= pieces <= span.count
+    cuts = [span.low + span.count * index // pieces for index in range(pieces + 1)]
+    return [replace(span, low=low, high=high) for low, high in pairwise(cuts)]

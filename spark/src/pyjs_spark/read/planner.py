@@ -1,0 +1,281 @@
+"""Plans of one read: what a server says, the options and the pure rules of `plan.py`, put together.
+
+Knows nothing of Spark: `readers.py` turns its spans into partitions. It keeps nothing between two calls but which
+losses it has told, so a plan made again from the same offsets is the same, whatever process makes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing, no_consumer
+from pyjs_spark.nats import buckets
+from pyjs_spark.options.reading import EARLIEST, LATEST, Options
+from pyjs_spark.options.values import Position
+from pyjs_spark.read import lookup, plan
+from pyjs_spark.read.lookup import Api
+from pyjs_spark.read.offsets import Offsets, StreamOffset
+from pyjs_spark.read.plan import Gap, Span, StreamState
+from pyjs_spark.read.pushdown import Bounds
+from pyjs_spark.times import NS_PER_S, format_rfc3339
+
+LOG = logging.getLogger("pyjs_spark")
+SKEW_NS = 60 * NS_PER_S  # by which the clock of whoever chose a time may be ahead
+SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
+TOLD_MAX = 1000  # lines of the log: a query that goes on for months may lose something every second
+ADVICE = (
+    "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
+    "(max_age, max_bytes, max_msgs) or read more often; after a stream was created anew use a new checkpoint."
+)
+
+
+class Planner:
+    """Plans for one set of options."""
+
+    def __init__(self, options: Options, api: Api, cores: int) -> None:
+        self.options = options
+        self._api = api
+        self._cores = cores  # how many tasks run at once, as far as is known
+        self._told: set[str] = set()  # losses that stand in the log; a query asks many times a second
+
+    # -- batch ------------------------------------------------------------------------------------------------------
+
+    def batch(self, bounds: Bounds) -> list[Span]:
+        """Return the ranges of a batch read. Raises StreamMissing, OptionError, DataLoss."""
+        if bounds.is_empty:
+            return []
+        states = self._named_states()
+        if bounds.streams is not None:
+            states = {name: state for name, state in states.items() if name in bounds.streams}
+        spans = [span for state in states.values() if (span := self._bounded(state, bounds)) is not None]
+        return self._partitions(spans, states)
+
+    def _bounded(self, state: StreamState, bounds: Bounds) -> Span | None:
+        subjects = self.options.subjects if bounds.subjects is None else bounds.subjects
+        low, high = self._first(state, EARLIEST, subjects), self._last(state)
+        if low > high and isinstance(dict(self._starting(EARLIEST).streams).get(state.name), int):
+            raise OptionError(f"stream {state.name}: startingOffsets {low} lies after the read's end, {high}")
+        low, high = max(low, bounds.seq_low), min(high, bounds.seq_high)
+        if bounds.low_ns is not None:
+            low = max(low, lookup.seq_at(self._api, state, bounds.low_ns))
+        if bounds.high_ns is not None:
+            high = min(high, lookup.seq_at(self._api, state, bounds.high_ns))
+        return Span(state.name, low, high, state.created) if low < high else None
+
+    def _last(self, state: StreamState) -> int:
+        if self.options.ending_ns is not None:
+            return lookup.seq_at(self._api, state, self.options.ending_ns)
+        high = plan.seq_of(self.options.ending_offsets, state, "endingOffsets")
+        if high > state.end:
+            text = self._not_there("endingOffsets", high, state)
+            if self.options.fail_on_data_loss:
+                raise OptionError(f"{text}, latest, or set failOnDataLoss=false to read what is there")
+            self._tell(text)
+        return min(high, state.end)
+
+    def _first(self, state: StreamState, default: Position, subjects: tuple[str, ...]) -> int:
+        if self.options.starting_ns is not None:
+            return lookup.seq_at(self._api, state, self.options.starting_ns)
+        position = self._starting(default)
+        low = plan.seq_of(position, state, "startingOffsets")
+        is_told = isinstance(dict(position.streams).get(state.name), int)
+        if low == state.first_seq and not is_told:
+            return self._first_of(state, subjects)
+        if low > state.end:  # messages that come meanwhile have other sequences than those asked for
+            raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
+        return low
+
+    def _first_of(self, state: StreamState, subjects: tuple[str, ...]) -> int:
+        """Return the first sequence with one of the subjects; what leaves the stream before it is no loss."""
+        is_useful = 0 < len(subjects) <= SUBJECTS_MAX and not state.is_consumed and self.options.path is None
+        first_seq = state.first_seq
+        return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
+
+    def _not_there(self, option: str, seq: int, state: StreamState) -> str:
+        """Return the sentence about a position behind the end of its stream, but for the end of the sentence."""
+        name = state.name.removeprefix(buckets.KV_PREFIX) if self.options.buckets else state.name
+        last = f"the last sequence of stream {state.name} is {state.last_seq}"
+        return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
+
+    def _starting(self, default: Position) -> Position:
+        is_given = self.options.starting_offsets is not None and self.options.starting_ns is None
+        return self.options.starting_offsets or default if is_given else default
+
+    # -- streaming --------------------------------------------------------------------------------------------------
+
+    def initial(self) -> Offsets:
+        """Return where a new query starts. Raises StreamMissing, OptionError."""
+        start_ns = self.options.starting_ns
+        if start_ns is not None and start_ns > time.time_ns() + SKEW_NS:
+            raise OptionError(
+                f"option startingTimestamp lies in the future: a query would begin now, with what comes until "
+                f"{format_rfc3339(start_ns)}; leave it out, or give a time that has been"
+            )
+        states = self._named_states()
+        return {
+            name: StreamOffset(self._first(state, LATEST, self.options.subjects), state.created)
+            for name, state in states.items()
+        }
+
+    def newest(self) -> Offsets:
+        """Return the end of every stream there is now."""
+        return {name: StreamOffset(state.end, state.created) for name, state in self._states().items()}
+
+    def latest(
+        self, start: Offsets, *, is_limited: bool, waited_s: float, target: Offsets | None = None
+    ) -> Offsets:
+        """Return up to where the next batch reads; `start` itself if there is nothing, or too little yet.
+
+        `waited_s` is the time since the last batch; `target` the end of a query that reads what there was.
+
+        Raises:
+            DataLoss: something after `start` is gone, and the query may not go on without it.
+            OptionError, StreamMissing: the options name other streams than `start`, or one that is not there.
+        """
+        self._check_known(start)
+        states = self._states(known=start)
+        self._check_there(states, start)
+        if target is not None:
+            states = {
+                name: _until(state, (target.get(name), start.get(name)))
+                for name, state in states.items()
+                if name in target or name in start
+            }
+        base, gaps = plan.reconcile(start, states)
+        self._lost(gaps)
+        counts = plan.backlog(base, states)
+        if not is_limited:
+            return plan.advance(base, counts)
+        least = self.options.min_rows_per_trigger if target is None else None
+        if not plan.is_due(sum(counts.values()), least, waited_s, self.options.max_trigger_delay_s):
+            return dict(start)
+        return self._limited(base, counts, states)
+
+    def _limited(
+        self, base: Offsets, counts: Mapping[str, int], states: Mapping[str, StreamState]
+    ) -> Offsets:
+        rows_max = self.options.max_rows_per_trigger or sum(counts.values())
+        if self.options.max_bytes_per_trigger is not None:
+            rows_max = min(rows_max, plan.rows_of_bytes(self.options.max_bytes_per_trigger, counts, states))
+        if sum(counts.values()) <= rows_max:
+            return plan.advance(base, counts)
+        near = {name: self._past_holes(base[name], state) for name, state in states.items()}
+        return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
+
+    def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
+        """Return the offset of the next message that is there: a limit counts no deleted and no filtered ones."""
+        is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
+        if is_dense or at.next >= state.end:
+            return at
+        return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
+
+    def between(self, start: Offsets, end: Offsets) -> list[Span]:
+        """Return the ranges between two offsets of this planner. Raises DataLoss."""
+        spans = plan.between(start, end)
+        states = self._states_of(span.stream for span in spans)
+        self._lost(
+            Gap(span.stream, span.low, span.high, "the stream is no longer there")
+            for span in spans
+            if span.stream not in states
+        )
+        there = [span for span in spans if span.stream in states]
+        # Cut by sequences alone: how many messages there are changes, and a batch that comes again must be cut the
+        # same way, since a sink knows its rows by their partitions.
+        full = {name: replace(state, messages=state.end) for name, state in states.items()}
+        return self._partitions([_from_first(span, start, states[span.stream]) for span in there], full)
+
+    # -- both -------------------------------------------------------------------------------------------------------
+
+    def _partitions(self, spans: Iterable[Span], states: Mapping[str, StreamState]) -> list[Span]:
+        kept: list[tuple[Span, StreamState]] = []
+        gaps: list[Gap] = []
+        for span in spans:
+            state = states[span.stream]
+            left, lost = plan.clamp(span, state)
+            kept.append((left, state))
+            gaps += lost
+        self._lost(gaps)
+        options = self.options
+        return plan.partitions(kept, options.min_partitions, self._cores, options.max_records_per_partition)
+
+    def _lost(self, gaps: Iterable[Gap]) -> None:
+        told = [str(gap) for gap in gaps]
+        if told and self.options.fail_on_data_loss:
+            raise DataLoss(f"{'; '.join(told)}. {ADVICE}")
+        for line in told:
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        """Write to the log, once, what does not end the read."""
+        if line not in self._told:
+            if len(self._told) >= TOLD_MAX:
+                self._told.clear()
+            self._told.add(line)
+            LOG.warning("%s; going on, as failOnDataLoss=false says", line)
+
+    def _named_states(self) -> dict[str, StreamState]:
+        """Return the states of all streams that the options name; each name and pattern must find one."""
+        states = self._states()
+        self._check_there(states)
+        if not states:
+            raise self._missing(self.options.streams[0])
+        for position, option in (
+            (self.options.starting_offsets, "startingOffsets"),
+            (self.options.ending_offsets, "endingOffsets"),
+        ):
+            if position is not None:
+                plan.check_named(position, states, option)
+        return states
+
+    def _check_there(self, states: Mapping[str, StreamState], known: Iterable[str] = ()) -> None:
+        """Refuse a name of the options that no stream has; one that is `known` had it. Raises StreamMissing."""
+        for wanted in self.options.streams:
+            if not lookup.is_pattern(wanted) and wanted not in states and wanted not in known:
+                raise self._missing(wanted)
+
+    def _missing(self, name: str) -> StreamMissing:
+        """Return the error for a name or pattern of the options that no stream has."""
+        return lookup.missing(self._api, name)
+
+    def _check_known(self, start: Offsets) -> None:
+        """Refuse a checkpoint with streams that the options do not name. Raises OptionError."""
+        for name in start:
+            if not any(lookup.fits(wanted, name) for wanted in self.options.streams):
+                option = "bucket" if self.options.buckets else "stream"
+                said = ",".join(self.options.buckets or self.options.streams)
+                raise OptionError(
+                    f"the checkpoint has the stream {name}, which option {option}={said} does not name; add it, or "
+                    "begin with a new checkpoint directory"
+                )
+
+    def _states(self, known: Iterable[str] = ()) -> dict[str, StreamState]:
+        return self._states_of({*known, *lookup.stream_names(self._api, self.options.streams)})
+
+    def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
+        found = {name: lookup.stream_state(self._api, name) for name in sorted(set(names))}
+        there = {name: state for name, state in found.items() if state is not None}
+        for name, state in there.items():
+            if state.is_consumed and self.options.read_mode == "consumer":
+                raise no_consumer(name)
+        return there
+
+
+def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
+    """Return the state as if nothing had come behind these offsets.
+
+    They are a query's target and its start, which lies behind the target if it is the end of the stream and messages
+    came between. What was created anew since is not read.
+    """
+    ends = [at.next for at in offsets if at is not None and at.created == state.created]
+    return state.until(max(ends, default=state.first_seq))
+
+
+def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
+    """Return the span without what a stream that is new to this query had lost before."""
+    was = start.get(span.stream)
+    if was is not None and was.created == span.created:
+        return span
+    return replace(span, low=max(span.low, min(state.first_seq, span.high)))

@@ -1,0 +1,369 @@
+"""Messages of one range of sequences as Arrow batches, by a pull consumer that nobody else sees.
+
+The consumer is ephemeral, acknowledges nothing and begins at the range's first sequence, so the read changes nothing
+on the server and may be repeated. One request is outstanding at a time and none while the caller has a batch: a
+caller that is slow for minutes then has no bytes on their way to it, and the server no reason to cut the connection.
+
+The read ends at the last sequence of the range, or when the stream has nothing more of it; messages are never
+counted, because some of the range may be deleted. That a consumer has nothing pending is not enough: in a cluster it
+may stand beside a replica that lags behind, and ends where that one does; and nats-server (2.15.1) counts too few now
+and then while messages are deleted. So the stream (its leader) is asked, and the read waits as long as there is more.
+Where sequences have no message, the stream's first sequence tells whether they were trimmed meanwhile
+(ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
+behind the last row.
+
+Source: ADR-13 (pull requests and their statuses); both servers' behaviour is checked in spark/tests/test_pull.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyjs_spark import fast
+from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, TOO_LARGE, Decoding
+from pyjs_spark.errors import (
+    AccessDenied,
+    ApiError,
+    ConnectionLost,
+    OptionError,
+    ProtocolError,
+    ReadStalled,
+    SeqTooLarge,
+    SparkError,
+    no_consumer,
+)
+from pyjs_spark.nats.client import Client, Reply
+from pyjs_spark.read import direct, lookup
+from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.ranges import (
+    BATCH_SIZE_MAX,
+    LOG,
+    Losses,
+    Patience,
+    ReadRange,
+    Report,
+    check_range,
+    stream_info,
+)
+
+if fast.IS_THERE:
+    from pyjs_spark_fast.wire import Decoder
+else:
+    from pyjs_spark.decode.wire import Decoder  # type: ignore[assignment]
+
+__all__ = ["PullRead", "ReadRange", "Report", "read_range"]
+
+INACTIVE_THRESHOLD_NS = 30_000_000_000
+CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
+NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
+MESSAGE_SIZE_MAX = 1 << 30  # far above what any server takes
+OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
+
+
+def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
+
+    Workqueue and interest streams are read by direct get instead, see direct.py, and so is what no consumer can be
+    made for: there are as many as may be, or its subjects overlap. But a range whose mode is `consumer` is refused.
+
+    Raises:
+        OptionError: no consumer can read it, and nothing else may.
+        DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
+        ReadStalled, ServerUnreachable and other SparkErrors: the server does not get any further.
+    """
+    report = report or Report()
+    check_range(what)
+    if what.low >= what.high:
+        return
+    info = Patience(client, report).stream_info(what.stream)
+    if info is not None and info["config"]["retention"] != "limits":
+        if what.mode == "consumer":  # the driver refuses it too, but the stream may have been made anew since
+            raise no_consumer(what.stream)
+        yield from direct.read_range(client, what, report)
+        return
+    read = PullRead(client, what, report, inactive_ns(info))
+    try:
+        yield from read.batches()
+    except ApiError as error:
+        if error.err_code not in NO_CONSUMER:
+            raise
+        if what.mode == "consumer":
+            said = f"option readMode=consumer: stream {what.stream} cannot have one more consumer: {error}"
+            raise OptionError(f"{said}; remove some, or use readMode=auto") from error
+        yield from direct.read_range(client, replace(what, low=read.next_seq), report)
+    finally:
+        read.close()
+
+
+def inactive_ns(info: dict[str, Any] | None) -> int:
+    """Return after what time an unused consumer goes: sooner than usual if the stream wants that."""
+    limits = info["config"].get("consumer_limits") or {} if info is not None else {}
+    return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
+
+
+class _Consumer:
+    """The consumer in use."""
+
+    def __init__(self, client: Client, name: str, pending: int) -> None:
+        self.name = name
+        self.pending = pending  # messages that it had to deliver when it was made
+        self._inbox = client.new_inbox()
+        self.sid = client.subscribe(self._inbox + b".*")
+        self.connection = client.connections  # the one with the subscription
+        self.reply = b""  # of the request at hand, and so the subject of its statuses
+        self._asked = 0
+
+    def next_reply(self) -> bytes:
+        """Return the reply subject of another request."""
+        self._asked += 1
+        self.reply = b"%b.%d" % (self._inbox, self._asked)
+        return self.reply
+
+
+class PullRead:
+    """One read of a range; latest.py reads the last message of each subject with the same machine."""
+
+    def __init__(
+        self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
+    ) -> None:
+        self._client = client
+        self._what = what
+        self._report = report
+        self._inactive_ns = inactive_ns
+        self._losses = Losses(what, report)
+        self._patience = Patience(client, report)
+        self._maker = BatchMaker(what)
+        self._decoder: Decoding = Decoder(
+            decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX
+        )
+        self.next_seq = what.low  # behind all that was yielded, and so the first of the next batch
+        self._decoder.listen(0, what.high, what.low)
+        self._consumer: _Consumer | None = None
+        self._waits = False  # the next request waits for messages: the last one found none
+        self._oversize = 0  # bytes asked for a message that is larger than a batch
+        self._heard_at_s = time.monotonic()  # a message came, or the caller came back
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield batch after batch."""
+        has_more = True
+        while has_more:
+            has_more = self._fill()
+            has_more = self._check_gaps(has_more) and has_more
+            if self._decoder.rows:
+                self._report.rows += self._decoder.rows
+                yield self._maker.make(self._decoder.take())
+                self._heard_at_s = time.monotonic()
+
+    def close(self) -> None:
+        """Remove the consumer; if that fails, it goes by itself after 30 s."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(SparkError):
+                self._client.unsubscribe(consumer.sid)
+                self._client.api(f"CONSUMER.DELETE.{self._what.stream}.{consumer.name}")
+
+    def _fill(self) -> bool:
+        """Read until the batch is full; False: until the range is read."""
+        while True:
+            before = self._decoder.last_seq
+            try:
+                if not self._is_listening() and not self._open():
+                    return False
+                has_more = self._pull()
+            except (SparkError, Broken) as error:
+                if self._decoder.last_seq > before:
+                    self._patience.progress()
+                if isinstance(error, Broken):
+                    self.close()
+                    self._patience.bear(ApiError(503, 0, f"stream {self._what.stream}: {error}"))
+                else:
+                    self._patience.bear(error)
+                    self._consumer = None  # it went with the connection, or goes by itself
+            else:
+                self._patience.progress()
+                return has_more
+
+    def _is_listening(self) -> bool:
+        """Return whether there is a consumer, and a subscription of this connection for it."""
+        return self._consumer is not None and self._consumer.connection == self._client.connections
+
+    def _open(self) -> bool:
+        """Make a consumer behind the last row; False: nothing is there to read."""
+        what, next_seq = self._what, self._decoder.last_seq + 1
+        made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
+        if made is None:
+            return self._losses.of_stream(None, next_seq)
+        self._decoder.listen(made.sid, what.high, next_seq)
+        # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
+        is_there = self._losses.of_stream(stream_info(self._client, what.stream), next_seq)
+        return is_there and (made.pending > 0 or self._is_pending())
+
+    def _create(self, start: dict[str, object]) -> _Consumer | None:
+        """Make a consumer; None: there is no such stream."""
+        what = self._what
+        name = f"pyjs-spark-{random.getrandbits(64):016x}"
+        config = {
+            "name": name,
+            **start,
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": self._inactive_ns,
+        }
+        if what.subjects:
+            config["filter_subjects"] = list(what.subjects)
+        if not what.has_bodies:
+            config["headers_only"] = True
+        body = {"stream_name": what.stream, "config": config}
+        try:
+            made = self._client.api(f"CONSUMER.CREATE.{what.stream}.{name}", body)
+        except ApiError as error:
+            if error.err_code not in CONSUMER_GONE:
+                raise
+            return None
+        self._consumer = _Consumer(self._client, name, int(made["num_pending"]))
+        return self._consumer
+
+    def _pull(self) -> bool:
+        """Make requests until the batch is full; False: until the range is read."""
+        while self._decoder.rows < self._what.batch_rows and self._decoder.size < BATCH_SIZE_MAX:
+            before = self._decoder.delivered
+            self._request()
+            end = self._receive()
+            if end == FULL:
+                return True
+            if self._decoder.delivered > before:
+                self._heard_at_s = time.monotonic()
+                self._waits = False
+                if end == DONE and self._is_reached():
+                    return False
+            elif end == NEED_MORE and not self._is_pending():
+                return False
+        return True
+
+    def _request(self) -> None:
+        """Ask for what fits into the batch."""
+        what, decoder, consumer = self._what, self._decoder, self._consumer
+        assert consumer is not None
+        left = what.high - decoder.last_seq - 1
+        count = 1 if self._oversize else min(what.fetch_batch, what.batch_rows - decoder.rows, left)
+        size = self._oversize or BATCH_SIZE_MAX - decoder.size
+        request: dict[str, object] = {"batch": count, "max_bytes": size}
+        request |= {"expires": int(what.fetch_expires_s * 1e9)} if self._waits else {"no_wait": True}
+        decoder.expect(count)
+        subject = f"{self._client.settings.api_prefix}.CONSUMER.MSG.NEXT.{what.stream}.{consumer.name}"
+        self._client.publish(subject.encode(), json.dumps(request).encode(), consumer.next_reply())
+
+    def _receive(self) -> int:
+        """Read until the request is over: DONE, FULL (the batch), ENOUGH, or NEED_MORE if it ended before."""
+        wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
+        while True:
+            received = self._client.received
+            status = self._client.pump(self._decoder, time.monotonic() + wait_s)
+            if status is not None:
+                end = self._ended(status)
+                if end is not None:
+                    return end
+                continue
+            state = self._decoder.state
+            if state == ENOUGH:
+                self._oversize = 0
+            if state in (DONE, ENOUGH, FULL):
+                return state
+            if state != NEED_MORE or self._client.received == received:
+                self._failed(state, wait_s)
+
+    def _failed(self, state: int, wait_s: float) -> None:
+        """Raise what stands behind a state that no request ends with."""
+        seq = self._decoder.last_seq
+        if state == TOO_LARGE:
+            text = f"stream {self._what.stream}: the sequence behind {seq} is above 2^63-1, which Spark cannot hold"
+            raise SeqTooLarge(text)
+        if state == GAP:
+            raise Broken(f"a delivery behind sequence {seq} is missing")
+        raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
+
+    def _ended(self, status: Reply) -> int | None:
+        """Return how a status ends the request, None if it does not."""
+        assert self._consumer is not None
+        code, text = status.status, status.description
+        if code and status.subject != self._consumer.reply:
+            return None  # of an earlier request: a server ends one with max_bytes by "409 Batch Completed"
+        if code == 100:  # a heartbeat, or flow control, which wants an answer
+            if status.reply:
+                self._client.publish(status.reply)
+            return None
+        if code in (404, 408):
+            return NEED_MORE
+        if code == 409 and "maxbytes" in text.lower():
+            return self._at_size_limit()
+        if code in (409, 503):
+            raise Broken(f"the consumer is gone ({code} {text or 'No Responders'})")
+        said = f"{code} {text}" if code else f"a message on {status.subject[:60]!r} that is no delivery"
+        raise ProtocolError(f"{self._client.address}: the server answered a pull request with {said}")
+
+    def _at_size_limit(self) -> int:
+        """The next message does not fit: the batch is full, or the message is larger than a batch."""
+        if self._decoder.rows:
+            return FULL
+        if self._oversize > MESSAGE_SIZE_MAX:
+            raise ProtocolError(f"{self._client.address}: a message does not fit into {self._oversize} bytes")
+        self._oversize = 2 * (self._oversize or BATCH_SIZE_MAX) + OVERHEAD
+        return ENOUGH
+
+    def _is_reached(self) -> bool:
+        """Return whether the range is read, after a delivery with which the decoder was done."""
+        last_seq = self._decoder.last_seq
+        if last_seq >= self._what.high - 1 or self._decoder.pending:
+            return True  # what is still pending lies behind the range
+        if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
+            raise Broken(f"the consumer ended behind sequence {last_seq}, and the stream has more")
+        return True
+
+    def _is_pending(self) -> bool:
+        """Return whether the stream has more of the range, where the consumer has nothing to deliver."""
+        what, low = self._what, self._decoder.last_seq + 1
+        try:
+            is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
+        except AccessDenied as error:  # as it was before this was asked
+            LOG.warning("stream %s: its end is where the consumer says, since %s", what.stream, error)
+            return False
+        except ApiError as error:
+            if error.err_code in CONSUMER_GONE:
+                raise Broken("the stream is gone") from error
+            raise
+        if is_left:
+            self._check_idle("the stream has some")
+        self._waits = True
+        return is_left
+
+    def _check_idle(self, there: str) -> None:
+        """Raise ReadStalled if nothing came for long; `there` says why something should have come."""
+        idle_s = time.monotonic() - self._heard_at_s
+        if idle_s > self._what.idle_timeout_s:
+            raise ReadStalled(
+                f"stream {self._what.stream}: no message behind sequence {self._decoder.last_seq} for "
+                f"{idle_s:.0f} s, though {there}; raise idleTimeout, or look at the server"
+            )
+
+    def _check_gaps(self, has_more: bool) -> bool:
+        """Find out whether sequences without a message were trimmed; False: read no further."""
+        low = self.next_seq
+        self.next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
+        missing = high - low - self._decoder.rows
+        if not missing:
+            return True
+        info = self._patience.stream_info(self._what.stream)
+        return self._losses.of_batch(info, low, high, missing)
+
+
+class Broken(Exception):
+    """The consumer cannot be used any more, but the connection can."""

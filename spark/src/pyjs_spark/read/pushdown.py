@@ -1,0 +1,158 @@
+"""Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
+
+What is used exactly is taken off Spark's hands; what only narrows the read is handed back, so that Spark filters
+once more. Filters are pyspark's, told apart by the names of their classes, so that this runs without pyspark.
+
+A filter on `ts` trusts the order of times in the stream, as the server does when it is asked for a start time: a
+message that was stored while the clock of the server stood back may be missed. Hence pushdown is an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pyjs_spark.options.values import SEQ_MAX
+from pyjs_spark.subjects import covers, is_subject
+from pyjs_spark.times import EPOCH
+
+NEVER_NULL = ("stream", "seq", "ts", "ts_ns", "subject", "data", "size")
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What filters leave to be read."""
+
+    seq_low: int = 1
+    seq_high: int = SEQ_MAX  # exclusive
+    low_ns: int | None = None
+    high_ns: int | None = None  # exclusive
+    subjects: tuple[str, ...] | None = None  # None: those of the options
+    streams: frozenset[str] | None = None  # None: all
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nothing can be left."""
+        return self.subjects == () or self.streams == frozenset() or self.seq_low >= self.seq_high
+
+
+def push(filters: Iterable[Any], subjects: tuple[str, ...]) -> tuple[Bounds, list[Any]]:
+    """Return the bounds that `filters` set, and the filters that Spark still has to apply.
+
+    `subjects` is the server-side filter of the options, () for all.
+    """
+    bounds, rest = Bounds(), []
+    for each in filters:
+        narrowed, is_exact = _one(each, bounds, subjects)
+        bounds = narrowed
+        if not is_exact:
+            rest.append(each)
+    return bounds, rest
+
+
+def _one(each: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
+    kind = type(each).__name__
+    path: tuple[str, ...] = getattr(each, "attribute", ())
+    column = path[0].lower() if len(path) == 1 else ""
+    if kind == "IsNotNull":
+        return bounds, column in NEVER_NULL
+    handler = HANDLERS.get(column)
+    if handler is None or not hasattr(each, "value"):
+        return bounds, False
+    return handler(kind, each.value, bounds, subjects)
+
+
+def _seq(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+    span = _span(kind, value, 1) if type(value) is int else None
+    if span is None:
+        return bounds, False
+    low, high = span
+    low = bounds.seq_low if low is None else max(bounds.seq_low, low)
+    high = bounds.seq_high if high is None else min(bounds.seq_high, high)
+    return replace(bounds, seq_low=low, seq_high=max(high, 1)), True
+
+
+def _ts(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return bounds, False
+    since = value - EPOCH
+    at_us = (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+    return _time(_span(kind, at_us * NS_PER_US, NS_PER_US), bounds), False
+
+
+def _ts_ns(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+    return _time(_span(kind, value, 1) if type(value) is int else None, bounds), False
+
+
+def _time(span: tuple[int | None, int | None] | None, bounds: Bounds) -> Bounds:
+    low, high = span or (None, None)
+    lows = [each for each in (low, bounds.low_ns) if each is not None]
+    highs = [each for each in (high, bounds.high_ns) if each is not None]
+    return replace(bounds, low_ns=max(lows, default=None), high_ns=min(highs, default=None))
+
+
+def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | None:
+    """Return [low, high) of the values for which the filter holds; None if it is no range.
+
+    A column in units of `unit` holds what lies in [value, value + unit).
+    """
+    ranges: dict[str, tuple[int | None, int | None]] = {
+        "EqualTo": (value, value + unit),
+        "GreaterThan": (value + unit, None),
+        "GreaterThanOrEqual": (value, None),
+        "LessThan": (None, value),
+        "LessThanOrEqual": (None, value + unit),
+    }
+    return ranges.get(kind)
+
+
+def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+    names = _names(kind, value)
+    if names is None:
+        return bounds, False
+    asked = frozenset(names)
+    return replace(bounds, streams=asked if bounds.streams is None else asked & bounds.streams), True
+
+
+def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
+    """Narrow the server-side filter, if it is wide enough to hold what is asked for."""
+    if bounds.subjects is not None:
+        return bounds, False  # one filter is enough; Spark applies the other
+    names = _names(kind, value)
+    if names is not None:
+        if not all(_is_literal(name) for name in names):
+            return bounds, False
+        inside = [name for name in names if not subjects or any(covers(wide, name) for wide in subjects)]
+        return replace(bounds, subjects=tuple(dict.fromkeys(inside))), True
+    if kind != "StringStartsWith" or not isinstance(value, str):
+        return bounds, False
+    stem = value.rpartition(".")[0]
+    below = f"{stem}.>"
+    if not _is_literal(stem):
+        return bounds, False
+    if subjects and not any(covers(wide, below) for wide in subjects):
+        return bounds, False
+    return replace(bounds, subjects=(below,)), value == f"{stem}."
+
+
+def _is_literal(subject: str) -> bool:
+    """Say whether a server-side filter finds this subject alone; U+FFFD may stand for any other bytes."""
+    return is_subject(subject) and not {"*", ">"} & set(subject.split(".")) and "\ufffd" not in subject
+
+
+def _names(kind: str, value: Any) -> tuple[str, ...] | None:
+    values = (value,) if kind == "EqualTo" else tuple(value) if kind == "In" else ()
+    return values if values and all(isinstance(each, str) for each in values) else None
+
+
+Handler = Callable[[str, Any, Bounds, tuple[str, ...]], tuple[Bounds, bool]]
+HANDLERS: dict[str, Handler] = {
+    "seq": _seq,
+    "ts": _ts,
+    "ts_ns": _ts_ns,
+    "stream": _stream,
+    "subject": _subject,
+}

@@ -1,0 +1,200 @@
+"""What a task reads, what it found there, and how long it bears with a server.
+
+A range is [low, high) of one stream's sequences, planned before the task runs. By then messages may be gone: deleted
+one by one, which is allowed, or cut off at the stream's beginning, which is data loss, as is another stream of that
+name. `created`, the stream's time of creation, tells them apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pyjs_spark.decode.schema import DEFAULT_COLUMNS
+from pyjs_spark.decode.wire import SEQ_MAX
+from pyjs_spark.errors import (
+    ApiError,
+    DataLoss,
+    NoResponders,
+    SeqTooLarge,
+    ServerUnreachable,
+    SparkError,
+    StreamMissing,
+    is_passing,
+)
+from pyjs_spark.nats.client import Client
+from pyjs_spark.store.place import StoreDirectory
+
+LOG = logging.getLogger("pyjs_spark")
+STREAM_NOT_FOUND = 10059
+BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
+FAILURES_MAX = 10  # in a row, without a message between them: about 13 s
+FIRST_PAUSE_S = 0.05
+PAUSE_MAX_S = 2.0
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """One task: plain values, so that Spark can send it to a worker."""
+
+    stream: str
+    low: int
+    high: int  # the first sequence that is not read
+    subjects: tuple[str, ...] = ()  # filter; empty: all
+    created: str = ""  # as the plan found it; "": not checked
+    columns: tuple[str, ...] = DEFAULT_COLUMNS  # which are filled, and their order
+    headers: str = "map"  # map, raw or false
+    mode: str = "auto"  # the option readMode
+    place: StoreDirectory | None = None  # a store directory, read without a server
+    batch_rows: int = 10_000  # by a consumer or direct get
+    bulk_batch_rows: int = 65_536  # where rows are decoded from whole ranges
+    fetch_batch: int = 10_000
+    fetch_expires_s: float = 5.0
+    idle_timeout_s: float = 30.0
+    fail_on_data_loss: bool = True
+    keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is no loss
+    has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
+
+
+@dataclass
+class Report:
+    """What a read met; counted while it goes on."""
+
+    rows: int = 0
+    lost: int = (
+        0  # sequences that data loss took, at most: some may have held no message, or one not asked for
+    )
+    failures: int = 0  # connections and consumers that ended, and were made again
+
+
+class Losses:
+    """Decides what is data loss in one range, and raises or counts it."""
+
+    def __init__(self, what: ReadRange, report: Report) -> None:
+        self._what = what
+        self._report = report
+        self._first_seq = 0  # of the stream, as far as its loss is counted
+        self._is_end_known = False  # a loss at the range's end is counted
+
+    def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
+        """Look at the stream before reading on at `next_seq`; False: there is nothing to read any more.
+
+        `info` is its STREAM.INFO, None if there is no such stream.
+        """
+        what = self._what
+        if info is None:
+            if not what.created:
+                raise StreamMissing(f"stream {what.stream}: there is no such stream; check the option stream")
+            return self._gone(next_seq, "it was deleted since the read was planned")
+        if what.created and info["created"] != what.created:
+            made = f"it was made at {info['created']}, and the read was planned for the one of {what.created}"
+            return self._gone(next_seq, f"another stream has its name by now: {made}")
+        last_seq = int(info["state"]["last_seq"])
+        if last_seq < what.high - 1 and what.created and not self._is_end_known:
+            self._is_end_known = True
+            self._lose(max(next_seq, last_seq + 1), what.high, f"the stream ends at {last_seq}")
+        self._trimmed(next_seq, int(info["state"]["first_seq"]), what.high - next_seq)
+        return True
+
+    def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
+        """Look at the stream after `missing` sequences of [low, high) had no message; False: read no further."""
+        if info is None or (self._what.created and info["created"] != self._what.created):
+            return self.of_stream(info, high)
+        self._trimmed(low, min(int(info["state"]["first_seq"]), high), missing)
+        return True
+
+    def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
+        """Look at the stream as it was when it gave `rows` messages of [low, high), all that there were.
+
+        `info` has what STREAM.INFO said at that moment; it is the stream that was planned.
+        """
+        self._trimmed(low, min(int(info["state"]["first_seq"]), high), high - low - rows)
+        if high < self._what.high and int(info["state"]["last_seq"]) < high:
+            self.of_stream(info, high)
+
+    def damaged(self, low: int, high: int, why: str) -> None:
+        """Lose what of [low, high) lies in the range: its messages are there and cannot be read."""
+        low, high = max(low, self._what.low), min(high, self._what.high)
+        self._lose(low, high, why)
+        if low < high:
+            LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
+
+    def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
+        """Messages below `first_seq` are gone, of which up to `missing` from `low` on were not read."""
+        if not self._what.keeps_all:
+            return
+        low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
+        if first_seq > low:
+            self._first_seq = first_seq
+            why = f"the stream begins at {first_seq} by now: it was purged, or its limits removed them"
+            self._lose(low, min(first_seq, low + missing), why)
+
+    def _gone(self, next_seq: int, why: str) -> bool:
+        self._lose(next_seq, self._what.high, why)
+        return False
+
+    def _lose(self, low: int, high: int, why: str) -> None:
+        if high <= low:
+            return
+        if self._what.fail_on_data_loss:
+            raise DataLoss(
+                f"stream {self._what.stream}: up to {high - low} messages from sequence {low} on are lost; {why}. "
+                "Set failOnDataLoss=false to go on without them"
+            )
+        self._report.lost += high - low
+
+
+def check_range(what: ReadRange) -> None:
+    """Refuse a range that no column can hold."""
+    if what.high - 1 > SEQ_MAX:
+        raise SeqTooLarge(
+            f"stream {what.stream}: sequence {what.high - 1} is above 2^63-1, the largest that Spark holds"
+        )
+
+
+def stream_info(client: Client, stream: str) -> dict[str, Any] | None:
+    """Return STREAM.INFO, None if there is no such stream."""
+    try:
+        return client.api(f"STREAM.INFO.{stream}")
+    except ApiError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            return None
+        raise
+
+
+class Patience:
+    """Bears a few failures in a row: waits a little longer after each and connects again."""
+
+    def __init__(self, client: Client, report: Report) -> None:
+        self._client = client
+        self._report = report
+        self._failures = 0  # since the last progress
+
+    def progress(self) -> None:
+        """Something was read: the next failure is a first one."""
+        self._failures = 0
+
+    def stream_info(self, stream: str) -> dict[str, Any] | None:
+        """Return STREAM.INFO, None if there is no such stream; tried again as long as that helps."""
+        while True:
+            try:
+                return stream_info(self._client, stream)
+            except SparkError as error:
+                self.bear(error)
+
+    def bear(self, error: SparkError) -> None:
+        """Wait and connect again if need be, or raise `error` if it is not one to bear or one too many."""
+        self._failures += 1
+        self._report.failures += 1
+        if not is_passing(error) or self._failures > FAILURES_MAX:
+            raise error
+        if self._failures > 1:
+            time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 2**self._failures))
+        if isinstance(error, ApiError | NoResponders):
+            return
+        try:
+            self._client.reconnect()
+        except ServerUnreachable as worse:
+            self.bear(worse)

@@ -1,0 +1,410 @@
+"""The write of one partition: rows to messages, each stored exactly once, or at least once.
+
+Exactly once rests on two things. Each message has an id that its row alone decides, so a server drops what comes
+again within its duplicate window. And each partition has a marker (marker.py): a batch that is done is not sent
+again, however late it comes; of one that was begun only what is not in the stream is sent (recovery.py).
+
+Knows nothing of Spark: batches of Arrow go in, what was written comes out.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from pyjs_spark import fast
+from pyjs_spark.decode.frames import DIGITS_MAX, HEAD, ID, PLACE, Cells, Columns, Frames, Framing
+from pyjs_spark.errors import OptionError, ReplayDiffers
+from pyjs_spark.nats.client import Client
+from pyjs_spark.options.writing import EXACTLY_ONCE, SinkOptions
+from pyjs_spark.read import lookup
+from pyjs_spark.read.ranges import stream_info
+from pyjs_spark.subjects import is_match
+from pyjs_spark.times import parse_rfc3339
+from pyjs_spark.write.columns import RowPlan
+from pyjs_spark.write.marker import BEGUN, DONE, Marker, Progress, new_attempt
+from pyjs_spark.write.publish import Publisher
+from pyjs_spark.write.recovery import ADVICE, Found, Recovery, ReplayCheck
+from pyjs_spark.write.rows import MADE, RowReader, size_max
+
+if fast.IS_THERE:
+    from pyjs_spark_fast.frames import frame_rows
+else:
+    from pyjs_spark.decode.frames import frame_rows
+
+PIECE_SIZE = 1 << 20  # bytes that are sent at once
+PIECES_IN_WINDOW = 4
+NS_PER_S = 1_000_000_000
+WINDOW_MARGIN_NS = 10 * NS_PER_S
+LONG_AGO_NS = 2**62  # the time of a server that does not tell it: everything was long ago
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPart:
+    """Which rows these are."""
+
+    sink_id: str
+    batch: int
+    part: int
+    run: str  # the same for all tasks of one run of a query
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a partition."""
+
+    part: int
+    rows: int
+    sent: int  # of them in this attempt
+    duplicates: int  # of these, those that the stream had already
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The stream that is written to."""
+
+    name: str
+    created: str
+    last_seq: int
+    subjects: tuple[str, ...]
+    replicas: int
+    window_ns: int  # in which it drops a message id that comes again
+    now_ns: int  # the server's clock
+    seen_at_s: float  # ours at that time
+    keeps_subjects: bool  # stores messages under the subjects that they were published to
+
+    def age_ns(self, ts_ns: int) -> int:
+        """Return how long ago that was by the server's clock."""
+        return self.now_ns - ts_ns + int((time.monotonic() - self.seen_at_s) * NS_PER_S)
+
+
+def look_at_target(client: Client, options: SinkOptions) -> Target:
+    """Return what is to be known of the stream.
+
+    Raises:
+        StreamMissing, OptionError: it cannot be written to like this.
+    """
+    info = stream_info(client, options.stream)
+    if info is None:
+        raise lookup.missing(client, options.stream)
+    config: dict[str, Any] = info["config"]
+    subjects = tuple(config.get("subjects") or ())
+    where = f"option stream={options.stream}:"
+    if config.get("mirror") or not subjects:
+        raise OptionError(f"{where} the stream takes no messages itself; name the one that it copies")
+    if config.get("no_ack"):
+        raise OptionError(f"{where} the stream acknowledges nothing (no_ack), so nobody knows what it stored")
+    if config.get("sealed"):
+        raise OptionError(f"{where} the stream is sealed; it takes no messages any more")
+    if options.subject and not _takes(subjects, options.subject):
+        raise OptionError(
+            f"option subject={options.subject}: the stream {options.stream} takes {', '.join(subjects)}; "
+            "name one of these, or another stream"
+        )
+    now = info.get("ts")
+    return Target(
+        name=options.stream,
+        created=info["created"],
+        last_seq=int(info["state"]["last_seq"]),
+        subjects=subjects,
+        replicas=int(config.get("num_replicas") or 1),
+        window_ns=int(config.get("duplicate_window") or 0),
+        now_ns=parse_rfc3339(now) if now else LONG_AGO_NS,
+        seen_at_s=time.monotonic(),
+        keeps_subjects=not config.get("subject_transform"),
+    )
+
+
+def _takes(subjects: Iterable[str], subject: str) -> bool:
+    tokens = subject.encode().split(b".")
+    return any(is_match(tokens, wanted.encode().split(b".")) for wanted in subjects)
+
+
+class Digest:
+    """Tells whether the rows of a partition are those of before.
+
+    Without ids of their own rows have their places, so order counts; with such ids it does not.
+    """
+
+    def __init__(self) -> None:
+        self._data = 1
+        self._subjects = 1
+        self._ids = 0
+
+    @property
+    def text(self) -> str:
+        """All rows so far."""
+        if self._ids:
+            return f"ids-{self._ids:x}"
+        return f"{self._subjects:08x}{self._data:08x}"
+
+    def add(self, columns: Columns) -> None:
+        """Add rows; in how many batches they come does not matter."""
+        if columns.ids is not None:
+            offsets, values = columns.ids
+            text = bytes(values)
+            self._ids += sum(zlib.crc32(text[low:high]) for low, high in pairwise(offsets.tolist()))
+            return
+        self._data = _checksum(columns.data, self._data)
+        if columns.subject is not None:
+            self._subjects = _checksum(columns.subject, self._subjects)
+
+
+def _checksum(cells: Cells, before: int) -> int:
+    offsets, values = cells
+    return zlib.adler32(values[offsets[0] : offsets[-1]], before)
+
+
+def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
+    """Return what is the same in all messages of a partition."""
+    mark = f"{MADE}{place.sink_id}:{place.batch}:{place.part}:" if options.delivery == EXACTLY_ONCE else ""
+    fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
+    return Framing(inbox, options.subject.encode(), mark.encode(), fixed.encode())
+
+
+def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
+    """Return how many bytes of headers a message has at most besides those of its row."""
+    lines = len(framing.fixed)
+    if framing.mark:
+        lines += len(PLACE) + len(framing.mark) + DIGITS_MAX + 2
+    if framing.mark or plan.msg_id >= 0:
+        lines += len(ID) + 2
+    return lines + len(HEAD) + 2 if lines or plan.headers >= 0 else 0
+
+
+class Delivery:
+    """One attempt at one partition."""
+
+    def __init__(self, client: Client, options: SinkOptions, plan: RowPlan, place: SinkPart) -> None:
+        self._client = client
+        self._options = options
+        self._place = place
+        self._target = look_at_target(client, options)
+        self._publisher = Publisher(
+            client,
+            options.stream,
+            in_flight_max=options.max_in_flight,
+            ack_timeout_s=options.ack_timeout_s,
+            retries=options.retries,
+        )
+        self._what = f"sink {place.sink_id}, batch {place.batch}, partition {place.part}"
+        self._is_exact = options.delivery == EXACTLY_ONCE
+        self._framing = framing_of(options, place, self._publisher.inbox)
+        self._reader = RowReader(
+            plan,
+            options,
+            part=place.part,
+            stream_subjects=self._target.subjects,
+            size_max=size_max(client.info),
+            own_size=own_size(options, self._framing, plan),
+        )
+        self._rows = 0
+        self._digest = Digest()
+        self._sent = 0
+        self._sent_at_s = 0.0  # the last piece
+        self._missing = 0  # messages that left the stream since an earlier attempt began
+        self._begun_ns = 0  # when that was
+        self._subject = ""  # of the first row: one that the stream takes
+        self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
+        self._markers = self._progress.read() if self._is_exact else {}
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:
+        """Write all rows; return when the stream has them.
+
+        Raises:
+            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and what else the client raises.
+        """
+        if self._is_exact:
+            self._write_exactly_once(self._columns(batches))
+        else:
+            for columns, first in self._columns(batches):
+                self._send(columns, first, None)
+            self._publisher.flush()
+        return Delivered(self._place.part, self._rows, self._sent, self._publisher.duplicates)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Columns, int]]:
+        """Yield checked columns with the row that each begins with."""
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            columns, first = self._reader.columns(batch, self._rows), self._rows
+            self._rows += batch.num_rows
+            if self._is_exact:
+                self._digest.add(columns)
+            yield columns, first
+
+    def _write_exactly_once(self, batches: Iterator[tuple[Columns, int]]) -> None:
+        place, progress, markers = self._place, self._progress, self._markers
+        self._check(markers)
+        mine = markers.get(place.part)
+        if mine is not None and mine.batch == place.batch and mine.state == DONE:
+            self._skip(batches, mine)
+            return
+        head = next(batches, None)
+        if head is None:
+            self._check_empty(mine)
+            return
+        frame = frame_rows(head[0], 0, 1, self._framing, head[1])
+        self._subject = bytes(frame.data).split(b" ", 2)[1].decode()
+        if not markers:
+            progress.make_bucket(self._target.replicas)
+        marker = progress.write(place.part, self._begun(markers))
+        before = [each for each in markers.values() if each.batch == place.batch]
+        replay = self._replay(marker, before, mine)
+        self._publisher.stored = partial(self._stored_of_mine, marker.after)
+        self._send(*head, replay)
+        for columns, first in batches:
+            self._send(columns, first, replay)
+        self._publisher.flush()
+        done = replace(marker, state=DONE, rows=self._rows, digest=self._digest.text)
+        progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
+
+    def _check(self, markers: dict[int, Marker]) -> None:
+        """Refuse to write where the markers say that these rows belong to another history."""
+        place = self._place
+        for marker in markers.values():
+            if marker.stream != self._target.name:
+                raise ReplayDiffers(
+                    f"sinkId {place.sink_id} belongs to a sink of stream {marker.stream}, not of "
+                    f"{self._target.name}; use another sinkId, or another checkpoint"
+                )
+        newest = max((marker.batch for marker in markers.values()), default=0)
+        if newest > place.batch:
+            raise ReplayDiffers(
+                f"{self._what}: batch {newest} of this sink was written already, so the checkpoint was set back "
+                "or is new. Use another sinkId (or a new checkpoint) to write everything again, or forget the "
+                f"progress of the sink: nats kv del {self._options.progress_bucket} {place.sink_id}.<partition>, "
+                "for each partition, and wait for the duplicate window of the stream"
+            )
+
+    def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
+        """Send nothing: all of this was stored."""
+        for _ in batches:
+            pass
+        if self._rows != done.rows or self._digest.text != done.digest:
+            now = f"{self._rows} rows" if self._rows != done.rows else "others"
+            raise ReplayDiffers(
+                f"{self._what}: {done.rows} rows were written, and now it has {now}. {ADVICE}. If these are other "
+                "data: use another sinkId"
+            )
+
+    def _check_empty(self, mine: Marker | None) -> None:
+        if mine is not None and mine.batch == self._place.batch:
+            raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
+
+    def _begun(self, markers: dict[int, Marker]) -> Marker:
+        """Return the marker with which this attempt begins, or takes over from an earlier one."""
+        place, target = self._place, self._target
+        mine = markers.get(place.part)
+        is_same = mine is not None and mine.batch == place.batch
+        if mine is not None and is_same:
+            return replace(mine, attempt=new_attempt())
+        return Marker(
+            batch=place.batch,
+            state=BEGUN,
+            stream=target.name,
+            created=target.created,
+            after=target.last_seq,
+            first_run=place.run,
+            attempt=new_attempt(),
+            revision=mine.revision if mine is not None else 0,
+        )
+
+    def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
+        """Return what earlier attempts at the batch left; None if there was none that matters here."""
+        is_mine = mine is not None and mine.batch == self._place.batch
+        earlier = [each for each in before if each.first_run != self._place.run]
+        if not is_mine and not earlier:
+            return None
+        for each in before:
+            if each.created != self._target.created:
+                raise ReplayDiffers(
+                    f"{self._what}: it was begun for the stream {each.stream} made at {each.created}; the one of "
+                    f"now was made at {self._target.created}. Begin anew with another sinkId or checkpoint"
+                )
+        after = min(each.after for each in (*before, marker))
+        found = self._recovery().find(after)
+        self._missing, self._begun_ns = found.missing, min(each.ts_ns for each in before)
+        self._check_evidence()
+        return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
+
+    def _check_evidence(self) -> None:
+        """Refuse to guess: of what left the stream only the server's memory of ids tells that it was stored."""
+        if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
+            raise ReplayDiffers(
+                f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
+                "stream since (limits, consumers, deletes), so nobody knows which. Write this batch once with "
+                "delivery=atLeastOnce, or make the stream keep its messages"
+            )
+
+    def _recovery(self) -> Recovery:
+        return Recovery(
+            self._client,
+            self._target.name,
+            self._target.created,
+            subject=self._subject,
+            batch_mark=f"{MADE}{self._place.sink_id}:{self._place.batch}:".encode(),
+            part=self._place.part,
+            retries=self._options.retries,
+            keeps_subjects=self._target.keeps_subjects,
+        )
+
+    def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
+        """Return which of these rows the stream has, after a connection was lost."""
+        found: Found = self._recovery().find(max(after, self._publisher.last_seq))
+        away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
+        if found.missing and not self._is_in_window(away_ns):
+            raise ReplayDiffers(
+                f"{self._what}: the connection was lost, and {found.missing} messages left the stream since, so "
+                "nobody knows what is stored; make the stream keep its messages, or its duplicate window longer"
+            )
+        return [row for frames in under_way for row in found.rows_of(frames)]
+
+    def _is_in_window(self, age_ns: int) -> bool:
+        """Say whether the server still knows the ids of messages of this age."""
+        return age_ns < self._target.window_ns - WINDOW_MARGIN_NS
+
+    def _send(self, columns: Columns, first: int, replay: ReplayCheck | None) -> None:
+        """Publish the rows of one batch that are not in the stream."""
+        skip = b""
+        if replay is not None:
+            stored = replay.stored(frame_rows(columns, 0, columns.rows, self._framing, first))
+            skip = bytes(first + at in stored for at in range(columns.rows))
+        for low, high in self._pieces(columns):
+            self._check_evidence()
+            frames: Frames = frame_rows(columns, low, high, self._framing, first, skip)
+            self._publisher.publish(frames)
+            self._sent += len(frames.numbers)
+            self._sent_at_s = time.monotonic()
+
+    def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows that are sent at once: a part of the window, and not too many bytes."""
+        most = max(1, self._options.max_in_flight // PIECES_IN_WINDOW)
+        offsets, low = columns.data[0], 0
+        while low < columns.rows:
+            high = min(low + most, columns.rows)
+            while high - low > 1 and offsets[high] - offsets[low] > PIECE_SIZE:
+                high = low + (high - low) // 2
+            yield low, high
+            low = high
+
+
+def begin(options: SinkOptions, plan: RowPlan, place: SinkPart) -> Delivery:
+    """Connect, and look at the stream and at what is known of the sink; nothing is written yet."""
+    client = Client(options.connect)
+    try:
+        return Delivery(client, options, plan, place)
+    except BaseException:
+        client.close()
+        raise

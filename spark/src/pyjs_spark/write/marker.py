@@ -1,0 +1,187 @@
+"""The durable progress of a sink: one key for each partition, in a key-value bucket.
+
+    bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, made by the first write that needs it
+    key      <sinkId>.<partition>
+    value    JSON: {"v": 1, "batch": 7, "state": "begun", "stream": "OUT", "created": "...", "after": 1234,
+                    "first_run": "...", "attempt": "...", "rows": 0, "digest": "",
+                    "duplicates": 0}
+
+`begun` is written before the first row of a batch and says which sequence the stream had then: what the batch put
+into the stream lies behind it. `done` is written after the last acknowledgement. Every write names the revision
+that it has read, so of two attempts at the same rows only one gets on.
+
+A bucket of its own, because consumers of the target would see markers in it. It is an ordinary bucket: what a
+sink knows can be read with `nats kv get pyjs-sinks <key>`, and forgotten with `nats kv del`.
+
+Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
+from pyjs_spark.nats import buckets
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.read import pull
+from pyjs_spark.read.direct import NOT_FOUND
+from pyjs_spark.read.ranges import ReadRange, stream_info
+from pyjs_spark.write.publish import patiently, publish_one
+
+VERSION = 1
+BEGUN = "begun"
+DONE = "done"
+WRONG_LAST_SEQ = 10071
+KEYS_MAX = 1024  # that a server answers with at once
+TOO_MANY = 413
+END_OF_BATCH = 204
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """How far one partition of a sink is."""
+
+    batch: int
+    state: str  # BEGUN or DONE
+    stream: str  # the target
+    created: str  # of the target
+    after: int  # its last sequence before the first attempt at this batch
+    first_run: str  # the run of the query that began this batch
+    attempt: str  # who wrote this
+    rows: int = 0  # DONE: of the batch in this partition
+    digest: str = ""  # DONE: of their content
+    duplicates: int = 0  # DONE: rows that the last attempt sent and the stream had already
+    revision: int = 0  # of the key; not part of the value
+    ts_ns: int = 0  # when it was written; not part of the value
+
+    def to_json(self) -> bytes:
+        """Return the value of the key."""
+        value = {"v": VERSION, **asdict(self)}
+        del value["revision"], value["ts_ns"]
+        return json.dumps(value).encode()
+
+
+def new_attempt() -> str:
+    """Return a name for one attempt at a partition, or for one run."""
+    return f"{random.getrandbits(64):016x}"
+
+
+class Progress:
+    """The markers of one sink."""
+
+    def __init__(self, client: Client, bucket: str, sink_id: str, retries: int) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._stream = buckets.kv_stream(bucket)
+        self._prefix = f"$KV.{bucket}.{sink_id}."
+        self._retries = retries
+        self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of that
+
+    def read(self) -> dict[int, Marker]:
+        """Return the marker of every partition that has one."""
+        request = {"multi_last": [f"{self._prefix}*"], "batch": KEYS_MAX}
+        subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._stream}"
+        wait_s = self._client.settings.timeout_s
+        *some, end = self._client.request_many(subject, json.dumps(request).encode(), KEYS_MAX, wait_s)
+        if end.status == END_OF_BATCH:
+            return self._markers([stored(answer) for answer in some])
+        if end.status == NOT_FOUND:
+            return {}
+        return self._read_long_way(end.status, end.description)
+
+    def write(self, part: int, marker: Marker) -> Marker:
+        """Put a marker in place of the one with its revision; return it with its own.
+
+        Raises:
+            WriterReplaced: it is not the last one any more.
+        """
+        subject = self._prefix + str(part)
+        revision = marker.revision or self._deleted.get(part, 0)
+        headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % revision
+        said = publish_one(self._client, subject, marker.to_json(), headers, self._retries)
+        if said.err_code == WRONG_LAST_SEQ:
+            return self._written_before(part, marker)
+        if said.code:
+            raise PublishFailed(
+                f"progressBucket {self._bucket}: {said.text} (code {said.code}, err_code {said.err_code})"
+            )
+        return replace(marker, revision=said.seq)
+
+    def forget(self) -> None:
+        """Remove all markers of this sink."""
+        if stream_info(self._client, self._stream) is not None:
+            self._client.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + ">"})
+
+    def make_bucket(self, replicas: int) -> None:
+        """Make the bucket if it is not there."""
+        patiently(self._retries, lambda: self._make_bucket(replicas), self._client)
+
+    def _make_bucket(self, replicas: int) -> None:
+        if stream_info(self._client, self._stream) is not None:
+            return
+        config = buckets.kv_config(
+            self._bucket, description="progress of pyjs_spark sinks", num_replicas=replicas
+        )
+        try:
+            self._client.api(f"STREAM.CREATE.{self._stream}", config)
+        except ApiError as error:
+            if stream_info(self._client, self._stream) is not None:
+                return  # another task made it, with replicas of its own
+            raise PublishFailed(
+                f"progressBucket {self._bucket}: the bucket, in which a sink keeps its progress, is not there and "
+                f"cannot be made: {error}. Make it (nats kv add {self._bucket}), or set delivery=atLeastOnce"
+            ) from error
+
+    def _written_before(self, part: int, marker: Marker) -> Marker:
+        """Our own write may have been repeated because its answer was lost."""
+        last = patiently(self._retries, self.read, self._client).get(part)
+        if last is not None and last.attempt == marker.attempt and last.state == marker.state:
+            return last
+        raise WriterReplaced(
+            f"partition {part} of batch {marker.batch}: another attempt writes these rows as well and goes on; this "
+            "one ends. Two queries with one sinkId look like this too"
+        )
+
+    def _markers(self, messages: list[Stored]) -> dict[int, Marker]:
+        found = {}
+        for message in messages:
+            part = message.subject.decode().removeprefix(self._prefix)
+            if message.payload and part.isdigit():
+                found[int(part)] = self._marker(json.loads(message.payload), message)
+            elif part.isdigit():
+                self._deleted[int(part)] = message.seq
+        return found
+
+    def _marker(self, value: Mapping[str, Any], message: Stored) -> Marker:
+        known = dict(value)
+        if known.pop("v", None) != VERSION:
+            key = message.subject.decode()
+            raise ReplayDiffers(f"{key} was written by another version of this package: {value!r:.100}")
+        return Marker(**known, revision=message.seq, ts_ns=message.ts_ns)
+
+    def _read_long_way(self, status: int, why: str) -> dict[int, Marker]:
+        """Read more keys than a server answers with at once, or find out that there is no bucket."""
+        info = stream_info(self._client, self._stream)
+        if info is None:
+            return {}
+        if status != TOO_MANY and info["config"].get("allow_direct"):
+            raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
+        what = ReadRange(
+            self._stream,
+            max(1, int(info["state"]["first_seq"])),
+            int(info["state"]["last_seq"]) + 1,
+            (f"{self._prefix}*",),
+            columns=("seq", "ts_ns", "subject", "data"),
+            fail_on_data_loss=False,  # a key that is written anew meanwhile leaves its place
+        )
+        messages = [
+            Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])
+            for batch in pull.read_range(self._client, what)
+            for row in batch.to_pylist()
+        ]
+        return self._markers(messages)

@@ -1,0 +1,309 @@
+"""Publishing many messages with acknowledgements: a window of them is under way, each is told by its row.
+
+No thread: while the window has room frames are sent, else acknowledgements are read. What was not acknowledged when
+a connection ends, or for too long, is published again with the same message id, so a server that has it answers
+"duplicate". Where the server's memory of ids may be too short for that, `stored` looks into the stream first.
+Order is that of the rows unless something has to be published again.
+
+Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/test_publish.py.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from pyjs_spark import fast
+from pyjs_spark.decode.frames import NEED_MORE, Frames, PubAck, pub_ack
+from pyjs_spark.errors import (
+    ConnectionLost,
+    NoResponders,
+    NotAcknowledged,
+    ProtocolError,
+    PublishFailed,
+    RequestTimeout,
+    ServerUnreachable,
+    SparkError,
+)
+from pyjs_spark.nats.client import NOBODY, Client, Reply
+
+if fast.IS_THERE:
+    from pyjs_spark_fast.frames import Acks
+else:
+    from pyjs_spark.decode.frames import Acks  # type: ignore[assignment]
+
+SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
+PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
+FIRST_PAUSE_S = 0.1
+PAUSE_MAX_S = 5.0
+CATCH_UP_S = 1.0  # between two looks at what came, while the window has room
+GLANCE_S = 0.01
+LOST = (ConnectionLost, RequestTimeout, NoResponders, ServerUnreachable)
+ADVICE = {
+    10060: "the option expectedStream is set, and another stream has the subject",
+    10054: "raise max_msg_size of the stream, or send less",
+    10077: "a limit of the stream is reached: raise it, or remove messages",
+    10047: "the store of the server is full",
+    10023: "the store of the server is full",
+}
+
+# Of frames that are under way, the rows that are in the stream though nobody acknowledged them.
+Stored = Callable[[Iterable[Frames]], Iterable[int]]
+
+
+class Publisher:
+    """Publishes the frames of one partition on a connection that nobody else uses meanwhile."""
+
+    def __init__(
+        self, client: Client, stream: str, *, in_flight_max: int, ack_timeout_s: float, retries: int
+    ) -> None:
+        self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
+        self.stored: Stored | None = None  # asked after a connection was lost; None: the ids are enough
+        self._client = client
+        self._stream = stream
+        self._in_flight_max = in_flight_max
+        self._ack_timeout_s = ack_timeout_s
+        self._retries = retries
+        self._failures = 0  # in a row, without an acknowledgement between them
+        self._acks = Acks(self.inbox)
+        self._under_way: deque[Frames] = deque()
+        self._size = 0  # bytes of these
+        self._refused: set[int] = set()  # for a reason that passes; they wait until the others are done
+        self._listening = 0  # the connection with our subscription
+        self._heard_at_s = time.monotonic()  # somebody looked at what came
+
+    @property
+    def last_seq(self) -> int:
+        """The highest sequence that was acknowledged."""
+        return self._acks.last_seq
+
+    @property
+    def duplicates(self) -> int:
+        """How many the stream had already."""
+        return self._acks.duplicates
+
+    def publish(self, frames: Frames) -> None:
+        """Send these as soon as the window has room; their rows are above all before.
+
+        Raises:
+            PublishFailed, AccessDenied: one of this call or of an earlier one was not stored.
+        """
+        count = len(frames.numbers)
+        if not count:
+            return
+        self._catch_up()
+        self._wait(max(0, self._in_flight_max - count))
+        while self._under_way and self._size + len(frames.data) > SIZE_MAX:
+            self._wait(max(0, self._acks.waiting - len(self._under_way[0].numbers)))
+        self._acks.add(frames.numbers)
+        self._under_way.append(frames)
+        self._size += len(frames.data)
+        try:
+            self._listen()
+            self._client.send(frames.data)
+        except LOST as error:
+            self._again(error)
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged. Raises as publish() does."""
+        self._wait(0)
+
+    def _listen(self) -> None:
+        if self._listening != self._client.connections:
+            self._acks.listen(self._client.subscribe(self.inbox + b"*"))
+            self._listening = self._client.connections
+
+    def _wait(self, target: int) -> None:
+        """Read acknowledgements until no more than `target` are waited for."""
+        acks = self._acks
+        while acks.waiting > target:
+            before = acks.waiting
+            acks.enough = target
+            try:
+                if acks.waiting <= len(self._refused):
+                    self._send_refused()
+                else:
+                    self._hear()
+            except LOST as error:
+                self._progress(before)
+                self._again(error)
+            else:
+                self._progress(before)
+        while self._under_way and not self._is_waiting(self._under_way[0]):
+            done = self._under_way.popleft()
+            self._size -= len(done.data)
+            acks.forget_before(done.numbers[-1] + 1)
+
+    def _catch_up(self) -> None:
+        """Take what came while rows were slow: a server ends a connection whose PINGs nobody answers."""
+        if time.monotonic() < self._heard_at_s + CATCH_UP_S:
+            return
+        before, self._acks.enough = self._acks.waiting, 0
+        try:
+            while (answer := self._client.pump(self._acks, time.monotonic() + GLANCE_S)) is not None:
+                self._answered(answer)
+            self._progress(before)
+        except LOST as error:
+            self._progress(before)
+            self._again(error)
+        self._heard_at_s = time.monotonic()
+
+    def _hear(self) -> None:
+        before = self._acks.waiting
+        self._heard_at_s = time.monotonic()
+        answer = self._client.pump(self._acks, time.monotonic() + self._ack_timeout_s)
+        if answer is not None:
+            self._answered(answer)
+        elif self._acks.state == NEED_MORE and self._acks.waiting == before:
+            raise ConnectionLost(
+                f"{self._client.address}: no acknowledgement for {self._ack_timeout_s:g} s (option ackTimeout)"
+            )
+
+    def _progress(self, before: int) -> None:
+        if self._acks.waiting < before:
+            self._failures = 0
+
+    def _is_waiting(self, frames: Frames) -> bool:
+        return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))
+
+    def _answered(self, answer: Reply) -> None:
+        """Take an answer that is no plain acknowledgement."""
+        number = answer.subject[len(self.inbox) :]
+        if not answer.subject.startswith(self.inbox) or not number.isdigit():
+            raise ProtocolError(f"{self._client.address}: a message came on {answer.subject[:60]!r}")
+        row = int(number)
+        if answer.status == NOBODY:
+            self._refuse(row, "no stream takes its subject any more (503 No Responders)")
+            return
+        said = pub_ack(answer.payload)
+        if said is None:
+            raise ProtocolError(
+                f"{self._client.address}: a publish was answered with {answer.payload[:100]!r}"
+            )
+        if said.code:
+            self._failed(row, said)
+        elif said.stream != self._stream:
+            raise PublishFailed(
+                f"row {row} was stored by stream {said.stream} and not by {self._stream}: the subjects of the "
+                "streams were changed meanwhile"
+            )
+        else:
+            self._acks.settle(row, said.seq, said.is_duplicate)
+            self._acks.learn(answer.payload)
+
+    def _failed(self, row: int, said: PubAck) -> None:
+        text = f"{said.text} (code {said.code}, err_code {said.err_code})"
+        if said.code in PASSING and said.err_code not in ADVICE:
+            self._refuse(row, text)
+            return
+        advice = ADVICE.get(said.err_code)
+        raise PublishFailed(
+            f"stream {self._stream} does not take row {row}: {text}{'; ' + advice if advice else ''}"
+        )
+
+    def _refuse(self, row: int, why: str) -> None:
+        if self._acks.is_waiting(row):
+            self._refused.add(row)
+            self._why = why
+
+    def _send_refused(self) -> None:
+        """Publish again what was refused for a reason that passes."""
+        self._count_failure(self._why, PublishFailed)
+        self._refused.clear()
+        self._send_waiting()
+
+    def _again(self, error: SparkError) -> None:
+        """Connect again and publish again what is not acknowledged."""
+        while True:
+            self._count_failure(str(error), NotAcknowledged)
+            try:
+                self._client.reconnect()
+                if self.stored is not None:
+                    for row in self.stored(self._under_way):
+                        self._acks.settle(row, 0, False)
+                self._refused.clear()
+                self._listen()
+                self._send_waiting()
+                return
+            except LOST as worse:
+                error = worse
+
+    def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
+        """Wait a little longer than before, or give up."""
+        self._failures += 1
+        if self._failures > self._retries:
+            raise failed(
+                f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
+                f"{self._retries} retries (option retries): {why}"
+            )
+        time.sleep(pause_s(self._failures - 1))
+
+    def _send_waiting(self) -> None:
+        for frames in self._under_way:
+            start, view = 0, memoryview(frames.data)
+            parts = []
+            for number, end in zip(frames.numbers, frames.ends, strict=True):
+                if self._acks.is_waiting(number):
+                    parts.append(view[start:end])
+                start = end
+            if parts:
+                self._client.send(b"".join(parts))
+
+
+T = TypeVar("T")
+
+
+def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
+    """Return what `act` returns; if it fails for want of a server, `client` connects again and it is called again."""
+    failures = 0
+    while True:
+        try:
+            return act()
+        except LOST as lost:
+            if failures == retries:
+                raise
+            error = lost
+        time.sleep(pause_s(failures))
+        failures += 1
+        if client is not None:
+            _reconnect(client, error)
+
+
+def pause_s(failures: int) -> float:
+    """Return how long to wait after so many failures and one more: about 12 s in the first five."""
+    return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(4**failures))
+
+
+def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
+    """Publish one message and return what the server says, an error or not; it may come twice.
+
+    Raises:
+        PublishFailed: no answer, after all retries.
+    """
+    for failures in range(retries + 1):
+        try:
+            answer = client.request(subject, payload, headers=headers)
+            said = pub_ack(answer.payload)
+            if said is None:
+                raise ProtocolError(f"{client.address}: {subject} was answered with {answer.payload[:100]!r}")
+            if said.code not in PASSING or said.err_code in ADVICE:
+                return said
+            error: SparkError = PublishFailed(f"{said.text} (code {said.code}, err_code {said.err_code})")
+            failed = PublishFailed
+        except LOST as lost:
+            error, failed = lost, NotAcknowledged
+        if failures < retries:
+            time.sleep(pause_s(failures))
+            _reconnect(client, error)
+    raise failed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
+
+
+def _reconnect(client: Client, error: SparkError) -> None:
+    if isinstance(error, ConnectionLost | RequestTimeout | ServerUnreachable):
+        try:
+            client.reconnect()
+        except ServerUnreachable:
+            pass  # the next try says so

@@ -1,0 +1,215 @@
+"""What an earlier attempt at a batch left in the stream, found by the sink's own header of each message.
+
+Needed only after a crash: the range of the stream behind the place where the batch began is read once. Before that,
+a publish that the stream must refuse makes sure that everything on its way to the stream is in it; and since bytes of
+a connection whose process died may still be on their way to the server, the end is looked at until it is quiet.
+
+A replay must be the same: a row that was stored with other content, or rows that were stored in the place of others,
+mean that the plan of the query gives other rows or partitions than before, and end the write.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyjs_spark.decode.frames import HEAD, Frames
+from pyjs_spark.errors import PublishFailed, ReplayDiffers
+from pyjs_spark.nats.client import Client
+from pyjs_spark.read import pull
+from pyjs_spark.read.ranges import ReadRange, Report
+from pyjs_spark.write.publish import publish_one
+
+NEVER_LAST = 2**62  # a sequence that no stream is at
+WRONG_LAST_SEQ = 10071
+QUIET_S = 0.2
+OTHERS_WAIT_S = (
+    5.0  # what comes later in other partitions is written by their new attempts, and may go on for hours
+)
+OTHERS_MAX = 200_000  # contents of other partitions that are kept: enough to see that partitions have changed
+LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
+OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
+ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
+
+
+@dataclass
+class Found:
+    """Rows of one batch that are in the stream, seen by one of its partitions."""
+
+    mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
+    ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
+    others: Counter[int] = field(
+        default_factory=Counter
+    )  # content of rows of other partitions, of many at most
+    missing: int = 0  # sequences of the range that have no message any more
+
+    def rows_of(self, frames: Frames) -> list[int]:
+        """Return the rows of these publishes that are in the stream: by id if they have one, else by place."""
+        return [row for row, own, _ in sent(frames) if (own in self.ids if own else row in self.mine)]
+
+
+def content(subject: bytes, headers: bytes, data: bytes) -> int:
+    """Return a number for what a message is besides its place: the same for stored and for new ones."""
+    lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
+    return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
+
+
+class Recovery:
+    """Looks for the rows of one batch in the target."""
+
+    def __init__(
+        self,
+        client: Client,
+        stream: str,
+        created: str,
+        *,
+        subject: str,
+        batch_mark: bytes,
+        part: int,
+        retries: int,
+        keeps_subjects: bool,
+    ) -> None:
+        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream takes.
+
+        `keeps_subjects`: the stream stores messages under the subjects that they were published to.
+        """
+        self._client = client
+        self._stream = stream
+        self._created = created
+        self._subject = subject
+        self._mark = batch_mark
+        self._part = part
+        self._retries = retries
+        self._keeps_subjects = keeps_subjects
+        self._place = re.compile(
+            rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % re.escape(batch_mark)
+        )
+
+    def find(self, after: int) -> Found:
+        """Return the rows behind sequence `after`, once no more of this partition come; others may go on to."""
+        found, low, looks = Found(), after + 1, 0
+        patient_until_s = time.monotonic() + OTHERS_WAIT_S
+        while True:
+            high, mine = self._last_seq() + 1, len(found.mine)
+            came = self._scan(low, high, found)
+            low, looks = max(low, high), looks + 1
+            waits_for_others = came and time.monotonic() < patient_until_s
+            if looks > 1 and len(found.mine) == mine and not waits_for_others:
+                return found
+            time.sleep(QUIET_S)
+
+    def _last_seq(self) -> int:
+        """Return the last sequence, behind everything that reached the stream before this call."""
+        headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
+        said = publish_one(self._client, self._subject, b"", headers, self._retries)
+        last = LAST_SEQ.search(said.text)
+        if said.err_code != WRONG_LAST_SEQ or last is None:
+            raise PublishFailed(f"stream {self._stream}: the end of the stream cannot be told: {said}")
+        return int(last[1])
+
+    def _scan(self, low: int, high: int, found: Found) -> bool:
+        """Read [low, high); return whether there was a row of the batch."""
+        if low >= high:
+            return False
+        what = ReadRange(
+            self._stream,
+            low,
+            high,
+            created=self._created,
+            columns=("subject", "headers", "data"),
+            headers="raw",
+            fail_on_data_loss=False,
+        )
+        report, count = Report(), 0
+        for batch in pull.read_range(self._client, what, report):
+            count += self._take(batch, found)
+        found.missing += high - low - report.rows
+        return count > 0
+
+    def _take(self, batch: pa.RecordBatch, found: Found) -> int:
+        """Note the rows of the batch among these messages; return how many there are."""
+        headers = batch.column(1)
+        ours = pc.fill_null(pc.match_substring(headers.cast(pa.binary()), self._mark.decode()), False)
+        rows = batch.filter(ours)
+        subjects, blocks, payloads = (column.to_pylist() for column in rows.columns)
+        for subject, block, data in zip(subjects, blocks, payloads, strict=True):
+            place = self._place.search(block)
+            if place is None:
+                continue
+            if place[1].lower() == b"pyjs-sink":
+                found.ids.add(_own_id(block))
+            what = content(subject.encode() if self._keeps_subjects else b"", block, data)
+            if int(place[2]) == self._part:
+                found.mine[int(place[3])] = what
+            elif len(found.others) < OTHERS_MAX:
+                found.others[what] += 1
+        return int(rows.num_rows)
+
+
+def _own_id(block: bytes) -> bytes:
+    match = ID_LINE.search(block)
+    return match[1] if match else b""
+
+
+def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, bytes, int]]:
+    """Yield row, own message id and content of each publish."""
+    start, view = 0, memoryview(frames.data)
+    for number, end in zip(frames.numbers, frames.ends, strict=True):
+        frame = bytes(view[start:end])
+        start = end
+        line, _, body = frame.partition(b"\r\n")
+        words = line.split(b" ")
+        size = int(words[3]) if words[0] == b"HPUB" else 0
+        block = body[:size]
+        own = b"" if b"\r\nNats-Msg-Id: pyjs:" in block else _own_id(block)
+        yield number, own, content(words[1] if with_subjects else b"", block, body[size:-2])
+
+
+class ReplayCheck:
+    """Compares the rows of a replay with what was found, and tells which are still to be sent."""
+
+    def __init__(self, found: Found, what: str, *, keeps_subjects: bool) -> None:
+        """`what` names the batch in errors; `keeps_subjects` as in Recovery."""
+        self._found = found
+        self._what = what
+        self._keeps_subjects = keeps_subjects
+
+    def stored(self, frames: Frames) -> set[int]:
+        """Return the rows that are in the stream already.
+
+        Raises:
+            ReplayDiffers: these are not the rows of before.
+        """
+        found, there, strays, fresh = self._found, set(), 0, 0
+        for row, own, what in sent(frames, with_subjects=self._keeps_subjects):
+            if own:
+                if own in found.ids:
+                    there.add(row)
+                continue
+            before = found.mine.get(row)
+            if before is not None and before != what:
+                raise ReplayDiffers(f"{self._what}: row {row} was stored with other content. {ADVICE}")
+            if before is not None:
+                there.add(row)
+                continue
+            fresh += 1
+            strays += found.others[what] == 1
+        if strays > fresh / 2:
+            raise ReplayDiffers(
+                f"{self._what}: {strays} of {fresh} rows were stored by other partitions. {ADVICE}"
+            )
+        return there
+
+
+ADVICE = (
+    "An earlier attempt at this batch wrote some of it, and now its rows come in another order or in other "
+    "partitions. Start the query as it was then (cores, minPartitions, maxRecordsPerPartition, the same plan), or "
+    "with delivery=atLeastOnce for one run; a column msg_id with ids of your own makes the order free"
+)
