@@ -538,7 +538,6 @@ cdef class Consumer(StreamConsumer):
         if seq <= self.pacing.replay_to:
             self.pacing.note_replayed(r.ts, self.turn.now)
         self.cursor.pass_by(seq)
-        self.cursor.unread = unread
         self.acks.delivered(seq, self.turn.now, self.ack_policy == ACK_NONE)
         if self.ack_policy == ACK_NONE:
             self.note_settled(seq)

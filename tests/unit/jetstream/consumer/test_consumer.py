@@ -546,3 +546,21 @@ def test_a_consumer_that_is_deleted_leaves_nothing_that_it_settled() -> None:
     js.user.send(ack + b"PUB $JS.API.CONSUMER.DELETE.S.c in.1 0\r\n\r\n")
     # then
     assert js.state("S")["messages"] == 1
+
+
+def test_an_answer_that_is_an_ack_itself_settles_once_more(js: ConsumerFixture) -> None:
+    js.fill(4)
+    js.consumer("c")
+    js.consumer("d")
+    one, two, three, four = js.pull("c", batch=4)
+    other = js.pull("d", batch=1)[0]
+    send = js.core().account.send  # no client may use such a reply
+
+    send(one.reply, b"", b"", one.reply)
+    send(two.reply, b"", b"", three.reply)
+    send(four.reply, b"", b"", other.reply)
+    js.advance(milliseconds=1)
+
+    assert js.info("c")["num_ack_pending"] == 0
+    assert js.info("d")["num_ack_pending"] == 0
+    assert js.position("c") == ((4, 4), (4, 4))

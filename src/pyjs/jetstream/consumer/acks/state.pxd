@@ -1,10 +1,13 @@
 """What a consumer has delivered, what of it is pending, and the ack floor."""
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 from pyjs.jetstream.consumer.acks.pending cimport PendingAcks
 from pyjs.store.index.catalogue cimport Catalogue
 
+
+@cython.final
 cdef class AckState:
     cdef readonly PendingAcks pending
     cdef readonly StateLog changes              # since the state was last recorded
@@ -13,14 +16,14 @@ cdef class AckState:
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq        # the ack floor, as reported
 
-    cdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil
+    cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
-    cdef bint ack(self, uint64_t seq) noexcept nogil
-    cdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
+    cpdef bint ack(self, uint64_t seq) noexcept nogil
+    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
     cdef void settle(self, uint32_t i) noexcept nogil
-    cdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
+    cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil
     cdef bint is_unsettled(self, uint64_t seq) noexcept
     cdef int set_exhausted(self, dict exhausted) except -1
-    cdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept
-    cdef int fit(self, uint64_t last, Catalogue catalogue) except -1
+    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept
+    cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1

@@ -30,7 +30,7 @@ cdef class AckState:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    cdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
+    cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
         """Note a first delivery; `acked`: nobody has to acknowledge it. `pending` has room for it."""
         self.delivered_cseq += 1
         self.delivered_seq = seq
@@ -67,7 +67,7 @@ cdef class AckState:
 
     # -- acks ------------------------------------------------------------------------------------------------------
 
-    cdef bint ack(self, uint64_t seq) noexcept nogil:
+    cpdef bint ack(self, uint64_t seq) noexcept nogil:
         """Settle one message; False: it was not waiting for that."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
@@ -94,7 +94,7 @@ cdef class AckState:
             else:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
-    cdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
+    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
         """Settle what is pending up to `seq`; False: that was settled before. Then `take_exhausted` is the caller's.
 
         A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
@@ -109,7 +109,7 @@ cdef class AckState:
         self.changes.put(ACKED_ALL, seq, self.floor_cseq)
         return True
 
-    cdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
+    cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
         """Restart the wait for an ack of `seq`."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
@@ -155,7 +155,7 @@ cdef class AckState:
         """Tell whether a message that was delivered is pending or given up."""
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
-    cdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
+    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
         """Forget what a purge removed, after which the stream begins at `first_seq`; tells whether it was pending."""
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
@@ -174,7 +174,7 @@ cdef class AckState:
             self.floor_cseq = max(self.floor_cseq, self.pending.entries[self.pending.oldest].cseq - 1)
         return removed
 
-    cdef int fit(self, uint64_t last, Catalogue catalogue) except -1:
+    cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1:
         """Fit to a stream that ends at `last` and lost or dropped messages."""
         cdef uint32_t i = self.pending.oldest, newer
         self.delivered_seq = min(self.delivered_seq, last)

@@ -1,4 +1,5 @@
 """The place of a consumer in its stream: which message it delivers next."""
+cimport cython
 from libc.stdint cimport uint64_t
 
 from pyjs.jetstream.consumer.delivery.skips cimport Skips
@@ -6,6 +7,8 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
 
+
+@cython.final
 cdef class DeliveryCursor:
     cdef StreamStore store
     cdef Catalogue catalogue            # of the store
@@ -18,9 +21,9 @@ cdef class DeliveryCursor:
     cdef uint64_t counted_to
     cdef bint stale                     # count again
 
-    cdef uint64_t find(self) noexcept nogil
-    cdef void pass_by(self, uint64_t seq) noexcept nogil
+    cpdef uint64_t find(self) noexcept nogil
+    cpdef void pass_by(self, uint64_t seq) noexcept nogil
     cdef void refresh(self) noexcept nogil
-    cdef void woken(self, uint64_t seq) noexcept nogil
-    cdef void dropped(self, uint64_t seq) noexcept nogil
-    cdef void fit(self, uint64_t last) noexcept nogil
+    cpdef void woken(self, uint64_t seq) noexcept nogil
+    cpdef void dropped(self, uint64_t seq) noexcept nogil
+    cpdef void fit(self, uint64_t last) noexcept nogil

@@ -47,7 +47,7 @@ cdef class DeliveryCursor:
         self.stale = True
         self.next_seq = max(self.next_seq, first_seq)
 
-    cdef uint64_t find(self) noexcept nogil:
+    cpdef uint64_t find(self) noexcept nogil:
         """Return the sequence of the next first delivery, 0: none yet."""
         cdef uint64_t seq
         if self.skips.left:
@@ -61,9 +61,11 @@ cdef class DeliveryCursor:
             self.unread = 0
         return seq
 
-    cdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Move behind `seq`."""
+    cpdef void pass_by(self, uint64_t seq) noexcept nogil:
+        """Move behind `seq`, a match."""
         self.next_seq = seq + 1
+        if self.unread:
+            self.unread -= 1
         if self.skips.left:
             self.skips.advance()
             if self.skips.left == 0:
@@ -85,7 +87,7 @@ cdef class DeliveryCursor:
         # Drops that `dropped` has yet to hear of are not in this count: it must not take them off again.
         self.stale = self.catalogue.drops.size != 0
 
-    cdef void woken(self, uint64_t seq) noexcept nogil:
+    cpdef void woken(self, uint64_t seq) noexcept nogil:
         """Pass the messages between the end of the last search and `seq` (0: unknown), of which none is a match."""
         if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
@@ -94,7 +96,7 @@ cdef class DeliveryCursor:
             if self.unread == 0 and not self.stale:
                 self.counted_to = max(self.counted_to, seq - 1)
 
-    cdef void dropped(self, uint64_t seq) noexcept nogil:
+    cpdef void dropped(self, uint64_t seq) noexcept nogil:
         """Count one match less: the message is gone."""
         if seq < self.next_seq or self.stale or seq > self.counted_to:
             return
@@ -103,7 +105,7 @@ cdef class DeliveryCursor:
         elif self.unread:
             self.unread -= 1
 
-    cdef void fit(self, uint64_t last) noexcept nogil:
+    cpdef void fit(self, uint64_t last) noexcept nogil:
         """Go back to behind `last`, the last sequence of the stream, and on to its first message."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)

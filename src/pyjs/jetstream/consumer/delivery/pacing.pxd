@@ -1,6 +1,9 @@
 """The pace of deliveries: replay_policy original and rate_limit_bps."""
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+
+@cython.final
 cdef class Pacing:
     cdef uint64_t replay_to             # first deliveries up to here keep their distances; 0: none does
     cdef int64_t replay_ts              # time stored of the last of them, 0: none yet
@@ -8,9 +11,9 @@ cdef class Pacing:
     cdef readonly int64_t rate_bps      # bits per second; 0: any number
     cdef int64_t burst_size             # bytes that may go out at once
     cdef int64_t burst_at               # when that many may go out again
-    cdef int64_t hold_until             # ns: the next delivery is for then; 0: for now
+    cdef readonly int64_t hold_until             # ns: the next delivery is for then; 0: for now
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil
-    cdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil
-    cdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil
-    cdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil
+    cpdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil
+    cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil
+    cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil

@@ -31,7 +31,7 @@ cdef class Pacing:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
 
-    cdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil:
+    cpdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil:
         """Tell whether a message stored at `ts` has to wait, and note until when."""
         cdef int64_t due = self.replay_due(ts, now)
         if due <= now + EARLY_NS:
@@ -39,13 +39,13 @@ cdef class Pacing:
         self.hold_until = due
         return True
 
-    cdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
+    cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
         """Let the next distance count from this delivery, whose small delays do not add up."""
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts
 
-    cdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
+    cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
         """Take `size` bytes out of the bucket of the rate limit; False: it does not hold them before `hold_until`."""
         cdef double ns_per_byte = 8e9 / <double> self.rate_bps
         cdef int64_t spare = 0

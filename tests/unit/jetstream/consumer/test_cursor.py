@@ -1,0 +1,245 @@
+"""The place of a consumer in its stream, over a store in memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.packed import pack
+
+from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor
+from pyjs.jetstream.consumer.delivery.skips import Skips
+from pyjs.store.memory import MemStore
+
+
+class CursorFixture:
+    """A cursor for messages of subject `a`, and the store that it walks through."""
+
+    def __init__(self, subjects: str = "", skips: tuple[int, ...] = ()) -> None:
+        self.store = MemStore()
+        self.store.catalogue.drops.tracked = True
+        self.fill(subjects)
+        self.cursor = DeliveryCursor(self.store)
+        self.cursor.set_filters((b"a",))
+        self.cursor.begin(1, Skips(pack(skips)), max(skips, default=0))
+
+    def fill(self, subjects: str) -> None:
+        """Store a message of each subject."""
+        for subject in subjects:
+            self.store.store(subject.encode(), b"", b"", 1)
+
+    def take(self) -> int:
+        """Deliver the next message; returns its sequence, 0: there is none."""
+        seq = self.cursor.find()
+        if seq:
+            self.cursor.pass_by(seq)
+        return seq
+
+    def take_all(self) -> list[int]:
+        """Deliver what there is."""
+        return list(iter(self.take, 0))
+
+    def remove(self, seq: int, *, told: bool = True) -> None:
+        """Remove a message; the cursor is told at once, or not yet."""
+        self.store.drop_seq(seq)
+        if told:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell the cursor of the removals that match."""
+        for seq, subject in self.store.catalogue.drops.take():
+            if subject == b"a":
+                self.cursor.dropped(seq)
+
+
+# -- which is next ---------------------------------------------------------------------------------------------
+
+
+def test_matches_come_in_order_and_then_none() -> None:
+    assert CursorFixture("abaab").take_all() == [1, 3, 4]
+
+
+def test_a_search_without_a_match_stands_behind_the_end() -> None:
+    at = CursorFixture("abb")
+    at.take_all()
+
+    assert at.cursor.next_seq == 4
+
+
+def test_what_comes_after_the_end_is_found() -> None:
+    at = CursorFixture("ab")
+    at.take_all()
+    at.fill("ba")
+
+    assert at.take_all() == [4]
+
+
+def test_the_last_of_each_subject_come_first_and_nothing_else_up_to_there() -> None:
+    at = CursorFixture("aaaaa", skips=(2, 4))
+
+    assert at.take_all() == [2, 4, 5]
+
+
+def test_a_wake_passes_what_is_no_match() -> None:
+    at = CursorFixture("ab")
+    at.take_all()
+    at.fill("bbba")
+
+    at.cursor.woken(6)
+
+    assert at.cursor.next_seq == 6
+    assert (at.cursor.num_pending(), at.take()) == (1, 6)
+
+
+@pytest.mark.parametrize("seq", [0, 2], ids=["unknown", "behind"])
+def test_a_wake_that_says_nothing_new_moves_nothing(seq: int) -> None:
+    at = CursorFixture("ab")
+    at.take_all()
+
+    at.cursor.woken(seq)
+
+    assert at.cursor.next_seq == 3
+
+
+def test_a_wake_while_matches_are_left_moves_nothing() -> None:
+    at = CursorFixture("aaa")
+    at.take()
+
+    at.cursor.woken(9)
+
+    assert at.take() == 2
+
+
+def test_a_purge_moves_the_cursor_forward_only() -> None:
+    at = CursorFixture("aaaaaa")
+    at.take()
+
+    at.cursor.purged(4)
+    at.cursor.purged(2)
+
+    assert at.cursor.next_seq == 4
+
+
+@pytest.mark.parametrize(("last", "found"), [(1, 2), (3, 3), (9, 3)])
+def test_a_cursor_past_the_end_goes_back_to_behind_it(last: int, found: int) -> None:
+    at = CursorFixture("aa")
+    at.take_all()
+
+    at.cursor.fit(last)
+
+    assert at.cursor.next_seq == found
+
+
+def test_a_cursor_before_the_first_message_goes_on_to_it() -> None:
+    at = CursorFixture("aaa")
+    at.remove(1)
+    at.remove(2)
+
+    at.cursor.fit(3)
+
+    assert at.cursor.next_seq == 3
+
+
+# -- how many are left -----------------------------------------------------------------------------------------
+
+
+def test_a_removal_that_is_told_late_is_counted_once() -> None:
+    at = CursorFixture("aaa")
+    at.remove(2, told=False)
+
+    before = at.cursor.num_pending()
+    at.tell()
+
+    assert (before, at.cursor.num_pending()) == (2, 2)
+
+
+def test_what_is_passed_by_is_counted_no_more() -> None:
+    at = CursorFixture("abaa")
+    before = at.cursor.num_pending()
+
+    at.take()
+
+    assert (before, at.cursor.num_pending()) == (3, 2)
+
+
+def test_a_removal_behind_first_ones_is_counted() -> None:
+    at = CursorFixture("aaaa", skips=(2, 3))
+    before = at.cursor.num_pending()
+
+    at.remove(4)
+
+    assert (before, at.cursor.num_pending()) == (3, 2)
+
+
+def test_a_count_made_elsewhere_is_believed() -> None:
+    at = CursorFixture("aab")
+
+    at.cursor.take_count(7, 3)
+
+    assert at.cursor.num_pending() == 7
+
+
+@pytest.mark.parametrize("why", ["it has moved", "there are first ones", "a removal is not told yet"])
+def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
+    at = CursorFixture("aab", skips=(1,) if why == "there are first ones" else ())
+    if why == "it has moved":
+        at.take()
+    elif why == "a removal is not told yet":
+        at.remove(1, told=False)
+        at.fill("a")
+
+    at.cursor.take_count(7, 3)
+
+    assert at.cursor.num_pending() < 3
+
+
+class CursorMachine(RuleBasedStateMachine):
+    """`num_pending` against the messages that the store has behind the cursor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = CursorFixture()
+        self.live: dict[int, str] = {}
+        self.delivered: list[int] = []
+
+    @rule(subjects=st.text("ab", min_size=1, max_size=5))
+    def publish(self, subjects: str) -> None:
+        for subject in subjects:
+            self.live[self.at.store.last_seq + 1] = subject
+            self.at.fill(subject)
+
+    @rule(wake=st.booleans())
+    def deliver(self, wake: bool) -> None:
+        expected = next((seq for seq in self.matches() if seq >= self.at.cursor.next_seq), 0)
+        if wake:
+            self.at.cursor.woken(0)
+        assert self.at.take() == expected
+
+    @rule(place=st.floats(0, 1))
+    def remove(self, place: float) -> None:
+        seq = 1 + int(place * self.at.store.last_seq)
+        self.live.pop(seq, None)
+        self.at.remove(seq)
+
+    @rule(place=st.floats(0, 1))
+    def purge(self, place: float) -> None:
+        first = 1 + int(place * self.at.store.last_seq)
+        if first == 1:
+            return
+        self.live = {seq: subject for seq, subject in self.live.items() if seq >= first}
+        self.at.store.purge(self.at.store.make_filter(()), first)
+        self.at.store.catalogue.drops.take()
+        self.at.cursor.purged(first)
+
+    @invariant()
+    def the_count_is_that_of_the_store(self) -> None:
+        left = [seq for seq in self.matches() if seq >= self.at.cursor.next_seq]
+        assert self.at.cursor.num_pending() == len(left)
+
+    def matches(self) -> list[int]:
+        return sorted(seq for seq, subject in self.live.items() if subject == "a")
+
+
+TestCursor = CursorMachine.TestCase
+TestCursor.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
