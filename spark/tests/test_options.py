@@ -183,7 +183,7 @@ def test_every_option_has_a_value_that_is_taken() -> None:
         "maxBytesPerTrigger": "64m",
         "minRowsPerTrigger": "10",
         "maxTriggerDelay": "90s",
-        "readMode": "Direct",
+        "readMode": "Consumer",
         "includeHeaders": "raw",
         "fetchBatch": "100",
         "fetchExpires": "500ms",

@@ -95,7 +95,9 @@ def test_the_examples_of_the_spark_document_run(
 def test_the_example_of_the_readme_runs(
     spark: SparkSession, orders: Filler, capsys: pytest.CaptureFixture[str], server: ServerProcess
 ) -> None:
-    (text,) = [text for _, text in examples((ROOT / "README.md").read_text()) if "pyjs_spark" in text]
+    (text,) = [
+        text for _, text in examples((ROOT / "spark" / "README.md").read_text()) if "pyjs_spark" in text
+    ]
     told = text.replace(".load()", f'.option("servers", "nats://127.0.0.1:{server.port}").load()')
 
     exec(compile(told, "README.md", "exec"), {})

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import config
+from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.options.reading import TABLE, Options, check_stream, parse_options
 from pyjs_spark.options.writing import parse_sink_options
@@ -136,6 +137,7 @@ def make(
     given = {**options, "stream": _needed(head, "stream")}
     parsed = parse_options(given)
     check_stream(parsed)
+    uses.check("an aggregate", parsed)
     target = _target(_needed(head, "target"))
     window = _whole_seconds("window", _needed(head, "window"))
     slide = _whole_seconds("slide", head.get("slide", head["window"]))

@@ -31,7 +31,8 @@ from urllib.parse import quote
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.lake.files import file_system, sync, write_text
 from pyjs_spark.nats.settings import ConnectSettings
-from pyjs_spark.options.reading import LATEST, Options
+from pyjs_spark.options import uses
+from pyjs_spark.options.reading import Options
 from pyjs_spark.read import lookup
 from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import StreamState
@@ -48,8 +49,6 @@ COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and dat
 NONE = "_none"  # the folder of empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 US_PER_DAY = 86_400_000_000
-WHOLE = "which holds all there is"  # why an option is refused
-FILES = "whose tasks are its files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ def look(root: str, options: Options) -> list[Holding]:
 
 def states(root: str, options: Options) -> list[StreamState]:
     """Return what each stream holds that the options name. Raises OptionError, StreamMissing."""
-    check_options(options)
+    uses.check(uses.ARCHIVE, options)
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
@@ -166,24 +165,6 @@ def write(
 
     task = partial(write_range, options.connect, root)
     return [written for files in run_tasks(spark, task, ranges, watch) for written in files]
-
-
-def check_options(options: Options) -> None:
-    """Refuse what would have an effect on a usual read and has none here."""
-    for is_given, option, why in (
-        (options.starting_offsets is not None, "startingOffsets", WHOLE),
-        (options.ending_offsets != LATEST, "endingOffsets", WHOLE),
-        (options.starting_ns is not None, "startingTimestamp", WHOLE),
-        (options.ending_ns is not None, "endingTimestamp", WHOLE),
-        (options.read_mode != "auto", "readMode", "which chooses it by the stream"),
-        (options.min_partitions is not None, "minPartitions", FILES),
-        (options.max_rows_per_trigger is not None, "maxRowsPerTrigger", FILES),
-        (options.max_bytes_per_trigger is not None, "maxBytesPerTrigger", FILES),
-        (options.min_rows_per_trigger is not None, "minRowsPerTrigger", FILES),
-        (options.pushdown, "pushdown", WHOLE),
-    ):
-        if is_given:
-            raise OptionError(f"option {option} is not allowed in an archive, {why}; leave it out")
 
 
 def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRange:

@@ -34,9 +34,10 @@ from pyjs_spark.decode.schema import DEFAULT_COLUMNS
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
 from pyjs_spark.lake.archive import FILE, file_name, quoted
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.jobs import NO_PATH, STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.nats.client import connected
 from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import lookup
@@ -321,19 +322,7 @@ def _snapshot(root: str, name: str, options: Options) -> LatestSnapshot:
             f"stream {name}: a snapshot of a work queue or interest stream would need a consumer that takes its "
             "messages; name a stream with retention limits"
         )
-    columns = tuple(
-        each for each in SNAPSHOT_COLUMNS if each != "headers" or options.include_headers != "false"
-    )
-    assert set(columns) <= {*DEFAULT_COLUMNS, "ts_ns"}
-    what = ReadRange(
-        name,
-        1,
-        1,
-        options.subjects or (">",),
-        columns=columns,
-        headers=options.include_headers,
-        **options.transport(),
-    )
+    what = latest_range(name, options)
     system, base = file_system(root)
     folder = f"{base}/stream={quoted(name)}"
     if system.get_file_info(f"{folder}/_archive.json").is_file:
@@ -349,7 +338,7 @@ def _snapshot(root: str, name: str, options: Options) -> LatestSnapshot:
         "last_seq": state.last_seq,
         "subjects": list(options.subjects),
     }
-    schema = arrow_schema(columns, options.include_headers).with_metadata({"pyjs": json.dumps(said)})
+    schema = arrow_schema(what.columns, options.include_headers).with_metadata({"pyjs": json.dumps(said)})
     rows = 0
     with pq.ParquetWriter(half, schema, filesystem=system, compression="zstd") as writer:
         for batch in read_latest(connected(options.connect), what):
@@ -357,6 +346,18 @@ def _snapshot(root: str, name: str, options: Options) -> LatestSnapshot:
             rows += batch.num_rows
     system.move(half, path)
     return LatestSnapshot(name, path, rows, state.created, state.last_seq, options.subjects)
+
+
+def latest_range(name: str, options: Options) -> ReadRange:
+    """Return how the last messages of a stream are read."""
+    columns = tuple(
+        each for each in SNAPSHOT_COLUMNS if each != "headers" or options.include_headers != "false"
+    )
+    assert set(columns) <= {*DEFAULT_COLUMNS, "ts_ns"}
+    subjects = options.subjects or (">",)
+    return ReadRange(
+        name, 1, 1, subjects, columns=columns, headers=options.include_headers, **options.transport()
+    )
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -368,11 +369,7 @@ def _check_job(job: Job) -> None:
         raise OptionError(
             "--rows-per-file is for merging files, and --latest writes one; leave one of them out"
         )
-    if job.said and not job["latest"]:
-        raise OptionError(
-            f"option {job.said[0]} is not allowed in compact: files are merged without a server, all of them; leave "
-            "it out, or give --latest"
-        )
+    uses.check(uses.LATEST if job["latest"] else "compact", job.options)
 
 
 def _plan(job: Job) -> list[DayFiles]:
@@ -380,7 +377,6 @@ def _plan(job: Job) -> list[DayFiles]:
 
 
 def _run(job: Job) -> Outcome:
-    _check_job(job)
     if job["latest"]:
         made = snapshot(job["target"], job.options)
         lines = [
@@ -396,7 +392,6 @@ def _run(job: Job) -> Outcome:
 
 
 def _explain(job: Job) -> Outcome:
-    _check_job(job)
     if job["latest"]:
         names = _named(job.options)
         lines = [f"{name}: {job['target']}/stream={quoted(name)}/{SNAPSHOT}" for name in names]
@@ -427,5 +422,5 @@ KIND = JobKind(
     ),
     _run,
     _explain,
-    refused=NO_PATH,
+    _check_job,
 )

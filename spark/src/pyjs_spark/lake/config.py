@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake.archive import check_options
 from pyjs_spark.lake.tables.iceberg import check_own_catalog
 from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.options import uses
 from pyjs_spark.options.reading import BY_NAME, Options, parse_options
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def make(
         )
     _check_format(lake_format, target, catalog or {})
     options = parse_options({**said, "stream": stream})
-    check_options(options)
+    uses.check(uses.ARCHIVE, options)
     return Pipeline(
         target, options, "archive", rows_per_file, master, dict(spark or {}), lake_format, dict(catalog or {})
     )

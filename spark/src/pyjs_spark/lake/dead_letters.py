@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.decode.wire import header_pairs
 from pyjs_spark.errors import ApiError, OptionError, SparkError
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.jobs import NO_PATH, STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.lake.quality import read, spans_of
 from pyjs_spark.nats.client import Client, Reply
 from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.ranges import Patience, Report, stream_info
 from pyjs_spark.times import format_rfc3339, parse_rfc3339
@@ -403,9 +404,5 @@ KIND = JobKind(
     ),
     _run,
     _explain,
-    refused=dict.fromkeys(
-        ("pushdown", "readMode", "minPartitions", "maxRecordsPerPartition", "maxRowsPerTrigger",
-         "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay", "includeHeaders"),
-        "it has no effect here; leave it out",
-    ) | NO_PATH,
+    lambda job: uses.check("dlq-report", job.options),
 )  # fmt: skip

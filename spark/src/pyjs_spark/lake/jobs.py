@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyjs_spark.errors import OptionError
@@ -46,7 +46,6 @@ class Job:
     kind: JobKind
     options: Options
     values: Mapping[str, Any]  # of all keys
-    said: tuple[str, ...]  # the options that were given, by their names
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -71,7 +70,7 @@ class JobKind:
     keys: tuple[Key, ...]
     run: Callable[[Job], Outcome]
     explain: Callable[[Job], Outcome]  # what `run` would do; changes nothing
-    refused: Mapping[str, str] = field(default_factory=dict)  # options without an effect here, and why
+    check: Callable[[Job], None]  # refuses keys and options that do not go together; raises OptionError
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the keys to the parser of a command; nothing is required, so that job() says what is missing."""
@@ -85,14 +84,15 @@ class JobKind:
 
     def job(self, said: Mapping[str, str], options: Mapping[str, str]) -> Job:
         """Return the job that texts describe. Raises OptionError."""
-        beside = "the stream of a pipeline is named beside its other keys"
-        refused = {name.lower(): why for name, why in {**self.refused, "stream": beside}.items()}
-        for name in options:
-            if name.lower() in refused:
-                raise OptionError(f"option {name} is not allowed in {self.name}: {refused[name.lower()]}")
+        if "stream" in map(str.lower, options):
+            raise OptionError(
+                f"option stream is not allowed in {self.name}: it is named beside the other keys"
+            )
         values = {key.name: self._value(key, said) for key in self.keys}
         found = parse_options({**options, "stream": said["stream"]})
-        return Job(self, found, values, tuple(options))
+        made = Job(self, found, values)
+        self.check(made)
+        return made
 
     def _value(self, key: Key, said: Mapping[str, str]) -> object:
         if key.name not in said:
@@ -106,7 +106,4 @@ class JobKind:
             raise OptionError(f"{shown}={said[key.name]} is not allowed; allowed: {wrong}") from None
 
 
-NO_PATH = dict.fromkeys(
-    ("path", "account", "keyFile"), "it asks the server, and files of a store do not answer; leave it out"
-)
 STREAM = Key("stream", "name, comma list, or pattern with *", is_positional=True, is_needed=True)

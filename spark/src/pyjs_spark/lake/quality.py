@@ -15,6 +15,7 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
 from pyjs_spark.lake.checks import Check, Duplicates, Gaps, Lateness, Payloads, Times
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.options.reading import Options, check_batch
 from pyjs_spark.read import lookup
@@ -66,6 +67,7 @@ def checks_of(job: Job, span: Span) -> list[Check]:
 
 def _check_job(job: Job) -> None:
     """Refuse keys and options that do not go together. Raises OptionError."""
+    uses.check("quality", job.options)
     if job["late_after"] is not None and not job["event_time"]:
         raise OptionError("--late-after needs --event-time, the time that lateness is counted from")
     if job["fail_on_gaps"] and job.options.subjects:
@@ -82,7 +84,12 @@ def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any
     """Yield the batches of a span with some columns."""
     from pyjs_spark.read import modes as reading
 
-    what = ReadRange(
+    return reading.read_range(options.connect, range_of(span, columns, options))
+
+
+def range_of(span: Span, columns: tuple[str, ...], options: Options) -> ReadRange:
+    """Return how a span is read."""
+    return ReadRange(
         span.stream,
         span.low,
         span.high,
@@ -94,11 +101,9 @@ def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any
         fail_on_data_loss=options.fail_on_data_loss,
         has_bodies="data" in columns,
     )
-    return reading.read_range(options.connect, what)
 
 
 def _run(job: Job) -> Outcome:
-    _check_job(job)
     streams, lines, losses, troubles = [], [], [], []
     for span in spans_of(job):
         said, lost, wrong = _stream(job, span)
@@ -145,7 +150,6 @@ def _figures(part: dict[str, Any]) -> str:
 
 
 def _explain(job: Job) -> Outcome:
-    _check_job(job)
     spans = spans_of(job)
     names = sorted({check.name for span in spans for check in checks_of(job, span)})
     names += ["archive"] if job["target"] else []
@@ -168,9 +172,5 @@ KIND = JobKind(
     ),
     _run,
     _explain,
-    refused=dict.fromkeys(
-        ("pushdown", "readMode", "minPartitions", "maxRecordsPerPartition", "maxRowsPerTrigger",
-         "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay"),
-        "it has no effect here; leave it out",
-    ),
+    _check_job,
 )  # fmt: skip

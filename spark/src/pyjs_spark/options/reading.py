@@ -60,6 +60,7 @@ class Options:
     object_store: str = ""  # a listing of this bucket's objects
     objects: tuple[str, ...] = ()  # names; (): all
     max_object_size: int = 64 << 20
+    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # the options that were given
 
     @property
     def is_table(self) -> bool:
@@ -175,7 +176,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
     }
     own = {name: value for name, value in parsed.items() if "." not in name}
-    return Options(connect=ConnectSettings(**connect), **own)  # type: ignore[arg-type]  # checked by the table
+    said = tuple(option.name for option, _ in known)
+    return Options(connect=ConnectSettings(**connect), said=said, **own)  # type: ignore[arg-type]  # checked by the table
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
@@ -208,6 +210,7 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse values that are fine alone but not beside each other."""
     check_connect(said)
     _check_place(said, parsed)
+    _check_mode(said, parsed)
     if "maxTriggerDelay" in said and "minRowsPerTrigger" not in said:
         raise OptionError(
             "option maxTriggerDelay is given without minRowsPerTrigger, which it limits; give both"
@@ -248,6 +251,14 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
         raise OptionError(
             f"option readMode={parsed['read_mode']} asks a server, and path reads files; leave it out"
         )
+
+
+def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
+    """Refuse options of requests that this mode of reading does not make."""
+    mode = str(parsed.get("read_mode", "auto"))
+    for name in {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ()):
+        if name in said:
+            raise OptionError(f"option {name} has no effect with readMode={mode}; leave one of them out")
 
 
 def check_batch(options: Options) -> None:
@@ -307,5 +318,5 @@ def _check_consumer(options: Options) -> None:
 
 
 assert {option.target for option in TABLE if "." not in option.target} == {
-    each.name for each in fields(Options) if each.name != "connect"
+    each.name for each in fields(Options) if each.name not in ("connect", "said")
 }

@@ -1,0 +1,58 @@
+"""Which options each command uses. Any other one is refused, so that none is accepted and ignored.
+
+Reads by DataFrame have checks of their own (reading.py), which depend on values too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.options.reading import TABLE, Options
+
+CONNECTION = frozenset(option.name for option in TABLE if option.target.startswith("connect."))
+FILES = frozenset(("path", "account", "keyFile"))
+PORTIONS = frozenset(("fetchBatch", "fetchExpires", "idleTimeout", "arrowBatchRows"))
+START = frozenset(("startingOffsets", "startingTimestamp"))
+BOUNDS = START | {"endingOffsets", "endingTimestamp"}
+TRIGGERS = frozenset(("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay"))
+
+ARCHIVE = "an archive"
+LATEST = "compact --latest"
+USED: Mapping[str, frozenset[str]] = {
+    ARCHIVE: CONNECTION | FILES | PORTIONS | {"subjects", "includeHeaders", "failOnDataLoss"},
+    "compact": frozenset(),
+    LATEST: CONNECTION | PORTIONS | {"subjects", "includeHeaders"},
+    "quality": CONNECTION | FILES | PORTIONS | BOUNDS | {"subjects", "includeHeaders", "failOnDataLoss"},
+    "dlq-report": CONNECTION | PORTIONS | BOUNDS | {"subjects", "failOnDataLoss"},
+    "an aggregate": CONNECTION
+    | PORTIONS
+    | START
+    | TRIGGERS
+    | {"subjects", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "readMode"},
+}
+WHOLE = "it holds streams as they are"
+CUT = "ranges end at multiples of rows_per_file"
+ASKS = "it asks the server, and files of a store do not answer"
+WHY: Mapping[str, Mapping[str, str]] = {
+    ARCHIVE: {
+        **dict.fromkeys((*BOUNDS, "pushdown"), WHOLE),
+        **dict.fromkeys((*TRIGGERS, "minPartitions", "maxRecordsPerPartition"), CUT),
+        "readMode": "it chooses it by the stream",
+    },
+    "compact": dict.fromkeys((each.name for each in TABLE), "files are merged without a server, all of them"),
+    LATEST: {
+        **dict.fromkeys(BOUNDS, "a snapshot has the last message of each subject as they are now"),
+        **dict.fromkeys(FILES, ASKS),
+    },
+    "dlq-report": dict.fromkeys(FILES, ASKS),
+}
+
+
+def check(command: str, options: Options) -> None:
+    """Refuse an option that was given and has no effect on a command. Raises OptionError."""
+    for name in options.said:
+        if name != "stream" and name not in USED[command]:
+            why = WHY.get(command, {}).get(name, "it has no effect here")
+            hint = ", or give --latest" if command == "compact" and name in USED[LATEST] else ""
+            raise OptionError(f"option {name} is not allowed in {command}: {why}; leave it out{hint}")

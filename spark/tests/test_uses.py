@@ -1,0 +1,144 @@
+"""No option is accepted and ignored: each command refuses those that it has no use for, and uses the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyjs_spark.cli.main import main
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import aggregate, archive, compact, config, quality
+from pyjs_spark.lake.compact import KIND as COMPACT
+from pyjs_spark.lake.dead_letters import KIND as DEAD_LETTERS
+from pyjs_spark.lake.quality import KIND as QUALITY
+from pyjs_spark.options import uses
+from pyjs_spark.options.reading import TABLE, Options, parse_options
+from pyjs_spark.read.plan import Span, StreamState
+from pyjs_spark.read.ranges import ReadRange
+
+# A value of each option that is not its default, and what has to be said beside it.
+VALUES = {
+    "subjects": "a.*",
+    "startingOffsets": '{"S": 12}',
+    "endingOffsets": '{"S": 99}',
+    "startingTimestamp": "1769860800000",
+    "endingTimestamp": "1769860800001",
+    "failOnDataLoss": "false",
+    "minPartitions": "4",
+    "maxRecordsPerPartition": "1000",
+    "maxRowsPerTrigger": "5000",
+    "maxBytesPerTrigger": "64m",
+    "minRowsPerTrigger": "10",
+    "maxTriggerDelay": "90s",
+    "readMode": "consumer",
+    "path": "/store",
+    "account": "A",
+    "keyFile": "/key",
+    "includeHeaders": "false",
+    "fetchBatch": "100",
+    "fetchExpires": "500ms",
+    "idleTimeout": "1m",
+    "arrowBatchRows": "500",
+    "pushdown": "true",
+    "bucket": "B",
+    "keys": "a",
+    "includeHistory": "true",
+    "includeDeletes": "true",
+    "objectStore": "O",
+    "objects": "a",
+    "maxObjectSize": "1m",
+    "servers": "nats://a:4222",
+    "user": "ann",
+    "password": "pw",
+    "token": "t",
+    "nkeySeedFile": "seed",
+    "credsFile": "creds",
+    "tls.ca": "ca",
+    "tls.cert": "cert",
+    "tls.key": "key",
+    "tls.hostname": "host",
+    "tls.first": "true",
+    "jsDomain": "hub",
+    "apiPrefix": "$JS.hub.API",
+    "requestTimeout": "2s",
+}
+BESIDE = {
+    "account": {"path": "/store"},
+    "keyFile": {"path": "/store"},
+    "maxTriggerDelay": {"minRowsPerTrigger": "10"},
+    "password": {"user": "ann"},
+    "tls.cert": {"tls.key": "key"},
+    "tls.key": {"tls.cert": "cert"},
+}
+HEAD = {"stream": "S", "target": "kv:B", "window": "1m", "checkpoint": "/state"}
+COMMANDS: dict[str, Callable[[dict[str, str]], Options]] = {
+    uses.ARCHIVE: lambda given: config.make("S", "lake", given).options,
+    "compact": lambda given: COMPACT.job({"stream": "S", "target": "lake"}, given).options,
+    uses.LATEST: lambda given: COMPACT.job({"stream": "S", "target": "l", "latest": "true"}, given).options,
+    "quality": lambda given: QUALITY.job({"stream": "S"}, given).options,
+    "dlq-report": lambda given: DEAD_LETTERS.job({"stream": "S"}, given).options,
+    "an aggregate": lambda given: aggregate.make(HEAD, {"n": "count"}, given).options,
+}
+SPAN = Span("S", 1, 10, "")
+STATE = StreamState("S", "", 1, 9, 9, 900)
+READS: dict[str, Callable[[Options], ReadRange]] = {
+    uses.ARCHIVE: lambda options: archive._range(STATE, 1, 10, options),
+    uses.LATEST: lambda options: compact.latest_range("S", options),
+    "quality": lambda options: quality.range_of(SPAN, ("ts",), options),
+    "dlq-report": lambda options: quality.range_of(SPAN, ("ts",), options),
+}
+# Used by the plan of a read, or by a check, and not by the range.
+PLANNED = uses.BOUNDS | {"account", "keyFile"}
+OTHERWISE = {("quality", "includeHeaders")}  # no check of duplicates without headers
+
+
+def test_there_is_a_value_for_every_option() -> None:
+    assert sorted(VALUES) == sorted(option.name for option in TABLE if option.name != "stream")
+
+
+def test_commands_use_options_that_there_are() -> None:
+    assert {name for used in uses.USED.values() for name in used} <= set(VALUES)
+    assert set(COMMANDS) == set(uses.USED)
+
+
+@pytest.mark.parametrize("option", sorted(VALUES))
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_is_used_or_refused(command: str, option: str) -> None:
+    given = {option: VALUES[option], **BESIDE.get(option, {})}
+
+    if option not in uses.USED[command]:
+        with pytest.raises(OptionError):
+            COMMANDS[command](given)
+        return
+
+    found = COMMANDS[command](given)
+
+    assert found != COMMANDS[command]({})
+    if command in READS and option not in PLANNED | uses.CONNECTION and (command, option) not in OTHERWISE:
+        assert READS[command](found) != READS[command](COMMANDS[command]({}))
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["compact", "S", "l", "--latest", "-o", "endingTimestamp=5"], "endingTimestamp is not allowed in compact"),
+        (["archive", "S", "l", "-o", "maxRecordsPerPartition=5"], "maxRecordsPerPartition is not allowed in an"),
+        (["quality", "S", "-o", "readMode=direct"], "readMode is not allowed in quality"),
+        (["compact", "S", "l", "-o", "subjects=a"], "leave it out, or give --latest"),
+    ],
+)  # fmt: skip
+def test_the_command_line_says_which_option_has_no_effect(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(argv) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"), [("bulk", "fetchBatch"), ("bulk", "fetchExpires"), ("direct", "fetchExpires")]
+)
+def test_a_mode_of_reading_refuses_options_of_another(mode: str, option: str) -> None:
+    with pytest.raises(OptionError, match=f"option {option} has no effect with readMode={mode}"):
+        parse_options({"stream": "S", "readMode": mode, option: VALUES[option]})
