@@ -13,6 +13,7 @@ from pyjs.core.sink cimport PySink, Sink, Turn
 from pyjs.subjects.routes cimport Group, Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.subjects.tokens cimport has_wildcard, matches
+from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -94,24 +95,15 @@ cdef class Account:
         """Publish as the server itself; returns the number of receivers."""
         cdef Msg m
         cdef bytes body = headers + payload if headers else payload
-        m.whole = <PyObject*> body if len(body) >= WHOLE_MIN else NULL
         cdef bytes tail = b"%b %b%d\r\n" % (reply, b"%d " % len(headers) if headers else b"", len(body))
         if not reply:
             tail = tail[1:]
         if not subject:
             return 0
-        m.subject = subject
-        m.subject_len = <uint32_t> len(subject)
-        m.reply = reply
-        m.reply_len = <uint32_t> len(reply)
-        m.body = body
-        m.header_len = <uint32_t> len(headers)
-        m.size = <uint32_t> len(body)
-        m.tail = tail
-        m.tail_len = len(tail)
-        m.split = True
-        m.aliased = False
-        m.origin = NULL
+        compose(&m, subject, len(subject), body, len(headers), len(body))
+        m.reply, m.reply_len = reply, <uint32_t> len(reply)
+        m.tail, m.tail_len = tail, len(tail)
+        m.whole = <PyObject*> body if len(body) >= WHOLE_MIN else NULL
         return self.publish(&m)
 
     @property

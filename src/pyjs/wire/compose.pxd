@@ -1,10 +1,15 @@
 """The one builder of messages that the server composes itself: replies, stored messages, deliveries.
 
-The body is elsewhere, not behind the tail. Whoever hands the message on sets the reply and the tail, if it has any.
+The body is elsewhere, not behind the tail. Whoever hands the message on writes the tail, and the reply if it has one.
 """
 from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
 
+from pyjs.base.fast cimport write_digits
 from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    TAIL_SIZE_MAX = 24          # of two lengths of 32 bits, blank and CRLF
 
 cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const char* body, size_t header_len,
                          size_t size) noexcept nogil:
@@ -20,3 +25,18 @@ cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const 
     m.split = True
     m.aliased = False
     m.origin = m.whole = NULL
+
+cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:
+    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the place behind it."""
+    if m.header_len:
+        out += write_digits(out, m.header_len)
+        out[0] = c' '
+        out += 1
+    out += write_digits(out, m.size)
+    memcpy(out, b"\r\n", 2)
+    return out + 2
+
+cdef inline void set_tail(Msg* m, char* room) noexcept nogil:
+    """Give a message without reply its tail, written to `room` of TAIL_SIZE_MAX bytes."""
+    m.tail = room
+    m.tail_len = write_sizes(room, m) - room

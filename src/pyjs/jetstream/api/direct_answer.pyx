@@ -6,14 +6,15 @@ is left to api/direct.py, which knows all forms and answers the same in Python.
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport write_digits
+from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.index.subjects cimport Subject, subjects_find
-from pyjs.wire.compose cimport compose
+from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.gotext import time_text
@@ -46,7 +47,7 @@ cdef class DirectAnswers:
 
     cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
     cdef char* buffer                   # one answer: headers, then payload
-    cdef size_t capacity
+    cdef size_t room
     cdef int64_t day                    # since 1970, of `date`
     cdef char[10] date                  # 2026-11-21
 
@@ -62,12 +63,14 @@ cdef class DirectAnswers:
         cdef Subject* s = subjects_find(&store.catalogue.subjects.table, subject, len(subject))
         cdef Record r
         cdef Msg m
-        cdef char[48] tail
-        cdef size_t header_len
+        cdef char[TAIL_SIZE_MAX] tail
+        cdef size_t header_len, size_max
         cdef char* at
         if s == NULL or not reply or store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
             return False
-        self.make_room(len(self.name_line) + r.subject_len + r.size + FIELDS_SIZE_MAX)
+        size_max = len(self.name_line) + r.subject_len + r.size + FIELDS_SIZE_MAX
+        if grow(<void**> &self.buffer, &self.room, size_max, 1) < 0:
+            raise MemoryError
         if r.header_len:
             at = put(self.buffer, r.body, r.header_len - 2)
         else:
@@ -82,17 +85,12 @@ cdef class DirectAnswers:
         header_len = at - self.buffer
         at = put(at, r.body + r.header_len, r.size - r.header_len)
         compose(&m, reply, len(reply), self.buffer, header_len, at - self.buffer)
-        m.tail = tail
-        m.tail_len = write_digits(tail, m.header_len)
-        tail[m.tail_len] = c" "
-        m.tail_len += 1 + write_digits(tail + m.tail_len + 1, m.size)
-        memcpy(tail + m.tail_len, b"\r\n", 2)
-        m.tail_len += 2
+        set_tail(&m, tail)
         account.publish(&m)
-        if self.capacity > KEEP_MAX:
+        if self.room > KEEP_MAX:
             free(self.buffer)
             self.buffer = NULL
-            self.capacity = 0
+            self.room = 0
         return True
 
     cdef size_t compose_time(self, char* out, int64_t ts) except 0:
@@ -121,13 +119,3 @@ cdef class DirectAnswers:
                 n -= 1
         out[n] = c"Z"
         return n + 1
-
-    cdef int make_room(self, size_t size) except -1:
-        cdef char* more
-        if size > self.capacity:
-            more = <char*> realloc(self.buffer, size)
-            if more == NULL:
-                raise MemoryError
-            self.buffer = more
-            self.capacity = size
-        return 0

@@ -30,9 +30,7 @@ cdef class Answers:
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept
-    cdef int grow(self, size_t arena_need) noexcept nogil
     cdef Answers detach(self)
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil
-    cdef void send_message(self, Account account, Answer* a, char* arena) noexcept nogil
     cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
                          uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil

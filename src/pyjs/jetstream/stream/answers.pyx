@@ -8,18 +8,17 @@ Knows nothing of why a publish was refused. Compiled because every publish with 
 JetStream async publish).
 """
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from pyjs.base.fast cimport write_digits
+from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
-from pyjs.wire.compose cimport compose
+from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
     HEAD_SIZE_MAX = 1200        # a name of 255 bytes, escaped, and a domain
-    FIRST_ANSWERS = 256
-    FIRST_ARENA = 16384
 
 
 cdef class Answers:
@@ -38,9 +37,9 @@ cdef class Answers:
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
         """Queue one answer; 0, or -1 without memory: the publisher gets none."""
         cdef Answer* a
-        if self.used == self.room or self.arena_used + m.reply_len + body_len > self.arena_room:
-            if self.grow(m.reply_len + body_len) != 0:
-                return -1
+        if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
+                or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
+            return -1
         a = &self.queue[self.used]
         self.used += 1
         a.kind = kind
@@ -66,24 +65,6 @@ cdef class Answers:
         if self.add(&m, REPUBLISHED, seq, body, len(body)) != 0:
             return -1
         self.queue[self.used - 1].header_len = <uint32_t> len(headers)
-        return 0
-
-    cdef int grow(self, size_t arena_need) noexcept nogil:
-        cdef size_t room = self.room * 2 if self.room else FIRST_ANSWERS
-        cdef size_t arena_room = self.arena_room if self.arena_room else FIRST_ARENA
-        cdef void* p
-        if self.used == self.room:
-            p = realloc(self.queue, room * sizeof(Answer))
-            if p == NULL:
-                return -1
-            self.queue, self.room = <Answer*> p, room
-        while arena_room < self.arena_used + arena_need:
-            arena_room *= 2
-        if arena_room > self.arena_room:
-            p = realloc(self.arena, arena_room)
-            if p == NULL:
-                return -1
-            self.arena, self.arena_room = <char*> p, arena_room
         return 0
 
     cdef Answers detach(self):
@@ -114,54 +95,27 @@ cdef class Answers:
     cdef void send_queue(self, Account account, Answer* queue, size_t used, char* arena,
                          uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
         cdef char ack[1280]
-        cdef char tail[24]
+        cdef char tail[TAIL_SIZE_MAX]
+        cdef const char* body
         cdef size_t i, n
         cdef Answer* a
         cdef Msg m
-        memset(&m, 0, sizeof(Msg))
         memcpy(ack, self.head_text, self.head_len)
-        m.split = True
-        m.tail = tail
         for i in range(used):
             a = &queue[i]
-            if a.kind == REPUBLISHED:
-                if failure == NULL or a.seq < lost_from:
-                    self.send_message(account, a, arena)
-                continue
-            m.subject = arena + a.reply_at
-            m.subject_len = a.reply_len
-            if a.kind == REFUSAL:
-                m.body = arena + a.body_at
-                n = a.body_len
-            elif failure != NULL and a.seq >= lost_from:
-                m.body = failure
-                n = failure_len
-            else:
+            body, n = arena + a.body_at, a.body_len
+            if a.kind != REFUSAL and failure != NULL and a.seq >= lost_from:
+                if a.kind == REPUBLISHED:
+                    continue
+                body, n = failure, failure_len
+            elif a.kind == PUB_ACK or a.kind == DUPLICATE:
                 n = self.head_len + write_digits(ack + self.head_len, a.seq)
                 if a.kind == DUPLICATE:
                     memcpy(ack + n, b",\"duplicate\": true", 18)
                     n += 18
                 ack[n] = c'}'
                 n += 1
-                m.body = ack
-            m.size = <uint32_t> n
-            m.tail_len = write_digits(tail, n)
-            tail[m.tail_len] = c'\r'
-            tail[m.tail_len + 1] = c'\n'
-            m.tail_len += 2
-            m.aliased = False
+                body = ack
+            compose(&m, arena + a.reply_at, a.reply_len, body, a.header_len, n)
+            set_tail(&m, tail)
             account.publish(&m)
-
-    cdef void send_message(self, Account account, Answer* a, char* arena) noexcept nogil:
-        cdef char tail[48]
-        cdef Msg m
-        compose(&m, arena + a.reply_at, a.reply_len, arena + a.body_at, a.header_len, a.body_len)
-        m.tail = tail
-        m.tail_len = write_digits(tail, a.header_len)
-        tail[m.tail_len] = c' '
-        m.tail_len += 1
-        m.tail_len += write_digits(tail + m.tail_len, a.body_len)
-        tail[m.tail_len] = c'\r'
-        tail[m.tail_len + 1] = c'\n'
-        m.tail_len += 2
-        account.publish(&m)

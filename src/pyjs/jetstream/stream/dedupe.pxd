@@ -34,9 +34,7 @@ cdef class Dedupe:
     cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil
     cdef void put_slot(self, uint64_t e) noexcept nogil
-    cdef int grow(self) noexcept nogil
-    cdef int grow_to(self, uint64_t entries) noexcept nogil
+    cdef int grow_ring(self, uint64_t entries) noexcept nogil
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil
     cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil
-    cdef int make_room(self, size_t room) noexcept nogil
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil

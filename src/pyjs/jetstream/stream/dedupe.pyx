@@ -9,9 +9,10 @@ JetStream async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", dupl
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
+from pyjs.base.grow cimport grow
 from pyjs.base.table cimport table_hash
 
 cdef extern from *:
@@ -19,7 +20,7 @@ cdef extern from *:
 
 cdef enum:
     FIRST_ENTRIES = 64
-    FIRST_KEYS = 2048
+    DEAD_MIN = 2048             # bytes of forgotten ids that are worth a move
     PREFETCH_AHEAD = 16         # entries
     ENTRIES_MAX = 1 << 30       # their slots, twice as many, are as many as a hash of 32 bits tells apart
 
@@ -56,7 +57,7 @@ cdef class Dedupe:
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil:
         cdef SeenId* entry
         if self.ring == NULL or self.newest - self.oldest > self.ring_mask:
-            if self.grow() != 0:
+            if self.grow_ring(self.newest - self.oldest + 1) != 0:
                 return -1
         if self.keep_key(key, n) != 0:
             return -1
@@ -82,7 +83,7 @@ cdef class Dedupe:
             self.oldest += 1
         dead = self.keys_used if self.oldest == self.newest else \
             self.ring[self.oldest & self.ring_mask].key_at - self.keys_base
-        if dead > FIRST_KEYS and dead * 2 >= self.keys_used:
+        if dead > DEAD_MIN and dead * 2 >= self.keys_used:
             memmove(self.keys, self.keys + dead, self.keys_used - dead)
             self.keys_used -= dead
             self.keys_base += dead
@@ -129,11 +130,7 @@ cdef class Dedupe:
             at = (at + 1) & self.slots_mask
         self.slots[at] = <uint32_t> ((e & self.ring_mask) + 1)
 
-    cdef int grow(self) noexcept nogil:
-        """Double the ring."""
-        return self.grow_to(FIRST_ENTRIES if self.ring == NULL else (self.ring_mask + 1) * 2)
-
-    cdef int grow_to(self, uint64_t entries) noexcept nogil:
+    cdef int grow_ring(self, uint64_t entries) noexcept nogil:
         """Have room for so many entries; the hash table has twice as many slots as the ring has entries."""
         cdef uint64_t size = FIRST_ENTRIES, e
         cdef SeenId* ring
@@ -159,22 +156,10 @@ cdef class Dedupe:
         return 0
 
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil:
-        cdef size_t room = self.keys_room if self.keys_room else FIRST_KEYS
-        if self.keys_used + n > self.keys_room:
-            while room < self.keys_used + n:
-                room *= 2
-            if self.make_room(room) != 0:
-                return -1
+        if grow(<void**> &self.keys, &self.keys_room, self.keys_used + n, 1) != 0:
+            return -1
         memcpy(self.keys + self.keys_used, key, n)
         self.keys_used += n
-        return 0
-
-    cdef int make_room(self, size_t room) noexcept nogil:
-        """Have room for so many bytes of ids."""
-        cdef char* bigger = <char*> realloc(self.keys, room)
-        if bigger == NULL:
-            return -1
-        self.keys, self.keys_room = bigger, room
         return 0
 
     # -- for Python code -----------------------------------------------------------------------------------
@@ -208,9 +193,9 @@ cdef class Dedupe:
 
     def reserve(self, uint64_t count, size_t key_bytes=0) -> None:
         """Have room for `count` ids of `key_bytes` in all, so that they are not moved while they come."""
-        if (self.ring == NULL or count > self.ring_mask + 1) and self.grow_to(count) != 0:
+        if (self.ring == NULL or count > self.ring_mask + 1) and self.grow_ring(count) != 0:
             raise MemoryError
-        if key_bytes > self.keys_room and self.make_room(key_bytes) != 0:
+        if grow(<void**> &self.keys, &self.keys_room, key_bytes, 1) != 0:
             raise MemoryError
 
     def restore(self, bytes data, uint64_t count) -> None:

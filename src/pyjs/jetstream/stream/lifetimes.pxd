@@ -22,6 +22,5 @@ cdef class Lifetimes:
     cdef void forget_below(self, uint64_t seq) noexcept nogil           # messages that are gone, some time
     cdef void clear(self) noexcept nogil
 
-    cdef int resize(self, size_t room) noexcept nogil
     cdef int add_never(self, uint64_t seq) except -1
     cdef size_t place_of(self, uint64_t seq) noexcept nogil

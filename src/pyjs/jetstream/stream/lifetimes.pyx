@@ -8,8 +8,10 @@ Compiled: a message with a time to live passes here twice (benchmarks/hostile.py
 Source: ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memmove
+
+from pyjs.base.grow cimport grow, grow_to
 
 from pyjs.base.bounds import INT64
 from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
@@ -39,7 +41,7 @@ cdef class Lifetimes:
         """Let a message expire `ttl_ns` after it was stored. Without memory it is one that stays."""
         cdef Due due
         cdef size_t at = self.n, parent
-        if self.n == self.room and self.resize(self.room * 2 if self.room else ROOM_MIN) != 0:
+        if grow(<void**> &self.heap, &self.room, self.n + 1, sizeof(Due)) != 0:
             return
         due.seq = seq
         due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
@@ -51,13 +53,6 @@ cdef class Lifetimes:
             self.heap[at] = self.heap[parent]
             at = parent
         self.heap[at] = due
-
-    cdef int resize(self, size_t room) noexcept nogil:
-        cdef void* heap = realloc(self.heap, room * sizeof(Due))
-        if heap == NULL:
-            return -1
-        self.heap, self.room = <Due*> heap, room
-        return 0
 
     cdef int64_t next_due(self) noexcept nogil:
         return self.heap[0].at_ns if self.n else 0
@@ -81,23 +76,17 @@ cdef class Lifetimes:
             child = 2 * at + 1
         self.heap[at] = last
         if self.room > ROOM_MIN and self.n < self.room // ROOMY_PART:
-            self.resize(self.room // 2)
+            grow_to(<void**> &self.heap, &self.room, self.room // 2, sizeof(Due))
         return seq
 
     # -- those that outlive max_age --------------------------------------------------------------------------------
 
     cdef int add_never(self, uint64_t seq) except -1:
-        cdef size_t at, room
-        cdef void* more
-        if self.n_never == self.never_room:
-            room = self.never_room * 2 if self.never_room else ROOM_MIN
-            more = realloc(self.never, room * sizeof(uint64_t))
-            if more == NULL:
-                raise MemoryError
-            self.never, self.never_room = <uint64_t*> more, room
-        at = self.place_of(seq)
+        cdef size_t at = self.place_of(seq)
         if at < self.n_never and self.never[at] == seq:
             return 0
+        if grow(<void**> &self.never, &self.never_room, self.n_never + 1, sizeof(uint64_t)) != 0:
+            raise MemoryError
         memmove(self.never + at + 1, self.never + at, (self.n_never - at) * sizeof(uint64_t))
         self.never[at] = seq
         self.n_never += 1
@@ -124,15 +113,12 @@ cdef class Lifetimes:
 
     cdef void forget_below(self, uint64_t seq) noexcept nogil:
         cdef size_t gone = self.place_of(seq)
-        cdef void* less
         if gone < self.n_never // 2 or gone == 0:           # moves at most as many entries as it forgets
             return
         self.n_never -= gone
         memmove(self.never, self.never + gone, self.n_never * sizeof(uint64_t))
         if self.never_room > ROOM_MIN and self.n_never < self.never_room // ROOMY_PART:
-            less = realloc(self.never, (self.never_room // 2) * sizeof(uint64_t))
-            if less != NULL:
-                self.never, self.never_room = <uint64_t*> less, self.never_room // 2
+            grow_to(<void**> &self.never, &self.never_room, self.never_room // 2, sizeof(uint64_t))
 
     cdef void clear(self) noexcept nogil:
         free(self.heap)

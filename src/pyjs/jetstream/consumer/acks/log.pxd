@@ -13,7 +13,7 @@ cdef enum Change:
 
 cdef class StateLog:
     cdef unsigned char* data
-    cdef size_t len, capacity
+    cdef size_t len, room
     cdef public bint enabled
     cdef public bint lost       # no memory for a change: only a snapshot tells the state
     cdef int run                # DELIVERED or ACKED: changes that are still being joined; 0: none

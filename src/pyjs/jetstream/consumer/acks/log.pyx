@@ -16,10 +16,13 @@ Deliveries and acks in sequence are joined, so that a batch of 500 costs a dozen
 Compiled: fed by every delivery and every ack (benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
+
+from pyjs.base.grow cimport grow
 
 cdef enum:
     NUMBER_SIZE_MAX = 10        # bytes of 2**64 - 1
+    CHANGE_SIZE_MAX = 1 + 4 * NUMBER_SIZE_MAX
 cdef int NUMBERS[9]
 NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1]
 
@@ -75,16 +78,11 @@ cdef class StateLog:
             self.write(change, values, 2)
 
     cdef void write(self, int change, uint64_t* values, int n) noexcept nogil:
-        cdef unsigned char* data
         cdef uint64_t value
         cdef int k
-        if self.len + 64 > self.capacity:
-            data = <unsigned char*> realloc(self.data, self.capacity * 2 + 256)
-            if data == NULL:
-                self.lost = True
-                return
-            self.data = data
-            self.capacity = self.capacity * 2 + 256
+        if grow(<void**> &self.data, &self.room, self.len + CHANGE_SIZE_MAX, 1) < 0:
+            self.lost = True
+            return
         self.data[self.len] = <unsigned char> change
         self.len += 1
         for k in range(n):

@@ -15,10 +15,10 @@ Compiled: every delivery and every ack comes here (benchmarks/: pull with explic
 Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort
 
 from pyjs.base.fast cimport write_digits
-from pyjs.base.grow cimport grow
+from pyjs.base.grow cimport grow, grow_to
 
 cdef enum:
     FIRST_CAPACITY = 64
@@ -138,16 +138,11 @@ cdef class PendingAcks:
         return self.used - 1
 
     cdef int make_room(self) noexcept nogil:
-        cdef Entry* entries = <Entry*> realloc(self.entries, self.capacity * 2 * sizeof(Entry))
-        cdef uint32_t* heap
-        if entries == NULL:
+        cdef size_t room = <size_t> self.capacity * 2
+        if (grow_to(<void**> &self.entries, &room, room, sizeof(Entry)) < 0
+                or grow_to(<void**> &self.heap, &room, room, sizeof(uint32_t)) < 0):
             return -1
-        self.entries = entries
-        heap = <uint32_t*> realloc(self.heap, self.capacity * 2 * sizeof(uint32_t))
-        if heap == NULL:
-            return -1
-        self.heap = heap
-        self.capacity *= 2
+        self.capacity = <uint32_t> room
         return 0
 
     cdef int rehash(self, int size_log) noexcept nogil:

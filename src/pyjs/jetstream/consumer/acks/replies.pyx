@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
-from pyjs.wire.compose cimport compose
+from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 
@@ -49,11 +49,11 @@ cdef void send_ack_replies(Account account, const char* replies, size_t size) no
     """Publish what `AckReplies.take` returned."""
     cdef size_t at = 0
     cdef uint32_t n = 0
+    cdef char[TAIL_SIZE_MAX] tail
     cdef Msg m
     while at < size:
         memcpy(&n, replies + at, sizeof(uint32_t))
-        compose(&m, replies + at + sizeof(uint32_t), n, b"0\r\n", 0, 0)
-        m.tail = b"0\r\n"
-        m.tail_len = 3
+        compose(&m, replies + at + sizeof(uint32_t), n, b"", 0, 0)
+        set_tail(&m, tail)
         account.publish(&m)
         at += sizeof(uint32_t) + n

@@ -16,7 +16,7 @@ from pyjs.base.grow cimport grow
 from pyjs.jetstream.consumer.acks.token cimport AckToken, parse_token, write_token
 from pyjs.jetstream.consumer.delivery.pin cimport PIN_SIZE
 from pyjs.store.store cimport Record
-from pyjs.wire.compose cimport compose
+from pyjs.wire.compose cimport compose, write_sizes
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -58,16 +58,8 @@ cdef class DeliveryWriter:
 
     cdef void finish(self, Msg* m) noexcept nogil:
         """Write "[hlen ]size" behind the reply."""
-        cdef char* p = self.line + m.reply_len
-        p[0] = c' '
-        p += 1
-        if m.header_len:
-            p += write_digits(p, m.header_len)
-            p[0] = c' '
-            p += 1
-        p += write_digits(p, m.size)
-        memcpy(p, b"\r\n", 2)
-        m.tail_len = p + 2 - self.line
+        self.line[m.reply_len] = c' '
+        m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
         """Replace the payload by a header that tells its size."""
