@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyjs_spark.errors import SparkError
 from pyjs_spark.read import offsets
-from pyjs_spark.read.offsets import StreamOffset
+from pyjs_spark.read.offsets import Cut, StreamOffset
 
 ANY = st.dictionaries(
     st.text(min_size=1), st.builds(StreamOffset, st.integers(1, 2**63 - 1), st.text()), max_size=5
@@ -23,6 +23,32 @@ def test_an_offset_looks_like_this() -> None:
     assert json.dumps(written) == (
         '{"v": 1, "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45Z"}}}'
     )
+
+
+def test_an_offset_keeps_how_its_ranges_are_cut() -> None:
+    cut = Cut(8, 10_000, 500_000)
+    written = offsets.to_json({"ORDERS": StreamOffset(3, "then")}, cut)
+
+    assert json.dumps(written) == (
+        '{"v": 1, "cut": {"partitions": 8, "rows_min": 10000, "rows_max": 500000}, '
+        '"streams": {"ORDERS": {"next": 3, "created": "then"}}}'
+    )
+    assert offsets.cut_in(written) == cut
+    assert offsets.cut_in(offsets.to_json({})) is None
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        5,
+        {},
+        {"partitions": 0, "rows_min": 0, "rows_max": 1},
+        {"partitions": "8", "rows_min": 0, "rows_max": 1},
+    ],
+)
+def test_a_cut_of_something_else_is_refused(cut: object) -> None:
+    with pytest.raises(SparkError, match="none of this data source"):
+        offsets.cut_in({"v": 1, "cut": cut, "streams": {}})
 
 
 @given(ANY)

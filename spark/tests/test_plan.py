@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyjs_spark.errors import OptionError, SeqTooLarge
 from pyjs_spark.options.values import Position
 from pyjs_spark.read import plan
-from pyjs_spark.read.offsets import StreamOffset
+from pyjs_spark.read.offsets import Cut, StreamOffset
 from pyjs_spark.read.plan import Gap, Span, StreamState
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"
@@ -262,6 +262,14 @@ def test_what_lies_between_offsets_starts_where_the_last_one_ended(
         assert span.high == end[span.stream].next
 
 
+def partitions(
+    spans: list[tuple[Span, StreamState]], wanted: int | None, parallelism: int, rows_max: int
+) -> list[Span]:
+    """Cut spans as `minPartitions` or, without it, the parallelism of Spark wants it."""
+    least = 0 if wanted else plan.WORTHWHILE_ROWS
+    return plan.partitions(spans, Cut(wanted or parallelism, least, rows_max))
+
+
 @st.composite
 def planned(draw: st.DrawFn) -> list[tuple[Span, StreamState]]:
     states = draw(many_streams())
@@ -276,7 +284,7 @@ def planned(draw: st.DrawFn) -> list[tuple[Span, StreamState]]:
 def test_partitions_cover_exactly_and_never_overlap(
     spans: list[tuple[Span, StreamState]], partitions_min: int | None, cores: int, rows_max: int
 ) -> None:
-    cut = plan.partitions(spans, partitions_min, cores, rows_max)
+    cut = partitions(spans, partitions_min, cores, rows_max)
 
     for span, state in spans:
         mine = [part for part in cut if part.stream == span.stream]
@@ -291,7 +299,7 @@ def test_partitions_cover_exactly_and_never_overlap(
 def test_there_are_as_many_partitions_as_asked_for(
     spans: list[tuple[Span, StreamState]], partitions_min: int
 ) -> None:
-    cut = plan.partitions(spans, partitions_min, 1, 10**9)
+    cut = partitions(spans, partitions_min, 1, 10**9)
 
     assert len(cut) >= min(partitions_min, sum(span.count for span, _ in spans))
 
@@ -299,17 +307,17 @@ def test_there_are_as_many_partitions_as_asked_for(
 def test_without_a_wish_small_reads_are_not_cut() -> None:
     small, large = stream(1, 500), stream(1, 100_000)
 
-    assert len(plan.partitions([(Span("S", 1, 501, OLD), small)], None, 8, 10**6)) == 1
-    assert len(plan.partitions([(Span("S", 1, 100_001, OLD), large)], None, 8, 10**6)) == 8
+    assert len(partitions([(Span("S", 1, 501, OLD), small)], None, 8, 10**6)) == 1
+    assert len(partitions([(Span("S", 1, 100_001, OLD), large)], None, 8, 10**6)) == 8
 
 
 def test_a_wide_range_with_few_messages_is_one_partition() -> None:
     sparse = stream(1, 10**9, messages=1000)
 
-    assert len(plan.partitions([(Span("S", 1, 10**9 + 1, OLD), sparse)], None, 8, 500_000)) == 1
+    assert len(partitions([(Span("S", 1, 10**9 + 1, OLD), sparse)], None, 8, 500_000)) == 1
 
 
 def test_gaps_between_messages_do_not_become_tasks() -> None:
     sparse = stream(1, 10**12, messages=10**6)
 
-    assert len(plan.partitions([(Span("S", 1, 10**12 + 1, OLD), sparse)], None, 2, 500_000)) == 8
+    assert len(partitions([(Span("S", 1, 10**12 + 1, OLD), sparse)], None, 2, 500_000)) == 8

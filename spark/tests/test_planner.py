@@ -29,7 +29,7 @@ def planner(server: ServerProcess, filler: Filler) -> MakePlanner:
     def make(**options: str) -> Planner:
         servers = f"nats://127.0.0.1:{server.port}"
         parsed = parse_options({"stream": filler.name, "servers": servers, **options})
-        return Planner(parsed, PatientApi(parsed.connect, 5.0), cores=2)
+        return Planner(parsed, PatientApi(parsed.connect, 5.0), parallelism=2)
 
     return make
 

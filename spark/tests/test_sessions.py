@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,15 @@ def test_cores_are_read_from_the_master(master: str, cores: int) -> None:
 
 def test_all_cores_are_those_of_this_process() -> None:
     assert sessions.cores_of("local[*]") >= 1
+
+
+def test_a_system_that_tells_no_affinity_has_the_cores_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+
+    assert sessions.cores_of("local[*]") == 3
 
 
 def test_importing_the_package_loads_neither_pyspark_nor_pyarrow() -> None:

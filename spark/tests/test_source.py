@@ -17,6 +17,7 @@ from pyjs_spark.errors import OptionError, SchemaError
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.streaming.datasource import (  # only where pyspark is
     ReadAllAvailable,
     ReadMaxBytes,
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.datasource import (  # only where pyspark is
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
-from pyjs_spark.datasource.source import JetStreamSource
+from pyjs_spark.datasource.source import JetStreamSource, source_of
 
 SEQ = StructType().add("seq", LongType())
 MakeSource = Callable[..., JetStreamSource]
@@ -139,6 +140,38 @@ def test_what_is_lost_between_plan_and_read_is_told_in_the_log_of_the_worker(
 
     assert rows == [6, 7, 8, 9, 10]
     assert "up to 5 messages of 1 to 10 were lost after the read was planned; going on" in caplog.text
+
+
+def test_a_query_cuts_its_batches_on_another_machine_as_it_did(source: MakeSource, filler: Filler) -> None:
+    filler.create()
+    filler.fill(60)
+    told = {"startingOffsets": "earliest"}
+    before = source(minPartitions="4", **told).streamReader(schema=SEQ)
+    start = before.initialOffset()
+    end = before.latestOffset(start, ReadAllAvailable())
+    planned = [part.value for part in before.partitions(start, end)]
+
+    for options in ({"minPartitions": "7"}, {}, {"maxRecordsPerPartition": "5"}):
+        again = source(**told, **options).streamReader(schema=SEQ)
+        assert [part.value for part in again.partitions(start, end)] == planned
+        filler.fill(20)
+        later = again.latestOffset(end, ReadAllAvailable())
+        assert later["cut"] == start["cut"]
+        assert len(again.partitions(end, later)) == 4
+        end, planned = later, [part.value for part in again.partitions(start, later)]
+
+
+def test_a_source_knows_the_parallelism_of_its_spark(source: MakeSource, filler: Filler) -> None:
+    filler.create()
+    given = source(startingOffsets="earliest").options
+
+    def partitions(kind: type[JetStreamSource]) -> object:
+        found = pickle.loads(CloudPickleSerializer().dumps(kind))  # as Spark takes it to where it plans
+        return found(options=given).streamReader(schema=SEQ).initialOffset()["cut"]["partitions"]
+
+    assert partitions(JetStreamSource) == 8
+    assert partitions(source_of(None)) == 8
+    assert partitions(source_of(3)) == 3
 
 
 def test_latest_offset_takes_a_limit_and_lives_without_one(source: MakeSource, filler: Filler) -> None:

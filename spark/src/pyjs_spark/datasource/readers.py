@@ -10,7 +10,6 @@ No reader writes to the server or leaves anything there: progress is Spark's che
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,15 +109,18 @@ class RangeReader:
 class JetStreamReader(DataSourceReader):
     """A batch read."""
 
-    def __init__(self, options: Options, projection: Projection) -> None:
+    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
         self._reading = RangeReader(options, projection)
+        self._parallelism = parallelism
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Ask the server what there is, and cut it into tasks."""
         options = self._reading.options
         subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
-        return self._reading.ranges(planner_of(options, Planner).batch(self._bounds), subjects)
+        return self._reading.ranges(
+            planner_of(options, Planner, self._parallelism).batch(self._bounds), subjects
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, in a worker."""
@@ -137,15 +139,15 @@ class FilteringReader(JetStreamReader):
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of a streaming query."""
 
-    def __init__(self, options: Options, projection: Projection) -> None:
+    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
         self._reading = RangeReader(options, projection)
-        self._planner = planner_of(options, Planner)
+        self._planner = planner_of(options, Planner, parallelism)
         self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
         self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
 
     def initialOffset(self) -> dict[str, object]:
         """Return where a query without a checkpoint starts."""
-        return offsets.to_json(self._planner.initial())
+        return offsets.to_json(self._planner.initial(), self._planner.cut)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits that the options set; `latestOffset` holds all of them.
@@ -175,7 +177,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         if end != begin:
             self._last_batch_s = now_s
-        return offsets.to_json(end)
+        return offsets.to_json(end, self._cut(start))
+
+    def _cut(self, offset: dict[str, object] | None) -> offsets.Cut:
+        """Return how the ranges of a query are cut: as its checkpoint says, whatever the options say by now."""
+        found = None if offset is None else offsets.cut_in(offset)
+        return found or self._planner.cut
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember where the streams end now; this query reads no further."""
@@ -183,11 +190,11 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def reportLatestOffset(self) -> dict[str, object]:
         """Return where the streams end, for the progress of the query."""
-        return offsets.to_json(self._planner.newest())
+        return offsets.to_json(self._planner.newest(), self._planner.cut)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         """Cut what lies between two offsets into tasks; after a crash Spark asks for the same two again."""
-        spans = self._planner.between(offsets.from_json(start), offsets.from_json(end))
+        spans = self._planner.between(offsets.from_json(start), offsets.from_json(end), self._cut(end))
         return self._reading.ranges(spans, self._reading.options.subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -201,6 +208,6 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Do nothing: the connection belongs to the process and ends with it."""
 
 
-def planner_of(options: Options, kind: type[Kind]) -> Kind:
+def planner_of(options: Options, kind: type[Kind], parallelism: int) -> Kind:
     """Return a planner that asks over this process's connection, or the files of a store directory."""
-    return kind(options, api_of(options), len(os.sched_getaffinity(0)))
+    return kind(options, api_of(options), parallelism)

@@ -47,9 +47,10 @@ EVERYWHERE = {
 
 def register(spark: SparkSession) -> None:
     """Make the format `jetstream` known to a session. Needed where this package came with --py-files only."""
-    from pyjs_spark.datasource.source import JetStreamSource  # needs pyspark
+    from pyjs_spark.datasource.source import source_of  # needs pyspark
 
-    spark.dataSource.register(JetStreamSource)
+    said = spark.conf.get("spark.default.parallelism", None)
+    spark.dataSource.register(source_of(int(said) if said else None))
 
 
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
@@ -92,7 +93,10 @@ def _text(value: object) -> str:
 def cores_of(master: str) -> int:
     """Return how many tasks a local master runs at once."""
     said = re.match(r"local\[(\d+)", master)
-    return int(said[1]) if said else 1 if master == "local" else len(os.sched_getaffinity(0))
+    if said or master == "local":
+        return int(said[1]) if said else 1
+    # not on macOS
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_installed() -> None:

@@ -24,6 +24,7 @@ from pyjs_spark.datasource.readers import FilteringReader, JetStreamReader, JetS
 from pyjs_spark.decode.schema import project, spark_ddl
 from pyjs_spark.options.reading import Options, check_batch, check_stream, parse_options
 from pyjs_spark.options.writing import SinkOptions, is_of_writing, parse_sink_options
+from pyjs_spark.read.plan import PARALLELISM
 from pyjs_spark.read.planner import Planner
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ Kind = TypeVar("Kind", bound=Planner)
 
 class JetStreamSource(DataSource):
     """Messages of JetStream streams as rows."""
+
+    parallelism = PARALLELISM  # tasks of a read that does not say minPartitions
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # Checked here because Spark asks for `schema()` only if its user gave none.
@@ -58,18 +61,19 @@ class JetStreamSource(DataSource):
         options = self._reading()
         check_batch(options)
         if options.is_table:
-            return tables.reader(options, schema.fields)
+            return tables.reader(options, schema.fields, self.parallelism)
         # Spark refuses any read by a class that has pushFilters while its own option for that is off.
         kind = FilteringReader if options.pushdown else JetStreamReader
-        return kind(options, project(schema.fields, options.include_headers))
+        return kind(options, project(schema.fields, options.include_headers), self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         options = self._reading()
         check_stream(options)
         if options.is_table:
-            return tables.stream_reader(options, schema.fields)
-        return JetStreamStreamReader(options, project(schema.fields, options.include_headers))
+            return tables.stream_reader(options, schema.fields, self.parallelism)
+        projection = project(schema.fields, options.include_headers)
+        return JetStreamStreamReader(options, projection, self.parallelism)
 
     # Spark calls these two by the names of their parameters when a batch is committed.
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -85,3 +89,13 @@ class JetStreamSource(DataSource):
 
     def _writing(self) -> SinkOptions:
         return self._sink if self._sink is not None else parse_sink_options(self.options)
+
+
+def source_of(parallelism: int | None) -> type[JetStreamSource]:
+    """Return the source for a Spark with this `spark.default.parallelism`; None if it is not set.
+
+    Where a source plans, Spark tells it nothing of the session; so the class takes the number there.
+    """
+    if parallelism is None:
+        return JetStreamSource
+    return type("JetStreamSource", (JetStreamSource,), {"parallelism": parallelism})

@@ -25,6 +25,7 @@ from pyjs_spark.nats.client import connected
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import lookup
 from pyjs_spark.read.latest import read_latest
+from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.pushdown import Bounds
@@ -40,18 +41,19 @@ def ddl(options: Options) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in extra)
 
 
-def reader(options: Options, fields: Sequence[SparkField]) -> DataSourceReader:
+def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceReader:
     """Return the reader of a batch."""
     if options.object_store:
         return ObjectReader(options, pick(fields, objects.TYPES, objects.NULLABLE))
-    return (HistoryReader if options.include_history else LatestReader)(
-        options, pick(fields, kv.TYPES, kv.NULLABLE)
-    )
+    projection = pick(fields, kv.TYPES, kv.NULLABLE)
+    if options.include_history:
+        return HistoryReader(options, projection, parallelism)
+    return LatestReader(options, projection)
 
 
-def stream_reader(options: Options, fields: Sequence[SparkField]) -> DataSourceStreamReader:
+def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceStreamReader:
     """Return the reader of a streaming query."""
-    return ChangeReader(options, pick(fields, kv.TYPES, kv.NULLABLE))
+    return ChangeReader(options, pick(fields, kv.TYPES, kv.NULLABLE), parallelism)
 
 
 class TablePlanner(Planner):
@@ -122,7 +124,7 @@ class LatestReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return a task for each bucket."""
         options = self._reading.options
-        names = planner_of(options, TablePlanner).names()
+        names = TablePlanner(options, api_of(options)).names()
         spans = [Span(name, 1, 1, "") for name in names]  # the range is all there is
         return self._reading.ranges(spans, kv.filters(options.keys))
 
@@ -134,13 +136,15 @@ class LatestReader(DataSourceReader):
 class HistoryReader(DataSourceReader):
     """A batch with every revision that is there."""
 
-    def __init__(self, options: Options, projection: Projection) -> None:
+    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
         self._reading = EntryRanges(options, projection, has_deletes=options.include_deletes is not False)
+        self._parallelism = parallelism
 
     def partitions(self) -> list[InputPartition]:
         """Ask the server what there is, and cut it into tasks."""
         options = self._reading.options
-        return self._reading.ranges(planner_of(options, TablePlanner).batch(Bounds()), options.subjects)
+        planner = planner_of(options, TablePlanner, self._parallelism)
+        return self._reading.ranges(planner.batch(Bounds()), options.subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, in a worker."""
@@ -150,10 +154,10 @@ class HistoryReader(DataSourceReader):
 class ChangeReader(JetStreamStreamReader):
     """The source of a streaming query of buckets: every change in its order."""
 
-    def __init__(self, options: Options, projection: Projection) -> None:
-        super().__init__(options, projection)
+    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
+        super().__init__(options, projection, parallelism)
         self._reading = EntryRanges(options, projection, has_deletes=options.include_deletes is not False)
-        self._planner = planner_of(self._reading.options, TablePlanner)
+        self._planner = planner_of(self._reading.options, TablePlanner, parallelism)
 
 
 # -- object stores --------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class ObjectReader(DataSourceReader):
         ranges = RangeReader(options, self._listing.projection)
         found = [
             ranges.range_of(Span(name, 1, 1, ""), objects.filters(options.objects))
-            for name in planner_of(options, TablePlanner).names()
+            for name in TablePlanner(options, api_of(options)).names()
         ]
         return [RangePartition(replace(what, columns=self._listing.columns)) for what in found]
 

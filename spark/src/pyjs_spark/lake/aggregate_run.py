@@ -210,7 +210,7 @@ def standing(pipeline: Aggregate) -> Standing:
     done = _numbers(pipeline.checkpoint, "commits")
     begun = _numbers(pipeline.checkpoint, "offsets")
     api = PatientApi(pipeline.options.connect, pipeline.options.idle_timeout_s)
-    planner = Planner(pipeline.options, api, 1)
+    planner = Planner(pipeline.options, api)
     watermark, found = NO_TIME, Offsets()
     if done:
         watermark, found = _offsets(pipeline.checkpoint, done[-1])

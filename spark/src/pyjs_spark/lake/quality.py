@@ -44,7 +44,7 @@ def spans_of(job: Job) -> list[Span]:
     options = replace(job.options, min_partitions=1)
     api = api_of(options)
     found: dict[str, Span] = {}
-    for span in Planner(options, api, 1).batch(Bounds()):
+    for span in Planner(options, api).batch(Bounds()):
         first = found.setdefault(span.stream, span)
         found[span.stream] = replace(first, high=span.high)
     names = lookup.stream_names(api, options.streams)

@@ -37,7 +37,7 @@ class Options:
     starting_ns: int | None = None  # goes before the offsets
     ending_ns: int | None = None  # exclusive
     fail_on_data_loss: bool = True
-    min_partitions: int | None = None  # None: as many as there are cores, of a worthwhile size
+    min_partitions: int | None = None  # None: spark.default.parallelism or 8, of a worthwhile size
     max_records_per_partition: int = values.RECORDS_PER_PARTITION
     max_rows_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None

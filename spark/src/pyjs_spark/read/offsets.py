@@ -1,16 +1,19 @@
 """Offsets as they stand in Spark's checkpoint: for each stream the next sequence, and which stream it was.
 
-    {"v": 1, "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
+    {"v": 1, "cut": {"partitions": 8, "rows_min": 10000, "rows_max": 500000},
+     "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
 
 `next` is the first sequence that has not been read; as an end it is exclusive. `created` is the time at which the
 stream was created: a stream that was deleted and made anew has another one, and its sequences mean other messages.
+`cut` says how batches are cut into tasks; the first offset of a query takes it from the options, and all later ones
+keep it. So a batch that comes again, on another machine too, has the same partitions, by which a sink knows rows.
 Spark compares offsets as text to see whether there is anything new, so streams stand in the order of their names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pyjs_spark.errors import SparkError
 
@@ -28,13 +31,22 @@ class StreamOffset:
         assert self.next >= 1
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How ranges are cut into tasks."""
+
+    partitions: int  # tasks at least
+    rows_min: int  # of a task where there are fewer than that many tasks' worth; 0: however small
+    rows_max: int  # of a task
+
+
 Offsets = dict[str, StreamOffset]  # stream -> offset
 
 
-def to_json(offsets: Mapping[str, StreamOffset]) -> dict[str, object]:
+def to_json(offsets: Mapping[str, StreamOffset], cut: Cut | None = None) -> dict[str, object]:
     """Return offsets as Spark stores them: plain values, always in the same order."""
     streams = {name: {"next": at.next, "created": at.created} for name, at in sorted(offsets.items())}
-    return {"v": VERSION, "streams": streams}
+    return {"v": VERSION, **({} if cut is None else {"cut": asdict(cut)}), "streams": streams}
 
 
 def from_json(said: Mapping[str, object]) -> Offsets:
@@ -52,6 +64,19 @@ def from_json(said: Mapping[str, object]) -> Offsets:
     if not isinstance(streams, dict):
         raise _damaged(said)
     return {str(name): _one(at, said) for name, at in streams.items()}
+
+
+def cut_in(said: Mapping[str, object]) -> Cut | None:
+    """Return how the ranges of this offset's query are cut; None if it does not say. Raises SparkError."""
+    if "cut" not in said:
+        return None
+    cut = said["cut"]
+    least = {"partitions": 1, "rows_min": 0, "rows_max": 1}
+    if not isinstance(cut, dict) or set(cut) != set(least):
+        raise _damaged(said)
+    if any(type(cut[name]) is not int or cut[name] < low for name, low in least.items()):
+        raise _damaged(said)
+    return Cut(**cut)
 
 
 def _one(at: object, said: Mapping[str, object]) -> StreamOffset:

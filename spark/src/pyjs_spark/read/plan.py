@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from pyjs_spark.errors import OptionError, SeqTooLarge
 from pyjs_spark.options.values import SEQ_MAX, Position
-from pyjs_spark.read.offsets import Offsets, StreamOffset
+from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 
+PARALLELISM = 8  # tasks of a read where neither minPartitions nor spark.default.parallelism says how many
 WORTHWHILE_ROWS = (
     10_000  # a partition with fewer costs more to start than to read; not applied to minPartitions
 )
@@ -251,28 +252,26 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
     return spans
 
 
-def partitions(
-    spans: Sequence[tuple[Span, StreamState]], partitions_min: int | None, cores: int, rows_max: int
-) -> list[Span]:
+def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    There are at least `partitions_min` if there are as many messages; without it, as many as there are cores and
-    no smaller than what is worth a task. None has more than `rows_max` messages, except where most messages of a
-    stream were deleted: where they are is not known, and a task for every gap would be worse.
+    There are as many as `cut` wants if there are as many messages, and none is smaller than it wants. None has more
+    than `rows_max` messages, except where most messages of a stream were deleted: where they are is not known, and a
+    task for every gap would be worse.
     """
     total = sum(span.count for span, _ in spans)
-    cut: list[Span] = []
+    pieces: list[Span] = []
     for span, state in spans:
         if span.count:
-            wanted = -(-(partitions_min or cores) * span.count // total)
-            cut += split(span, _pieces(span, state, wanted, partitions_min is None, rows_max))
-    return cut
+            wanted = -(-cut.partitions * span.count // total)
+            pieces += split(span, _pieces(span, state, wanted, cut))
+    return pieces
 
 
-def _pieces(span: Span, state: StreamState, wanted: int, is_hint: bool, rows_max: int) -> int:
-    rows = min(span.count, state.messages)
-    if is_hint:
-        wanted = min(wanted, -(-rows // WORTHWHILE_ROWS))
+def _pieces(span: Span, state: StreamState, wanted: int, cut: Cut) -> int:
+    rows, rows_max = min(span.count, state.messages), cut.rows_max
+    if cut.rows_min:
+        wanted = min(wanted, -(-rows // cut.rows_min))
     needed = min(-(-span.count // rows_max), SPARSE * -(-rows // rows_max)) if rows > rows_max else 1
     return min(max(wanted, needed, 1), span.count)
 

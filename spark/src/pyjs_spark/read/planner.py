@@ -17,7 +17,7 @@ from pyjs_spark.options.reading import EARLIEST, LATEST, Options
 from pyjs_spark.options.values import Position
 from pyjs_spark.read import lookup, plan
 from pyjs_spark.read.lookup import Api
-from pyjs_spark.read.offsets import Offsets, StreamOffset
+from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 from pyjs_spark.read.plan import Gap, Span, StreamState
 from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
@@ -35,10 +35,15 @@ ADVICE = (
 class Planner:
     """Plans for one set of options."""
 
-    def __init__(self, options: Options, api: Api, cores: int) -> None:
+    def __init__(self, options: Options, api: Api, parallelism: int = plan.PARALLELISM) -> None:
+        """`parallelism` is how many tasks are wanted where the options do not say it."""
         self.options = options
+        self.cut = Cut(
+            options.min_partitions or parallelism,
+            0 if options.min_partitions else plan.WORTHWHILE_ROWS,
+            options.max_records_per_partition,
+        )
         self._api = api
-        self._cores = cores  # how many tasks run at once, as far as is known
         self._told: set[str] = set()  # losses that stand in the log; a query asks many times a second
 
     # -- batch ------------------------------------------------------------------------------------------------------
@@ -51,7 +56,7 @@ class Planner:
         if bounds.streams is not None:
             states = {name: state for name, state in states.items() if name in bounds.streams}
         spans = [span for state in states.values() if (span := self._bounded(state, bounds)) is not None]
-        return self._partitions(spans, states)
+        return self._partitions(spans, states, self.cut)
 
     def _bounded(self, state: StreamState, bounds: Bounds) -> Span | None:
         subjects = self.options.subjects if bounds.subjects is None else bounds.subjects
@@ -172,8 +177,8 @@ class Planner:
             return at
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
-    def between(self, start: Offsets, end: Offsets) -> list[Span]:
-        """Return the ranges between two offsets of this planner. Raises DataLoss."""
+    def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
+        """Return the ranges between two offsets of this planner, cut as it would by itself. Raises DataLoss."""
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(
@@ -185,11 +190,13 @@ class Planner:
         # Cut by sequences alone: how many messages there are changes, and a batch that comes again must be cut the
         # same way, since a sink knows its rows by their partitions.
         full = {name: replace(state, messages=state.end) for name, state in states.items()}
-        return self._partitions([_from_first(span, start, states[span.stream]) for span in there], full)
+        return self._partitions(
+            [_from_first(span, start, states[span.stream]) for span in there], full, cut or self.cut
+        )
 
     # -- both -------------------------------------------------------------------------------------------------------
 
-    def _partitions(self, spans: Iterable[Span], states: Mapping[str, StreamState]) -> list[Span]:
+    def _partitions(self, spans: Iterable[Span], states: Mapping[str, StreamState], cut: Cut) -> list[Span]:
         kept: list[tuple[Span, StreamState]] = []
         gaps: list[Gap] = []
         for span in spans:
@@ -198,8 +205,7 @@ class Planner:
             kept.append((left, state))
             gaps += lost
         self._lost(gaps)
-        options = self.options
-        return plan.partitions(kept, options.min_partitions, self._cores, options.max_records_per_partition)
+        return plan.partitions(kept, cut)
 
     def _lost(self, gaps: Iterable[Gap]) -> None:
         told = [str(gap) for gap in gaps]

@@ -210,6 +210,6 @@ class ReplayCheck:
 
 ADVICE = (
     "An earlier attempt at this batch wrote some of it, and now its rows come in another order or in other "
-    "partitions. Start the query as it was then (cores, minPartitions, maxRecordsPerPartition, the same plan), or "
-    "with delivery=atLeastOnce for one run; a column msg_id with ids of your own makes the order free"
+    "partitions. Start the query as it was then (the same plan, and the settings of its shuffles), or with "
+    "delivery=atLeastOnce for one run; a column msg_id with ids of your own makes the order free"
 )
