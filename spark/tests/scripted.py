@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 
 
 class ScriptedServer:
@@ -26,7 +27,8 @@ class ScriptedServer:
 
     def _serve(self) -> None:
         client, _ = self._listener.accept()
-        with client, client.makefile("rb") as lines:
+        # The client may end before all that was said to it has come.
+        with suppress(ConnectionResetError), client, client.makefile("rb") as lines:
             client.sendall(self._greeting[0])
             for line in lines:
                 self.heard.append(line)

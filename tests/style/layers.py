@@ -65,7 +65,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 # The same for the data source for Spark. The package itself is its front door and may import any room.
 SPARK_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "exits", "subjects", "times", "version"),
+    ("errors", "exits", "strict_json", "subjects", "times", "version"),
     ("fast",),
     ("decode",),
     ("nats", "store"),

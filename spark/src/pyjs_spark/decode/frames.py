@@ -18,12 +18,13 @@ Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from pyjs_spark import strict_json
 
 # Why Acks.decode() returned; the numbers are those of wire.py.
 NEED_MORE = 0  # the frame at hand is not whole
@@ -255,7 +256,7 @@ class PubAck(NamedTuple):
 def pub_ack(payload: bytes) -> PubAck | None:
     """Return what an acknowledgement says, None if it is none."""
     try:
-        said = json.loads(payload)
+        said = strict_json.loads(payload)
         error = said.get("error") or {}
         return PubAck(
             str(said.get("stream", "")), int(said.get("seq", 0)), bool(said.get("duplicate")),

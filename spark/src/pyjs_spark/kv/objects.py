@@ -15,12 +15,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.decode.schema import Projection, typed_schema
 from pyjs_spark.decode.wire import SEQ_MAX
 from pyjs_spark.errors import DataLoss, OptionError, ProtocolError
@@ -127,8 +127,10 @@ def described(bucket: str, message: Mapping[str, Any]) -> dict[str, Any]:
         ProtocolError: the message is no JSON of an object.
     """
     try:
-        said = json.loads(message["data"])
+        said = strict_json.loads(message["data"])
         link = (said.get("options") or {}).get("link")
+        if encoded(str(said["name"])).rstrip("=") != str(message["subject"]).rpartition(".")[2].rstrip("="):
+            raise ValueError("its name is not that of its subject")
         return {
             "bucket": bucket,
             "name": str(said["name"]),

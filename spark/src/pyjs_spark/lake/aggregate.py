@@ -274,8 +274,17 @@ def columns(pipeline: Aggregate) -> tuple[str, ...]:
 
 
 def moment(pipeline: Aggregate) -> str:
-    """Return the expression of a message's time. A field that is no time is the time of storing."""
-    return f"coalesce(try_cast({_text(pipeline.time)} AS timestamp), ts)" if pipeline.time else "ts"
+    """Return the expression of a message's time.
+
+    A field that is no time is the time of storing. So is one before 1970, and one that lies further in the future of
+    the time of storing than messages may be late: one such time would move the watermark past all messages that come
+    after it, for good, and at the ends of what Spark can hold it would end the query.
+    """
+    if not pipeline.time:
+        return "ts"
+    said = f"try_cast({_text(pipeline.time)} AS timestamp)"
+    until = f"ts + INTERVAL '{pipeline.late_s}' SECOND"
+    return f"CASE WHEN {said} BETWEEN timestamp'1970-01-01 00:00:00Z' AND {until} THEN {said} ELSE ts END"
 
 
 def group(pipeline: Aggregate) -> str:

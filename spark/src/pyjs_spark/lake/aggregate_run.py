@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.decode.schema import SPARK_TYPES
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.lake import aggregate, files
@@ -180,7 +181,7 @@ def definition(pipeline: Aggregate) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        said = json.loads(text)
+        said = strict_json.loads(text)
     except ValueError:
         said = None
     if not isinstance(said, dict):
@@ -252,7 +253,7 @@ def _offsets(checkpoint: str, batch: int) -> tuple[str, Offsets]:
     text = files.read_text(checkpoint, f"offsets/{batch}") or ""
     lines = text.splitlines()
     try:
-        metadata, source = json.loads(lines[1]), json.loads(lines[2])
+        metadata, source = strict_json.loads(lines[1]), strict_json.loads(lines[2])
         at_ms = int(metadata.get("batchWatermarkMs", 0))
         found = offsets.from_json(source)
     except (IndexError, ValueError, AttributeError):

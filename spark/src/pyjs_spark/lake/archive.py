@@ -28,6 +28,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pyjs_spark import strict_json
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
 from pyjs_spark.lake.files import file_system, sync, write_text
 from pyjs_spark.nats.settings import ConnectSettings
@@ -392,7 +393,7 @@ def said(root: str, stream: str) -> dict[str, Any] | None:
     with system.open_input_stream(path) as source:
         text = source.read()
     try:
-        found = json.loads(text)
+        found = strict_json.loads(text)
         return {name: found[name] for name in ("created", "subjects", "headers")}
     except (ValueError, TypeError, KeyError):
         raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pyjs_spark import strict_json
 from pyjs_spark.errors import OptionError, SparkMissing
 from pyjs_spark.kv.entries import header
 from pyjs_spark.times import parse_rfc3339
@@ -320,7 +321,7 @@ def _json_times(path: Sequence[str]) -> Callable[[Any], list[int | None]]:
 
 def _field(data: bytes, path: Iterable[str]) -> object:
     try:
-        value = json.loads(data)
+        value = strict_json.loads(data)
     except ValueError:
         return None
     for name in path:
@@ -360,7 +361,7 @@ class Payloads:
 
     def _wrong(self, data: bytes) -> str:
         try:
-            value = json.loads(data)
+            value = strict_json.loads(data)
         except ValueError as wrong:  # UnicodeDecodeError is one
             return f"no JSON: {wrong}"
         return self._check(value) if self._check else ""

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.decode.wire import header_pairs
-from pyjs_spark.errors import ApiError, OptionError, SparkError
+from pyjs_spark.errors import ApiError, OptionError, ProtocolError, SparkError
 from pyjs_spark.lake.files import file_system
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
 from pyjs_spark.lake.quality import read, spans_of
@@ -68,7 +69,7 @@ class DeadLetter:
 def advisory(seq: int, ts_ns: int, data: bytes) -> DeadLetter | None:
     """Return what an advisory says; None if it is none about a dead letter."""
     try:
-        said = json.loads(data)
+        said = strict_json.loads(data)
         kind = KINDS[said["type"].rpartition(".")[2]]
         return DeadLetter(
             seq,
@@ -152,7 +153,13 @@ def _direct(name: str, answer: Reply) -> Stored | None:
 
 def _managed(name: str, answer: Reply) -> Stored | None:
     """Return the message in the answer to STREAM.MSG.GET. Raises ApiError."""
-    said = json.loads(answer.payload or b"{}")
+    try:
+        return _in_json(name, strict_json.an_object(answer.payload or b"{}"))
+    except (LookupError, TypeError, AttributeError, ValueError):
+        raise ProtocolError(f"{name} was answered with {answer.payload[:60]!r}") from None
+
+
+def _in_json(name: str, said: dict[str, Any]) -> Stored | None:
     if error := said.get("error"):
         if error.get("err_code") == NO_MESSAGE:
             return None

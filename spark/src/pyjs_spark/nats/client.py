@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pyjs_spark import strict_json
 from pyjs_spark.decode.wire import NEED_MORE, OTHER, Pumped
 from pyjs_spark.errors import (
     AccessDenied,
@@ -37,6 +38,8 @@ from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 REQUEST_SID = 1
 LINE_MAX = 1 << 20
 DIGITS_MAX = 9  # of a size: no server takes such a message
+PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server says that it takes more
+OVERHEAD = 1 << 20  # of a frame besides: its line, and headers that a server adds
 NOBODY = 503
 
 
@@ -107,6 +110,11 @@ class Client:
     def received(self) -> int:
         """Bytes that came over this connection."""
         return self._stream.received
+
+    @property
+    def begun(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return self._stream.end - self._stream.start
 
     @property
     def address(self) -> str:
@@ -231,6 +239,7 @@ class Client:
         while True:
             stream.start = decoder.decode(stream.data, stream.start, stream.end)
             if decoder.state == NEED_MORE:
+                self._check_need(decoder.need)
                 if not stream.fill(decoder.need, deadline_s):
                     return None
             elif decoder.state != OTHER:
@@ -279,8 +288,20 @@ class Client:
         stream.start = at + size + 2
         return memoryview(stream.data)[at : at + size]
 
+    def _check_need(self, need: int) -> None:
+        """Refuse to wait for a frame that no server sends. Raises ProtocolError."""
+        said = self.info.get("max_payload")
+        most = max(PAYLOAD_MAX, min(said, 10**DIGITS_MAX) if isinstance(said, int) else 0) + OVERHEAD
+        if need > most:
+            raise ProtocolError(f"{self.address}: the server sent a frame of {need} bytes, above {most}")
+        stream = self._stream
+        if need <= LINE_MAX or stream.data.find(b"\r\n", stream.start, stream.end) >= 0:
+            return
+        raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
+
     def _fill_message(self, need: int) -> None:
         """Wait for the rest of a message that has begun, however long it takes, as long as it comes."""
+        self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
 
@@ -364,12 +385,11 @@ class Client:
     def _parsed(self, said: bytes) -> dict[str, Any]:
         """Return the JSON object that the server sent. Raises ProtocolError: it is none."""
         try:
-            found = json.loads(said)
+            return strict_json.an_object(said)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise ProtocolError(f"{self.address}: the server sent {said[:60]!r}, which is no JSON object")
-        return found
+            raise ProtocolError(
+                f"{self.address}: the server sent {said[:60]!r}, which is no JSON object"
+            ) from None
 
     def _refused(self, text: str) -> NoReturn:
         if "permissions violation" in text.lower():

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.errors import AccessDenied, BadCredentials, ConnectionLost, ProtocolError
 from pyjs_spark.nats import nkeys
 from pyjs_spark.nats.byte_stream import ByteStream
@@ -52,10 +53,12 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
 
 
 def _info(line: bytes) -> Info:
-    found = json.loads(line[5:])
-    if not isinstance(found, dict):
-        raise ProtocolError(f"it greets with {line[5:45]!r}, which is no NATS server; is the port right?")
-    return found
+    try:
+        return strict_json.an_object(line[5:])
+    except ValueError:
+        raise ProtocolError(
+            f"it greets with {line[5:45]!r}, which is no NATS server; is the port right?"
+        ) from None
 
 
 def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:

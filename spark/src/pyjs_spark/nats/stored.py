@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyjs_spark.decode.wire import SEQ_MAX
 from pyjs_spark.errors import ProtocolError
 from pyjs_spark.nats.client import Reply
 from pyjs_spark.times import parse_rfc3339
@@ -32,6 +33,8 @@ def stored(answer: Reply) -> Stored:
     try:
         seq, ts = int(named[b"Nats-Sequence"]), parse_rfc3339(named[b"Nats-Time-Stamp"].decode())
         subject = named[b"Nats-Subject"]
+        if not 0 < seq <= SEQ_MAX:
+            raise ValueError(seq)
     except (KeyError, ValueError):
         raise ProtocolError(f"a direct get was answered with the headers {answer.headers[:200]!r}") from None
     headers = own + b"\r\n\r\n" if own != b"NATS/1.0" else b""

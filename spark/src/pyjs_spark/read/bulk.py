@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyjs_spark import fast
+from pyjs_spark import fast, strict_json
 from pyjs_spark.decode import entries
 from pyjs_spark.decode.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN, Decoding
 from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolError, RequestTimeout, SparkError
@@ -382,7 +382,7 @@ class _Read:
 
 def _error_in(payload: bytes) -> ApiError | ProtocolError:
     try:
-        error = json.loads(payload)["error"]
+        error = strict_json.loads(payload)["error"]
         return ApiError(
             int(error["code"]), int(error.get("err_code", 0)), f"bulk read: {error['description']}"
         )

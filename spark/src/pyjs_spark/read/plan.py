@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pyjs_spark.errors import OptionError, SeqTooLarge
+from pyjs_spark.errors import OptionError, ProtocolError, SeqTooLarge
 from pyjs_spark.options.values import SEQ_MAX, Position
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 
@@ -86,7 +86,17 @@ def state_of(info: Mapping[str, object]) -> StreamState:
 
     Raises:
         SeqTooLarge: Spark's signed integers do not hold the stream's sequences.
+        ProtocolError: it says nothing of the kind.
     """
+    try:
+        return _state_of(info)
+    except (AssertionError, LookupError, TypeError, ValueError) as wrong:
+        raise ProtocolError(
+            f"the server describes a stream without what is needed ({wrong!r:.100})"
+        ) from None
+
+
+def _state_of(info: Mapping[str, object]) -> StreamState:
     config, state = info["config"], info["state"]
     assert isinstance(config, Mapping)
     assert isinstance(state, Mapping)

@@ -265,21 +265,28 @@ class PullRead:
     def _receive(self) -> int:
         """Read until the request is over: DONE, FULL (the batch), ENOUGH, or NEED_MORE if it ended before."""
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
+        deadline_s, before = time.monotonic() + wait_s, self._progress()
         while True:
-            received = self._client.received
-            status = self._client.pump(self._decoder, time.monotonic() + wait_s)
+            status = self._client.pump(self._decoder, deadline_s)
+            if status is not None and (end := self._ended(status)) is not None:
+                return end
+            if before != (before := self._progress()):
+                deadline_s = time.monotonic() + wait_s
+            elif time.monotonic() > deadline_s:  # PINGs and heartbeats are no progress
+                self._failed(NEED_MORE, wait_s)
             if status is not None:
-                end = self._ended(status)
-                if end is not None:
-                    return end
                 continue
             state = self._decoder.state
             if state == ENOUGH:
                 self._oversize = 0
             if state in (DONE, ENOUGH, FULL):
                 return state
-            if state != NEED_MORE or self._client.received == received:
+            if state != NEED_MORE:
                 self._failed(state, wait_s)
+
+    def _progress(self) -> tuple[int, int]:
+        """Return what grows as long as deliveries come."""
+        return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
         """Raise what stands behind a state that no request ends with."""

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
 from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import Client
@@ -152,7 +153,7 @@ class Progress:
         for message in messages:
             part = message.subject.decode().removeprefix(self._prefix)
             if message.payload and part.isdigit():
-                found[int(part)] = self._marker(json.loads(message.payload), message)
+                found[int(part)] = self._marker(strict_json.loads(message.payload), message)
             elif part.isdigit():
                 self._deleted[int(part)] = message.seq
         return found

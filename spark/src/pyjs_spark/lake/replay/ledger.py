@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyjs_spark import strict_json
 from pyjs_spark.errors import ApiError, DataLoss, OptionError, ReplayDiffers, StreamMissing, WriterReplaced
 from pyjs_spark.lake.replay.pipeline import Replay
 from pyjs_spark.nats import buckets
@@ -74,7 +75,7 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
     data = base64.b64decode(said.get("data") or b"")
     if not data:  # deleted
         return replace(fresh, revision=int(said["seq"]))
-    value = json.loads(data)
+    value = strict_json.loads(data)
     if value.pop("v", None) != 1:
         raise ReplayDiffers(f"{_key(found)} was written by another version of this package: {data!r:.100}")
     return Ledger(**value, revision=int(said["seq"]))

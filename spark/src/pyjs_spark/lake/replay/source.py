@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyjs_spark.errors import OptionError
+from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.lake import files
 from pyjs_spark.lake.archive import named_files, said
 from pyjs_spark.lake.replay.pipeline import File, Replay
@@ -83,8 +83,15 @@ def _delta(table: Table) -> Iterator[File]:
 
     _, folder = files.file_system(table.folder)
     for action in _rows(DeltaTable(table.folder).get_add_actions(flatten=True)):
-        path = f"{folder}/{unquote(action['path'])}"
+        path = f"{folder}/{_below(unquote(action['path']), table.folder)}"
         yield File(path, int(action["min.seq"]), int(action["max.seq"]) + 1, int(action["size_bytes"]))
+
+
+def _below(path: str, folder: str) -> str:
+    """Return a path that a table lists of its files. Raises SparkError if it leads out of the table."""
+    if path.startswith("/") or "://" in path or ".." in path.split("/"):
+        raise SparkError(f"{folder}: the table lists the file {path[:100]!r}, which is not below it")
+    return path
 
 
 def _rows(actions: Any) -> list[dict[str, Any]]:

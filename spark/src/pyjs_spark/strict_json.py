@@ -1,0 +1,33 @@
+"""JSON that somebody else wrote, read so that only ValueError tells what is wrong with it.
+
+The json module of Python raises RecursionError for text that nests deeply, and takes halves of surrogate pairs, which
+no text of ours can hold: they would raise UnicodeEncodeError wherever they are written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a half, or a whole pair
+
+
+def loads(said: bytes | str) -> Any:
+    """Return what the JSON says. Raises ValueError."""
+    text = said if isinstance(said, str) else bytes(said).decode()  # json would take halves in UTF-8 too
+    try:
+        found = json.loads(text)
+        if MAYBE_HALF.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+    return found
+
+
+def an_object(said: bytes | str) -> dict[str, Any]:
+    """Return the object that the JSON is. Raises ValueError."""
+    found = loads(said)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
