@@ -9,7 +9,14 @@ import pytest
 from spark.tests.scripted import ScriptedServer
 
 from pyjs_spark.decode.wire import NEED_MORE, Decoder
-from pyjs_spark.errors import ConnectionLost, ProtocolError, RequestTimeout, ServerUnreachable
+from pyjs_spark.errors import (
+    AccessDenied,
+    ConnectionLost,
+    ProtocolError,
+    PublishFailed,
+    RequestTimeout,
+    ServerUnreachable,
+)
 from pyjs_spark.nats.client import LINE_MAX, Client
 from pyjs_spark.nats.login import LINE_MAX as LOGIN_LINE_MAX
 from pyjs_spark.nats.settings import ConnectSettings
@@ -47,6 +54,21 @@ def test_the_info_behind_connect_counts(say: Say) -> None:
 def test_an_error_that_ends_the_connection_is_told(say: Say) -> None:
     with pytest.raises(ConnectionLost, match="the server ended the connection: Stale Connection"):
         say(b"-ERR 'Stale Connection'\r\n").request("a")
+
+
+@pytest.mark.parametrize("said", [b"Maximum Control Line Exceeded", b"Maximum Payload Violation"])
+def test_a_message_that_no_try_brings_through_is_refused(say: Say, said: bytes) -> None:
+    with pytest.raises(PublishFailed, match="the server takes no such message: Maximum"):
+        say(b"-ERR '%b'\r\n" % said).request("a")
+
+
+def test_what_a_server_quotes_is_told_in_part(say: Say) -> None:
+    long = b"x" * 60_000
+
+    with pytest.raises(AccessDenied) as caught:
+        say(b"-ERR 'Permissions Violation for Publish to \"%b\"'\r\n" % long).request("a")
+
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize(

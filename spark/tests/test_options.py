@@ -176,6 +176,8 @@ def test_every_option_has_a_value_that_is_taken() -> None:
         "endingOffsets": '{"ORDERS": 99}',
         "startingTimestamp": "1769860800000",
         "endingTimestamp": "2026-02-01T00:00:00.000000001+01:00",
+        "startingOffsetsByTimestamp": '{"ORDERS": 5}',
+        "endingOffsetsByTimestamp": '{"ORDERS": "2026-02-01T00:00:00Z"}',
         "failOnDataLoss": "FALSE",
         "minPartitions": "4",
         "maxRecordsPerPartition": "1000",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,23 @@ def test_cores_are_read_from_the_master(master: str, cores: int) -> None:
 
 def test_all_cores_are_those_of_this_process() -> None:
     assert sessions.cores_of("local[*]") >= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("nats://ann:secret@a:4222,tls://t0ken@b", "nats://*@a:4222,tls://*@b"),
+        ("OPTIONS (servers 'nats://ann:pw@a')", "OPTIONS (servers 'nats://*@a')"),
+        ("nats://a:4222 b@c", "nats://a:4222 b@c"),
+    ],
+)
+def test_passwords_in_addresses_are_hidden_in_plans(said: str, shown: str) -> None:
+    hidden = sessions.EVERYWHERE["spark.sql.redaction.string.regex"]
+    java = hidden.replace(
+        "(?<=nats://|tls://)", "(?:(?<=nats://)|(?<=tls://))"
+    )  # Python looks back one length
+
+    assert re.sub(java, "*", said) == shown
 
 
 def test_a_system_that_tells_no_affinity_has_the_cores_of_the_machine(

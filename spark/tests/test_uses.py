@@ -25,6 +25,8 @@ VALUES = {
     "endingOffsets": '{"S": 99}',
     "startingTimestamp": "1769860800000",
     "endingTimestamp": "1769860800001",
+    "startingOffsetsByTimestamp": '{"S": 5}',
+    "endingOffsetsByTimestamp": '{"S": 5}',
     "failOnDataLoss": "false",
     "minPartitions": "4",
     "maxRecordsPerPartition": "1000",

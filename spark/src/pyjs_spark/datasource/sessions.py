@@ -41,6 +41,9 @@ def local_settings(cores: int) -> dict[str, str]:
 EVERYWHERE = {
     "spark.speculation": "false",  # a second reader of the same range is work for nothing
     "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
+    # Passwords in addresses do not show in plans, in the web page and in event logs; Spark itself hides those in
+    # options of their own.
+    "spark.sql.redaction.string.regex": r"(?i)(?<=nats://|tls://)[^\s@/,'\"]+(?=@)",
     "spark.sql.session.timeZone": "UTC",
 }
 

@@ -24,6 +24,7 @@ from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import connected
 from pyjs_spark.nats.patient import PatientApi
 from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options import uses
 from pyjs_spark.options.writing import parse_sink_options
 from pyjs_spark.read import lookup, offsets
 from pyjs_spark.read.offsets import Offsets, StreamOffset
@@ -225,7 +226,7 @@ def standing(pipeline: Aggregate) -> Standing:
 
 def _first(planner: Planner, api: PatientApi, pipeline: Aggregate) -> Offsets:
     """Return where a query without a checkpoint begins."""
-    if pipeline.options.starting_offsets is not None or pipeline.options.starting_ns is not None:
+    if uses.START & {*pipeline.options.said}:
         return planner.initial()
     states = ((name, lookup.stream_state(api, name)) for name in planner.newest())
     return {name: StreamOffset(state.first_seq, state.created) for name, state in states if state is not None}

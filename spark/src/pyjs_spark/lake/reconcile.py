@@ -91,8 +91,11 @@ def reconcile(root: str, stream: str, options: Options) -> Reconciled:
         streams=(stream,),
         starting_offsets=None,
         starting_ns=None,
+        starting_times=(),
         ending_offsets=Position("latest"),
         ending_ns=None,
+        ending_times=(),
+        said=(),
     )
     (holding,) = archive.look(root, whole)
     if holding.said is None:

@@ -28,6 +28,7 @@ from pyjs_spark.errors import (
     ConnectionLost,
     NoResponders,
     ProtocolError,
+    PublishFailed,
     RequestTimeout,
     ServerUnreachable,
     SparkError,
@@ -37,6 +38,7 @@ from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 
 REQUEST_SID = 1
 LINE_MAX = 1 << 20
+SHOWN = 200  # characters of a text of the server in an error
 DIGITS_MAX = 9  # of a size: no server takes such a message
 PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server says that it takes more
 OVERHEAD = 1 << 20  # of a frame besides: its line, and headers that a server adds
@@ -391,7 +393,14 @@ class Client:
                 f"{self.address}: the server sent {said[:60]!r}, which is no JSON object"
             ) from None
 
-    def _refused(self, text: str) -> NoReturn:
+    def _refused(self, said: str) -> NoReturn:
+        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # a server quotes the whole subject
+        if any(limit in text.lower() for limit in ("maximum control line", "maximum payload")):
+            self.close()
+            raise PublishFailed(
+                f"{self.address}: the server takes no such message: {text}. Shorten its subject or payload, or raise "
+                "max_control_line or max_payload of the server"
+            )
         if "permissions violation" in text.lower():
             raise AccessDenied(f"{self.address}: {text}; the user of this connection needs that permission")
         self.close()

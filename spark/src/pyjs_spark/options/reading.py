@@ -8,10 +8,10 @@ so that no secret travels in a plan.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import combinations
-from typing import Any
+from typing import Any, NoReturn
 
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.nats.settings import ConnectSettings, parse_address
@@ -36,6 +36,8 @@ class Options:
     ending_offsets: Position = LATEST  # batch only; seq exclusive
     starting_ns: int | None = None  # goes before the offsets
     ending_ns: int | None = None  # exclusive
+    starting_times: tuple[tuple[str, int], ...] = ()  # the same for each stream, in ns
+    ending_times: tuple[tuple[str, int], ...] = ()
     fail_on_data_loss: bool = True
     min_partitions: int | None = None  # None: spark.default.parallelism or 8, of a worthwhile size
     max_records_per_partition: int = values.RECORDS_PER_PARTITION
@@ -92,6 +94,12 @@ class Option:
     target: str  # a field of Options, or "connect." and a field of ConnectSettings
     parse: Parser
     is_secret: bool = False  # the value, which may hold a password, never stands in an error
+    alias: str = ""  # another name, by which users of Spark's Kafka source know it
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, as options have them that Spark hands over."""
+        return tuple(name.lower() for name in (self.name, self.alias) if name)
 
 
 def _servers(value: str) -> tuple[str, ...]:
@@ -106,24 +114,26 @@ def _servers(value: str) -> tuple[str, ...]:
 
 # fmt: off
 TABLE: tuple[Option, ...] = (
-    Option("stream", "streams", values.stream_names),
+    Option("stream", "streams", values.stream_names, alias="subscribe"),
     Option("subjects", "subjects", values.subjects),
     Option("startingOffsets", "starting_offsets", values.position("earliest", "latest")),
     Option("endingOffsets", "ending_offsets", values.position("latest")),
     Option("startingTimestamp", "starting_ns", values.moment),
     Option("endingTimestamp", "ending_ns", values.moment),
+    Option("startingOffsetsByTimestamp", "starting_times", values.moments),
+    Option("endingOffsetsByTimestamp", "ending_times", values.moments),
     Option("failOnDataLoss", "fail_on_data_loss", values.boolean),
     Option("minPartitions", "min_partitions", values.count(high=100_000)),
     Option("maxRecordsPerPartition", "max_records_per_partition", values.count()),
-    Option("maxRowsPerTrigger", "max_rows_per_trigger", values.count()),
+    Option("maxRowsPerTrigger", "max_rows_per_trigger", values.count(), alias="maxOffsetsPerTrigger"),
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", values.byte_size),
-    Option("minRowsPerTrigger", "min_rows_per_trigger", values.count()),
+    Option("minRowsPerTrigger", "min_rows_per_trigger", values.count(), alias="minOffsetsPerTrigger"),
     Option("maxTriggerDelay", "max_trigger_delay_s", values.seconds),
     Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct", "bulk")),
     Option("path", "path", values.text),
     Option("account", "account", values.text),
     Option("keyFile", "key_file", values.text),
-    Option("includeHeaders", "include_headers", values.one_of("map", "raw", "false")),
+    Option("includeHeaders", "include_headers", values.headers),
     Option("fetchBatch", "fetch_batch", values.count(high=1_000_000)),
     Option("fetchExpires", "fetch_expires_s", values.seconds),
     Option("idleTimeout", "idle_timeout_s", values.seconds),
@@ -152,7 +162,14 @@ TABLE: tuple[Option, ...] = (
     Option("requestTimeout", "connect.timeout_s", values.seconds),
 )
 # fmt: on
-BY_NAME = {option.name.lower(): option for option in TABLE}
+BY_NAME = {name: option for option in TABLE for name in option.names}
+INSTEAD = {  # of names of Spark's Kafka source
+    "subscribepattern": "name the stream, with * for any text, by stream",
+    "assign": "a stream has no partitions; name it by stream",
+    "kafka.bootstrap.servers": "name the server, as nats://host:4222, by servers",
+    "groupidprefix": "nothing is left on the server by a read; leave it out",
+    "kafka.group.id": "nothing is left on the server by a read; leave it out",
+}
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -181,20 +198,32 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
-    found: dict[str, tuple[Option, str]] = {}
-    for name, said in given.items():
-        lower = name.lower()
-        if lower not in BY_NAME:
-            raise OptionError(_unknown(name))
-        found[lower] = (BY_NAME[lower], str(said))
-    return list(found.values())
+    return once(
+        (BY_NAME[name.lower()] if name.lower() in BY_NAME else _unknown(name), name, str(said))
+        for name, said in given.items()
+    )
 
 
-def _unknown(name: str) -> str:
+def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
+    """Return options and what was said of them, of these and the names that were used. Raises OptionError."""
+    found: dict[str, tuple[Option, str, str]] = {}
+    for option, name, said in given:
+        before = found.get(option.name)
+        if before is not None and before[1].lower() != name.lower():
+            raise OptionError(f"options {before[1]} and {name} say the same thing twice; give one")
+        found[option.name] = (option, name, said)
+    return [(option, said) for option, _, said in found.values()]
+
+
+def _unknown(name: str) -> NoReturn:
+    if name.lower() in INSTEAD:
+        raise OptionError(f"option {name} is of Kafka: {INSTEAD[name.lower()]}")
     near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
     if near:
-        return f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?"
-    return f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
+        raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
+    raise OptionError(
+        f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
+    )
 
 
 def value_of(option: Option, said: str) -> object:
@@ -274,7 +303,8 @@ def check_batch(options: Options) -> None:
     ):
         if is_given:
             raise OptionError(f"option {name} is not allowed in a batch, which has no triggers; leave it out")
-    if options.starting_offsets == LATEST and options.starting_ns is None:
+    has_time = options.starting_ns is not None or options.starting_times
+    if options.starting_offsets == LATEST and not has_time:
         raise OptionError(
             "option startingOffsets=latest is not allowed in a batch: it would read nothing; allowed: earliest, JSON"
         )
@@ -297,6 +327,10 @@ def check_stream(options: Options) -> None:
     if options.ending_offsets != LATEST:
         raise OptionError(
             "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"
+        )
+    if options.ending_times:
+        raise OptionError(
+            "option endingOffsetsByTimestamp is not allowed in a streaming read, which has no end; leave it out"
         )
     if options.ending_ns is not None:
         raise OptionError(

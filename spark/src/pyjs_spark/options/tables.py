@@ -30,6 +30,8 @@ OWN = {
     "endingOffsets": ("stream", "bucket"),
     "startingTimestamp": ("stream", "bucket"),
     "endingTimestamp": ("stream", "bucket"),
+    "startingOffsetsByTimestamp": ("stream", "bucket"),
+    "endingOffsetsByTimestamp": ("stream", "bucket"),
     "readMode": ("stream", "bucket"),
     "minPartitions": ("stream", "bucket"),
     "maxRecordsPerPartition": ("stream", "bucket"),
@@ -68,6 +70,9 @@ def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("starting_offsets", "ending_offsets"):
             if name in found:
                 found[name] = _of_streams(found[name])
+        for name in ("starting_times", "ending_times"):
+            if name in found:
+                found[name] = tuple((kv_stream(bucket), at) for bucket, at in found[name])
     return found
 
 
@@ -83,6 +88,8 @@ def check_latest(options: Options) -> None:
         (options.ending_offsets != Position("latest"), "endingOffsets"),
         (options.starting_ns is not None, "startingTimestamp"),
         (options.ending_ns is not None, "endingTimestamp"),
+        (bool(options.starting_times), "startingOffsetsByTimestamp"),
+        (bool(options.ending_times), "endingOffsetsByTimestamp"),
         (options.min_partitions is not None, "minPartitions"),
         (options.read_mode in ("direct", "bulk"), "readMode"),
         (options.max_records_per_partition != RECORDS_PER_PARTITION, "maxRecordsPerPartition"),

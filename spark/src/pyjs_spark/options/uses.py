@@ -13,8 +13,8 @@ from pyjs_spark.options.reading import TABLE, Options
 CONNECTION = frozenset(option.name for option in TABLE if option.target.startswith("connect."))
 FILES = frozenset(("path", "account", "keyFile"))
 PORTIONS = frozenset(("fetchBatch", "fetchExpires", "idleTimeout", "arrowBatchRows"))
-START = frozenset(("startingOffsets", "startingTimestamp"))
-BOUNDS = START | {"endingOffsets", "endingTimestamp"}
+START = frozenset(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"))
+BOUNDS = START | {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
 TRIGGERS = frozenset(("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay"))
 
 ARCHIVE = "an archive"

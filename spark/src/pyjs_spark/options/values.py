@@ -6,11 +6,11 @@ text says what is allowed; `reading.py` puts the name of the option and the valu
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyjs_spark import strict_json
 from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 
@@ -22,6 +22,7 @@ SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
 STREAM_NAME = re.compile(r"[^\s.>/\\\x00]+")  # a * makes it a pattern
+KAFKAS: dict[str, str] = {"-1": "latest", "-2": "earliest"}  # as Kafka's users write them
 BUCKET_NAME = re.compile(r"[A-Za-z0-9_*-]+")
 
 Parser = Callable[[str], object]
@@ -164,6 +165,36 @@ def _no_time() -> int:
     raise ValueError("a time such as 2026-01-31T12:00:00Z (with zone), or milliseconds since 1970")
 
 
+def headers(value: str) -> str:
+    """Return map, raw or false; true, as Kafka's users write it, is map."""
+    said = value.strip().lower()
+    return "map" if said == "true" else one_of("map", "raw", "false")(said)
+
+
+def moments(value: str) -> tuple[tuple[str, int], ...]:
+    """Return a point in time in ns for each stream, sorted, of JSON such as {"ORDERS": 1795000000000}."""
+    hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
+    said = _streams(value, hint)
+    try:
+        return tuple(sorted((name, moment(str(at))) for name, at in said.items()))
+    except ValueError:
+        raise ValueError(hint) from None
+
+
+def _streams(value: str, hint: str) -> dict[str, object]:
+    """Return what JSON says of each stream; {"0": x}, as Kafka says it of a partition, is x. Raises ValueError."""
+    try:
+        said = strict_json.an_object(value)
+    except ValueError:
+        raise ValueError(hint) from None
+    if not said:
+        raise ValueError(hint)
+    alone = {name: at["0"] if isinstance(at, dict) and set(at) == {"0"} else at for name, at in said.items()}
+    if any(isinstance(at, dict) for at in alone.values()):
+        raise ValueError(f"{hint}; a stream has no partitions, or 0 alone")
+    return alone
+
+
 def position(*allowed: str) -> Callable[[str], Position]:
     """Return a parser of a position: one of the words, or JSON of streams with their sequences."""
     hint = " or ".join([*allowed, 'JSON such as {"ORDERS": 1234}'])
@@ -172,13 +203,10 @@ def position(*allowed: str) -> Callable[[str], Position]:
         word = value.strip().lower()
         if word in allowed:
             return Position(word)
-        try:
-            said = json.loads(value)
-        except ValueError:
-            raise ValueError(hint) from None
-        if not isinstance(said, dict) or not said or not all(_is_place(at, allowed) for at in said.values()):
-            raise ValueError(f"{hint} (whole numbers from 1, or a word)")
-        return Position(streams=tuple(sorted(said.items())))
+        said = {name: KAFKAS.get(str(at), at) for name, at in _streams(value, hint).items()}
+        if not all(_is_place(at, allowed) for at in said.values()):
+            raise ValueError(f"{hint} (whole numbers from 1, a word, or -1 for latest and -2 for earliest)")
+        return Position(streams=tuple(sorted(said.items())))  # type: ignore[arg-type]  # checked just now
 
     return parse
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pyjs_spark.errors import OptionError
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options import values
-from pyjs_spark.options.reading import TABLE, Option, check_connect, value_of
+from pyjs_spark.options.reading import TABLE, Option, check_connect, once, value_of
 
 EXACTLY_ONCE = "exactlyOnce"
 AT_LEAST_ONCE = "atLeastOnce"
@@ -82,7 +82,7 @@ def _delivery(value: str) -> str:
 # fmt: off
 SINK_TABLE: tuple[Option, ...] = (
     Option("stream", "stream", _stream),
-    Option("subject", "subject", _subject),
+    Option("subject", "subject", _subject, alias="topic"),
     Option("msgIdColumn", "msg_id_column", values.text),
     Option("msgId", "msg_id", values.one_of("auto", FROM_HEADERS)),
     Option("sinkId", "sink_id", _key),
@@ -95,8 +95,8 @@ SINK_TABLE: tuple[Option, ...] = (
     *(option for option in TABLE if option.target.startswith("connect.")),
 )
 # fmt: on
-BY_NAME = {option.name.lower(): option for option in SINK_TABLE}
-READ_ONLY = {option.name.lower(): option.name for option in TABLE if option.name.lower() not in BY_NAME}
+BY_NAME = {name: option for option in SINK_TABLE for name in option.names}
+READ_ONLY = {name: option.name for option in TABLE for name in option.names if name not in BY_NAME}
 WRITE_ONLY = {
     name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
 }
@@ -109,7 +109,7 @@ def is_of_writing(given: Mapping[str, str]) -> bool:
 
 
 def _means_writing(name: str) -> bool:
-    known = {option.name.lower() for option in TABLE} | set(BY_NAME)
+    known = {*BY_NAME, *READ_ONLY}
     near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return name in SPARKS or name in WRITE_ONLY or (bool(near) and near[0] in WRITE_ONLY)
 
@@ -121,13 +121,13 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         OptionError: one line with the option, its value and what is allowed.
     """
     ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
-    known = {name.lower(): (_known(name), str(said)) for name, said in ours}
-    parsed = {option.target: value_of(option, said) for option, said in known.values()}
+    known = once((_known(name), name, str(said)) for name, said in ours)
+    parsed = {option.target: value_of(option, said) for option, said in known}
     if "stream" not in parsed:
         raise OptionError(
             'option stream is missing: name the stream to write to, as .option("stream", "ORDERS")'
         )
-    said = {option.name for option, _ in known.values()}
+    said = {option.name for option, _ in known}
     check_connect(said)
     if "msgIdColumn" in said and parsed.get("msg_id") == FROM_HEADERS:
         raise OptionError("options msgIdColumn and msgId=header name two places of the id; give one")

@@ -129,6 +129,22 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
     return state.first_seq if at == "earliest" else state.end
 
 
+def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
+    """Return the time that options mean for a stream, in ns: one for all, else one of its own; None without any.
+
+    Raises:
+        OptionError: `times`, which `option` says, are of other streams.
+    """
+    own = dict(times)
+    if at_ns is not None or not own:
+        return at_ns
+    if name not in own:
+        raise OptionError(
+            f"option {option} names {', '.join(own)} but not the stream {name}, which is read too; add it"
+        )
+    return own[name]
+
+
 def check_named(position: Position, streams: Iterable[str], option: str) -> None:
     """Refuse a position for a stream that is not read. Raises OptionError."""
     strangers = [name for name, _ in position.streams if name not in set(streams)]

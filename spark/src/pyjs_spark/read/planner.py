@@ -71,8 +71,10 @@ class Planner:
         return Span(state.name, low, high, state.created) if low < high else None
 
     def _last(self, state: StreamState) -> int:
-        if self.options.ending_ns is not None:
-            return lookup.seq_at(self._api, state, self.options.ending_ns)
+        options = self.options
+        end_ns = plan.time_of(options.ending_ns, options.ending_times, state.name, "endingOffsetsByTimestamp")
+        if end_ns is not None:
+            return lookup.seq_at(self._api, state, end_ns)
         high = plan.seq_of(self.options.ending_offsets, state, "endingOffsets")
         if high > state.end:
             text = self._not_there("endingOffsets", high, state)
@@ -82,8 +84,9 @@ class Planner:
         return min(high, state.end)
 
     def _first(self, state: StreamState, default: Position, subjects: tuple[str, ...]) -> int:
-        if self.options.starting_ns is not None:
-            return lookup.seq_at(self._api, state, self.options.starting_ns)
+        start_ns = self._start_ns(state.name)
+        if start_ns is not None:
+            return lookup.seq_at(self._api, state, start_ns)
         position = self._starting(default)
         low = plan.seq_of(position, state, "startingOffsets")
         is_told = isinstance(dict(position.streams).get(state.name), int)
@@ -105,18 +108,23 @@ class Planner:
         last = f"the last sequence of stream {state.name} is {state.last_seq}"
         return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
 
+    def _start_ns(self, name: str) -> int | None:
+        options = self.options
+        return plan.time_of(options.starting_ns, options.starting_times, name, "startingOffsetsByTimestamp")
+
     def _starting(self, default: Position) -> Position:
-        is_given = self.options.starting_offsets is not None and self.options.starting_ns is None
-        return self.options.starting_offsets or default if is_given else default
+        has_time = self.options.starting_ns is not None or self.options.starting_times
+        return default if has_time else self.options.starting_offsets or default
 
     # -- streaming --------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
         """Return where a new query starts. Raises StreamMissing, OptionError."""
-        start_ns = self.options.starting_ns
-        if start_ns is not None and start_ns > time.time_ns() + SKEW_NS:
+        option = "startingTimestamp" if self.options.starting_ns is not None else "startingOffsetsByTimestamp"
+        start_ns = max((self.options.starting_ns or 0, *(at for _, at in self.options.starting_times)))
+        if start_ns > time.time_ns() + SKEW_NS:
             raise OptionError(
-                f"option startingTimestamp lies in the future: a query would begin now, with what comes until "
+                f"option {option} lies in the future: a query would begin now, with what comes until "
                 f"{format_rfc3339(start_ns)}; leave it out, or give a time that has been"
             )
         states = self._named_states()
@@ -231,6 +239,8 @@ class Planner:
         for position, option in (
             (self.options.starting_offsets, "startingOffsets"),
             (self.options.ending_offsets, "endingOffsets"),
+            (Position(streams=self.options.starting_times), "startingOffsetsByTimestamp"),
+            (Position(streams=self.options.ending_times), "endingOffsetsByTimestamp"),
         ):
             if position is not None:
                 plan.check_named(position, states, option)
