@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,20 @@ def results(filler: Filler) -> Results:
         }
 
     return read
+
+
+@pytest.mark.parametrize("at", ["2999-01-01T00:00:00Z", "+294247-01-10T04:00:54Z", "-290308-01-01T00:00:00Z"])
+def test_an_event_time_far_from_its_message_spoils_nothing(
+    run: Run, orders: Callable[..., None], results: Results, head: dict[str, str], filler: Filler, at: str
+) -> None:
+    orders((1, "new", {"at": at}))
+    run({"orders": "count"}, by="all")
+    orders((2, "new", {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}))
+
+    done = run({"orders": "count"}, by="all")
+
+    assert done["late"] == 0
+    assert sum(each["orders"] for each in results().values()) == 2
 
 
 def test_windows_of_each_subject_go_into_a_bucket(

@@ -33,11 +33,11 @@ class Copy:
         said = {"servers": self.servers, "stream": self.target.name, **options}
         return frame.write.format("jetstream").options(**said).mode("append")
 
-    def run(self, **options: str) -> StreamingQuery:
-        """Copy what there is, then end."""
+    def run(self, cuts: str = "150", **options: str) -> StreamingQuery:
+        """Copy what there is, then end; `cuts` is the option maxRecordsPerPartition."""
         reader = self.spark.readStream.format("jetstream").option("servers", self.servers)
         reader = reader.options(
-            startingOffsets="earliest", maxRowsPerTrigger="400", maxRecordsPerPartition="150"
+            startingOffsets="earliest", maxRowsPerTrigger="400", maxRecordsPerPartition=cuts
         )
         rows = reader.option("stream", self.source.name).load()
         rows = rows.selectExpr(f"'{self.target.subject.decode()}.x' AS subject", "headers", "data")
@@ -170,14 +170,22 @@ def test_a_batch_that_comes_again_after_the_window_adds_nothing(copy: Copy) -> N
     assert copy.copied() == list(range(1, 1001))
 
 
+def test_a_query_that_goes_on_with_other_options_cuts_its_pending_batch_as_before(copy: Copy) -> None:
+    copy.source.fill(1000)
+    copy.run()
+    copy.forget_last_commit()
+
+    copy.run(cuts="70")
+
+    assert copy.copied() == list(range(1, 1001))
+
+
 def test_a_replay_in_other_partitions_ends_the_query(copy: Copy) -> None:
     copy.source.fill(300)
     copy.run()
     copy.forget_last_commit()
     query = copy.spark.readStream.format("jetstream").option("servers", copy.servers)
-    rows = query.options(
-        stream=copy.source.name, startingOffsets="earliest", maxRecordsPerPartition="75"
-    ).load()
+    rows = query.options(stream=copy.source.name, startingOffsets="earliest").load().repartition(3)
     rows = rows.selectExpr(f"'{copy.target.subject.decode()}.x' AS subject", "headers", "data")
     writer = rows.writeStream.format("jetstream").options(servers=copy.servers, stream=copy.target.name)
     writer = writer.option("checkpointLocation", str(copy.folder / "checkpoint")).trigger(availableNow=True)

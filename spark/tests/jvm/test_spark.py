@@ -159,6 +159,19 @@ def test_a_view_in_sql(spark: SparkSession, server: ServerProcess, orders: Fille
     assert found == [(f"{orders.subject.decode()}.0", 4, 12)]
 
 
+def test_a_password_in_an_address_does_not_show_in_plans(spark: SparkSession) -> None:
+    options = "servers 'nats://ann:hush@127.0.0.1:1', stream 'S', user 'ann', password 'quiet'"
+
+    rows = spark.sql(
+        f"EXPLAIN EXTENDED CREATE TEMPORARY VIEW hushed USING jetstream OPTIONS ({options})"
+    ).collect()
+
+    plan = "\n".join(row[0] for row in rows)
+    assert "127.0.0.1:1" in plan
+    assert "hush@" not in plan
+    assert "quiet" not in plan
+
+
 def test_filters_go_into_the_plan(read: Read, orders: Filler) -> None:
     frame = read(pushdown="true").where(f"seq > 3 AND seq <= 9 AND subject = '{orders.subject.decode()}.0'")
 
