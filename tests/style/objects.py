@@ -27,13 +27,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConfigKeys", "booleans"): (9, "keys that are on or off"),
     ("StreamConfig", "booleans"): (9, "options that are on or off, as clients send them"),
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
-    ("NewConsumer", "levels"): (
-        3,
-        "a change of metadata, of the list of consumers, by what it changes there",
-    ),
-    ("ChangedConsumer", "levels"): (3, "as NewConsumer"),
-    ("RemovedConsumer", "levels"): (3, "as NewConsumer"),
-    ("NewerState", "levels"): (3, "an exception"),
 }
 
 # What modules change after they were imported: it is of the process, and two servers in it share it.

@@ -19,7 +19,7 @@ CLASS = re.compile(r"^(?:cdef )?class (\w+)", re.MULTILINE)
 MOST = {  # what a newcomer walks in ten minutes: (modules, functions)
     "From PUB to a subscriber": (12, 35),
     "From PUB into a stream": (20, 65),
-    "Pull, deliver, ack, redeliver": (22, 75),
+    "Pull, deliver, ack, redeliver": (20, 75),
 }
 
 

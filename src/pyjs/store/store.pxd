@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Segment
-from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.dropped cimport Remains
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit

@@ -3,17 +3,14 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Turn
-from pyjs.jetstream.consumer.acks.replies cimport AckReplies
+from pyjs.jetstream.consumer.acks.queues cimport AckReplies, SettledQueue
 from pyjs.jetstream.consumer.acks.state cimport AckState
-from pyjs.jetstream.consumer.acks.token cimport AckToken, Verb
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
-from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
-from pyjs.jetstream.consumer.delivery.flow_control cimport FlowControl
 from pyjs.jetstream.consumer.delivery.outcome cimport Outcome
 from pyjs.jetstream.consumer.delivery.pacing cimport Pacing
 from pyjs.jetstream.consumer.delivery.pull_requests cimport PullRequests
-from pyjs.jetstream.consumer.delivery.push_subject cimport PushSubject
-from pyjs.jetstream.consumer.acks.settled_queue cimport SettledQueue
+from pyjs.jetstream.consumer.delivery.push cimport FlowControl, PushSubject
+from pyjs.jetstream.consumer.delivery.writer cimport AckToken, DeliveryWriter, Verb
 from pyjs.jetstream.consumer.state_keeper cimport StateKeeper
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.consumer.wake_timer cimport WakeTimer

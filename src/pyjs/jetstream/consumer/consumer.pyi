@@ -5,9 +5,8 @@ from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.consumer.acks.state import AckState
 from pyjs.jetstream.consumer.advisories import ConsumerEvents
 from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor
-from pyjs.jetstream.consumer.delivery.flow_control import FlowControl
 from pyjs.jetstream.consumer.delivery.pull_requests import PullRequests
-from pyjs.jetstream.consumer.delivery.push_subject import PushSubject
+from pyjs.jetstream.consumer.delivery.push import FlowControl, PushSubject
 from pyjs.jetstream.consumer.record import StateFile
 from pyjs.jetstream.consumer.seat import Seat
 from pyjs.jetstream.consumer.start import Start

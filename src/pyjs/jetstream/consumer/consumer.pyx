@@ -15,22 +15,18 @@ Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/confo
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.consumer.acks.replies cimport AckReplies, send_ack_replies
+from pyjs.jetstream.consumer.acks.pending cimport IN_REDELIVER, IN_EXHAUSTED, Entry
+from pyjs.jetstream.consumer.acks.queues cimport AckReplies, SettledQueue, send_ack_replies
 from pyjs.jetstream.consumer.acks.state cimport AckState
-from pyjs.jetstream.consumer.acks.token cimport VERB_ACK, VERB_NAK, VERB_NEXT, VERB_OTHER, VERB_PROGRESS
-from pyjs.jetstream.consumer.acks.token cimport AckToken, Verb, parse_verb
 from pyjs.jetstream.consumer.acks.log cimport StateLog
-from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
-from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
-from pyjs.jetstream.consumer.delivery.flow_control cimport FLOW_ASKED, FLOW_OFF, FlowControl
+from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
 from pyjs.jetstream.consumer.delivery.outcome cimport ACK_PENDING_FULL, AT_END, DECLINED, HELD, NO_DEMAND, NOT_TAKEN
 from pyjs.jetstream.consumer.delivery.outcome cimport OUT_OF_BUDGET, SENT, Outcome
 from pyjs.jetstream.consumer.delivery.pacing cimport Pacing
-from pyjs.jetstream.consumer.acks.pending cimport IN_REDELIVER, IN_EXHAUSTED, Entry
 from pyjs.jetstream.consumer.delivery.pull_requests cimport PullRequests
-from pyjs.jetstream.consumer.delivery.push_subject cimport PushSubject
-from pyjs.jetstream.consumer.acks.settled_queue cimport SettledQueue
-from pyjs.jetstream.consumer.delivery.skips cimport Skips
+from pyjs.jetstream.consumer.delivery.push cimport FLOW_ASKED, FLOW_OFF, FlowControl, PushSubject
+from pyjs.jetstream.consumer.delivery.writer cimport VERB_ACK, VERB_NAK, VERB_NEXT, VERB_OTHER, VERB_PROGRESS
+from pyjs.jetstream.consumer.delivery.writer cimport AckToken, DeliveryWriter, Verb, parse_verb
 from pyjs.jetstream.consumer.state_keeper cimport REWRITING, StateKeeper
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.jetstream.consumer.wake_timer cimport WakeTimer

@@ -10,9 +10,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.consumer cimport ACK_NONE, Consumer
-from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
+from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
 from pyjs.jetstream.consumer.acks.log cimport ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED
-from pyjs.jetstream.consumer.delivery.skips cimport Skips
 
 import orjson
 
@@ -30,6 +29,7 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
 
     Raises:
         BadState: the bytes are not a state of this version.
+        NewerState: they are one of a later version.
     """
     try:
         state = orjson.loads(snapshot)

@@ -23,7 +23,7 @@ SEARCH_STEP = 8_000  # subjects
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first sequence to look at; `skips`: deliver exactly these (see skips.pyx), go on behind `skips_end`."""
+    """The first sequence to look at; `skips`: deliver exactly these (see `Skips`), go on behind `skips_end`."""
 
     seq: int
     skips: bytes = b""

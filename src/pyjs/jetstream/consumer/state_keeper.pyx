@@ -12,8 +12,7 @@ from pyjs.jetstream.consumer.acks.log cimport StateLog
 from functools import partial
 
 from pyjs.base.errors import StoreFailed
-from pyjs.jetstream.consumer.record import is_log_long, snapshot_of
-from pyjs.jetstream.consumer.state_change import StateChange
+from pyjs.jetstream.consumer.record import StateChange, is_log_long, snapshot_of
 
 
 cdef class StateKeeper:

@@ -207,8 +207,8 @@ class ListFile:
         disk.sync_dir(f"{self.directory}/{NAME}")
 
 
-class _Entry(Change):
-    """An entry of the list."""
+class _Entry:
+    """The entry that one change appends, and how to take it back."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self.path = f"{file.directory}/{NAME}/{file_name(name)}"
@@ -234,13 +234,14 @@ class _Entry(Change):
         self._file.take_back(disk, self._before, lost=True)
 
 
-class NewConsumer(_Entry):
+class NewConsumer(Change):
     """A consumer that is made, with the first snapshot of its state."""
 
     def __init__(
         self, file: ListFile, name: str, created_ns: int, config: dict[str, Any], state: bytes
     ) -> None:
-        super().__init__(file, name)
+        self._file, self._entry = file, _Entry(file, name)
+        self.path, self.name = self._entry.path, name
         self.state = state
         self.directory = ""  # of the state to come
         self.aside = ""  # where that is now which was in its place
@@ -254,40 +255,54 @@ class NewConsumer(_Entry):
         self.directory = state_directory(self._file.directory, self.name, ident)
         if disk.exists(self.directory):
             self.aside = set_aside(disk, self.directory)
-        self.append(
-            disk, dirty, put_values(self.name, ident, self._created_ns, self._config, self.state), ident
-        )
+        values = put_values(self.name, ident, self._created_ns, self._config, self.state)
+        self._entry.append(disk, dirty, values, ident)
+
+    def undo(self, disk: Disk) -> None:
+        """Remove the entry."""
+        self._entry.undo(disk)
 
 
-class ChangedConsumer(_Entry):
+class ChangedConsumer(Change):
     """A consumer with another configuration."""
 
     def __init__(self, file: ListFile, name: str, created_ns: int, config: dict[str, Any]) -> None:
-        super().__init__(file, name)
+        self._file, self._entry = file, _Entry(file, name)
+        self.path, self._name = self._entry.path, name
         self._created_ns = created_ns
         self._config = config
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Append the entry."""
-        ident = self._file.live.get(self.name, 0)
+        ident = self._file.live.get(self._name, 0)
         if not ident:
             raise FileNotFoundError(errno.ENOENT, "there is no such consumer", self.path)
-        self.append(disk, dirty, put_values(self.name, ident, self._created_ns, self._config, None), ident)
+        values = put_values(self._name, ident, self._created_ns, self._config, None)
+        self._entry.append(disk, dirty, values, ident)
+
+    def undo(self, disk: Disk) -> None:
+        """Remove the entry."""
+        self._entry.undo(disk)
 
 
-class RemovedConsumer(_Entry):
+class RemovedConsumer(Change):
     """A consumer whose files go."""
 
     def __init__(self, file: ListFile, name: str) -> None:
-        super().__init__(file, name)
+        self._file, self._entry = file, _Entry(file, name)
+        self.path, self._name = self._entry.path, name
         self._directory = ""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Append the entry, unless the stream is gone."""
-        ident = self._file.live.get(self.name, 0)
+        ident = self._file.live.get(self._name, 0)
         if ident and not self._file.closed and disk.exists(self._file.directory):
-            self._directory = state_directory(self._file.directory, self.name, ident)
-            self.append(disk, dirty, drop_values(self.name, ident), 0)
+            self._directory = state_directory(self._file.directory, self._name, ident)
+            self._entry.append(disk, dirty, drop_values(self._name, ident), 0)
+
+    def undo(self, disk: Disk) -> None:
+        """Remove the entry."""
+        self._entry.undo(disk)
 
     def clean_up(self, disk: Disk) -> None:
         """Remove its state."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.base.log import Log
     from pyjs.core.sink import Turn
-    from pyjs.store.index.remains import Remains
+    from pyjs.store.index.dropped import Remains
 
 FILES_PER_JOB = 64
 PATH_SIZE_MAX = 4096  # PATH_MAX of Linux, with its end

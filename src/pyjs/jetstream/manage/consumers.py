@@ -168,8 +168,6 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
         consumer = _seated(js, stream, stored)
         try:
             ahead = restore(consumer, stored.snapshot, stored.deltas)
-        except consumer_record.NewerState:
-            raise
         except consumer_record.BadState as error:
             problems.append(str(error))
         else:

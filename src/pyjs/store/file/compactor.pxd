@@ -4,11 +4,10 @@ from libc.stdint cimport uint32_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.index.sequences cimport Segment
-from pyjs.store.file.retired_files cimport RetiredFiles
 from pyjs.store.segment.rewrite cimport SegmentRewrite
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 
 cdef class Compactor:
     """Which segments of a store are to be written again, and the job that does it."""

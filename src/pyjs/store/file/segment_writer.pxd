@@ -7,10 +7,9 @@ from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.index_file cimport FullSegment
 from pyjs.store.segment.recovery cimport RecoveredSegment
-from pyjs.store.file.retired_files cimport RetiredFiles
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 from pyjs.wire.ops cimport Msg
 
 cdef enum:

@@ -6,13 +6,12 @@ from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.file.eraser cimport Eraser
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.index.sequences cimport Segment
-from pyjs.store.file.retired_files cimport RetiredFiles
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport SegmentReader, Trust
 from pyjs.store.file.segment_writer cimport SegmentWriter
 from pyjs.store.store cimport StreamStore
-from pyjs.store.file.store_sync cimport StoreSync
+from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 
 cdef class FileStore(StreamStore):
     """Messages in segment files of one directory."""

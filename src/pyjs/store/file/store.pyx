@@ -30,7 +30,7 @@ from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERIN
 from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_remove, is_dead
 from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
-from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
 from pyjs.store.file.segment_writer cimport STAGED_MAX

@@ -1,10 +1,9 @@
 """What a store holds, by sequence and by subject."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.store.index.drop_log cimport DropLog
+from pyjs.store.index.dropped cimport DropLog, Remains
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport Entry, Segment, SeqIndex
-from pyjs.store.index.remains cimport Remains
 from pyjs.store.index.subject_set cimport SubjectSet
 from pyjs.store.index.subjects cimport Subject
 

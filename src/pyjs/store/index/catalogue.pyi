@@ -1,6 +1,5 @@
-from pyjs.store.index.drop_log import DropLog
+from pyjs.store.index.dropped import DropLog, Remains
 from pyjs.store.index.filter import StoreFilter
-from pyjs.store.index.remains import Remains
 from pyjs.store.index.subject_set import SubjectSet
 
 class Catalogue:

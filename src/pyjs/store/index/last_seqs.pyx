@@ -129,7 +129,7 @@ cdef class LastSeqs:
     def packed(self) -> bytes:
         """Return the first sequence, then the distance to each next one, as LEB128.
 
-        Read by jetstream/consumer/delivery/skips.pyx.
+        Read by `Skips` of jetstream/consumer/delivery/cursor.pyx.
         """
         cdef char* out = NULL
         cdef size_t i, size = 0, room = 0

@@ -3,7 +3,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport SeqIndex
-from pyjs.store.index.remains cimport Remains
+from pyjs.store.index.dropped cimport Remains
 from pyjs.store.index.subject_trie cimport Matches, SubjectIndex
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 

@@ -40,7 +40,7 @@ cdef class FullSegment:
     Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
     """
     cdef Catalogue catalogue
-    cdef object retired                 # file.retired_files; with the catalogue, so that the entries stay
+    cdef object retired                 # store_sync.RetiredFiles; with the catalogue, so that the entries stay
     cdef readonly str path
     cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
     cdef uint64_t base_seq, incarnation, end, chain, floor

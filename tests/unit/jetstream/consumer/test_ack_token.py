@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs.jetstream.consumer.acks.token import compose, parse, verb_of
+from pyjs.jetstream.consumer.delivery.writer import compose_token, parse, verb_of
 
 NUMBERS = st.integers(0, 2**63 - 1)
 
@@ -14,7 +14,7 @@ NUMBERS = st.integers(0, 2**63 - 1)
 @given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2**64 - 1))
 def test_a_token_is_five_decimal_numbers(count: int, seq: int, cseq: int, ts: int, pending: int) -> None:
     # when
-    token = compose(count, seq, cseq, ts, pending)
+    token = compose_token(count, seq, cseq, ts, pending)
     # then
     assert token == f"{count}.{seq}.{cseq}.{ts}.{pending}".encode()
     expected = tuple(n if n < 10**19 else 2**64 - 1 for n in (count, seq, cseq))

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.packed import pack
 
-from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor
-from pyjs.jetstream.consumer.delivery.skips import Skips
+from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor, Skips
 from pyjs.store.memory import MemStore
 
 

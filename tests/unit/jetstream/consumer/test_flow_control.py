@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjs.jetstream.consumer.delivery.flow_control import FlowControl
+from pyjs.jetstream.consumer.delivery.push import FlowControl
 
 MIB = 1 << 20
 

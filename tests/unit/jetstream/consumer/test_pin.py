@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjs.jetstream.consumer.delivery.pin import Pin
+from pyjs.jetstream.consumer.delivery.pull_requests import Pin
 
 ID = b"0123456789abcdefghijkl"
 

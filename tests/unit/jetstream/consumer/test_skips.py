@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.packed import pack
 
-from pyjs.jetstream.consumer.delivery.skips import Skips
+from pyjs.jetstream.consumer.delivery.cursor import Skips
 
 SEQS = st.lists(st.integers(1, 2**64 - 2), unique=True, max_size=50).map(sorted)
 

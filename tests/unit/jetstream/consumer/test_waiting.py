@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjs.jetstream.consumer.delivery.waiting import WaitingQueue
+from pyjs.jetstream.consumer.delivery.pull_requests import WaitingQueue
 
 
 def test_the_queue_is_bounded_and_in_order() -> None:

@@ -1,11 +1,19 @@
 """The place of a consumer in its stream: which message it delivers next."""
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
-from pyjs.jetstream.consumer.delivery.skips cimport Skips
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
+
+cdef class Skips:               # sequences to deliver first, packed
+    cdef readonly size_t left       # not handed out yet
+    cdef uint64_t seq               # the next of them
+    cdef bytes data
+    cdef const uint8_t* raw         # of data
+    cdef size_t size, at            # of data; behind the number of `seq`
+
+    cdef void advance(self) noexcept nogil
 
 
 @cython.final

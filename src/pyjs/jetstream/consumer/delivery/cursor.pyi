@@ -1,5 +1,10 @@
-from pyjs.jetstream.consumer.delivery.skips import Skips
 from pyjs.store.store import StreamStore
+
+class Skips:
+    left: int
+    def __init__(self, packed: bytes) -> None: ...
+    def state(self) -> str | list[int]: ...
+    def packed(self) -> bytes: ...
 
 class DeliveryCursor:
     next_seq: int

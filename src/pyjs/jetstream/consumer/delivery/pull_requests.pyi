@@ -3,10 +3,36 @@ from collections.abc import Callable, Sequence
 from pyjs.base.rng import Rng
 from pyjs.core.account import Account
 from pyjs.jetstream.consumer.advisories import ConsumerEvents
-from pyjs.jetstream.consumer.delivery.pin import Pin
 from pyjs.jetstream.consumer.delivery.pull_request import PullRequest
-from pyjs.jetstream.consumer.delivery.waiting import WaitingQueue
 from pyjs.jetstream.consumer.delivery.writer import DeliveryWriter
+
+class WaitingQueue:
+    count: int
+    no_wait: int
+    max: int
+    def __init__(self, limit: int) -> None: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        reply: bytes,
+        batch: int,
+        max_bytes: int,
+        no_wait: bool,
+        now: int,
+        expires_ns: int,
+        heartbeat_ns: int,
+        priority: int = 0,
+    ) -> bool: ...
+    def replies(self) -> list[bytes]: ...
+    def wanted(self) -> int: ...
+
+class Pin:
+    id: bytes
+    group: str
+    pinned_at: int
+    def assign(self, pin_id: bytes, group: str, now: int) -> None: ...
+    def extend(self, now: int) -> None: ...
+    def clear(self) -> None: ...
 
 class PullRequests:
     queue: WaitingQueue

@@ -1,9 +1,26 @@
 """The messages that a consumer sends, and the acks that come back: both carry its ack subject."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.jetstream.consumer.acks.token cimport AckToken
 from pyjs.store.store cimport Record
 from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    PIN_SIZE = 22               # characters of a pin, a nuid
+
+cdef struct AckToken:
+    uint64_t count              # deliveries of the message, this one included
+    uint64_t seq                # stream_seq
+    uint64_t cseq               # consumer_seq
+
+cdef enum Verb:
+    VERB_ACK
+    VERB_NAK
+    VERB_PROGRESS
+    VERB_TERM
+    VERB_NEXT
+    VERB_OTHER
+
+cdef Verb parse_verb(const char* p, size_t n) noexcept nogil
 
 cdef class DeliveryWriter:
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"

@@ -1,20 +1,22 @@
 """The messages that a consumer sends, and the acks that come back: both carry its ack subject.
 
-A delivery is a stored message with "<ack prefix><token>" as reply; the line behind its subject is written here, its
-body stays in the store. Only headers_only and a pin need the body written anew, with one header more. Knows nothing
-of who gets the message.
+    $JS.ACK.<stream>.<consumer>.<count>.<stream_seq>.<consumer_seq>.<timestamp>.<pending>
+    $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
-Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push).
-Source: nats.docs "Consumers", ADR-15, ADR-42.
+A delivery is a stored message with the ack subject as reply: a prefix, and the last five tokens. The line behind its
+subject is written here, its body stays in the store. Only headers_only and a pin need the body written anew, with one
+header more. Of an ack the timestamp and the pending count are not read: they are for clients. Knows nothing of who
+gets the message.
+
+Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
+Source: nats.docs "Consumers", ADR-15, ADR-42 and ADR-47; lenience with acks probed on nats-server 2.15.1.
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs.base.fast cimport write_digits
 from pyjs.base.grow cimport grow
-from pyjs.jetstream.consumer.acks.token cimport AckToken, parse_token, write_token
-from pyjs.jetstream.consumer.delivery.pin cimport PIN_SIZE
 from pyjs.store.store cimport Record
 from pyjs.wire.compose cimport compose, write_sizes
 from pyjs.wire.ops cimport Msg
@@ -22,6 +24,74 @@ from pyjs.wire.ops cimport Msg
 cdef enum:
     LINE_ROOM = 160             # behind the ack prefix: token, header length, size
     HEADER_ROOM = 64            # for one header and the end of the block
+
+
+# -- ack subjects ---------------------------------------------------------------------------------------------------
+
+
+cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
+    """Read up to a dot or the end, return how far; what is no number becomes the largest, which no delivery has."""
+    cdef size_t i = 0
+    cdef uint64_t value = 0
+    cdef bint bad = n == 0 or p[0] == c'.'
+    while i < n and p[i] != c'.':
+        bad = bad or p[i] < c'0' or p[i] > c'9' or i == 19
+        value = value * 10 + <uint64_t> (p[i] - c'0')
+        i += 1
+    out[0] = <uint64_t> -1 if bad else value
+    return i
+
+
+cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
+    cdef uint64_t numbers[3]
+    cdef size_t at = 0
+    cdef int k
+    for k in range(3):
+        at += read_number(p + at, n - at, &numbers[k])
+        if at >= n:
+            return -1
+        at += 1
+    if memchr(p + at, c'.', n - at) == NULL:
+        return -1
+    out.count = numbers[0]
+    out.seq = numbers[1]
+    out.cseq = numbers[2]
+    return 0
+
+
+cdef size_t write_token(char* out, uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts,
+                        uint64_t pending) noexcept nogil:
+    """Write the five tokens at `out` (room for 104 bytes); returns their length."""
+    cdef char* p = out
+    p += write_digits(p, count)
+    p[0] = c'.'
+    p += 1 + write_digits(p + 1, seq)
+    p[0] = c'.'
+    p += 1 + write_digits(p + 1, cseq)
+    p[0] = c'.'
+    p += 1 + write_digits(p + 1, <uint64_t> ts)
+    p[0] = c'.'
+    p += 1 + write_digits(p + 1, pending)
+    return p - out
+
+
+cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
+    if n == 0 or (n == 4 and memcmp(p, b"+ACK", 4) == 0) or (n == 3 and memcmp(p, b"+OK", 3) == 0):
+        return VERB_ACK
+    if n < 4:
+        return VERB_OTHER
+    if memcmp(p, b"-NAK", 4) == 0:
+        return VERB_NAK
+    if memcmp(p, b"+NXT", 4) == 0:
+        return VERB_NEXT
+    if n == 4 and memcmp(p, b"+WPI", 4) == 0:
+        return VERB_PROGRESS
+    if n >= 5 and memcmp(p, b"+TERM", 5) == 0:
+        return VERB_TERM
+    return VERB_OTHER
+
+
+# -- deliveries -----------------------------------------------------------------------------------------------------
 
 
 cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
@@ -101,3 +171,25 @@ cdef class DeliveryWriter:
         if m.subject_len <= n:
             return -1
         return parse_token(m.subject + n, m.subject_len - n, token)
+
+
+# -- for tests -----------------------------------------------------------------------------------------------------
+
+
+def parse(bytes tokens) -> tuple:
+    """Return (count, stream_seq, consumer_seq) of the last five tokens, None when they are malformed."""
+    cdef AckToken token
+    if parse_token(tokens, len(tokens), &token) < 0:
+        return None
+    return token.count, token.seq, token.cseq
+
+
+def compose_token(uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts, uint64_t pending) -> bytes:
+    """Return the last five tokens."""
+    cdef char out[104]
+    return out[:write_token(out, count, seq, cseq, ts, pending)]
+
+
+def verb_of(bytes payload) -> str:
+    """Return the name of the verb that `payload` is."""
+    return ("ack", "nak", "in_progress", "term", "next", "other")[<int> parse_verb(payload, len(payload))]

@@ -1,5 +1,5 @@
-"""Replies to acks that asked for one."""
-from libc.stdint cimport uint32_t
+"""What acks leave to do in the turn."""
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 
@@ -10,5 +10,13 @@ cdef class AckReplies:
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil
     cdef void send(self, Account account) noexcept nogil
     cdef bytes take(self)
+
+cdef class SettledQueue:
+    cdef uint64_t* seqs
+    cdef size_t count, room
+    cdef size_t taken           # of them were taken already
+
+    cdef void add(self, uint64_t seq) noexcept nogil
+    cdef list take(self, size_t most)
 
 cdef void send_ack_replies(Account account, const char* replies, size_t size) noexcept nogil

@@ -1,5 +1,14 @@
 from pyjs.core.account import Account
 
+class FlowControl:
+    window: int
+    pending: int
+    asked: int
+    reply: bytes
+    def switch(self, on: bool) -> None: ...
+    def ask(self, reply: bytes) -> None: ...
+    def confirm(self, reply: bytes) -> bool: ...
+
 class PushSubject:
     subject: bytes
     bound: bool

@@ -1,13 +1,15 @@
-"""Flow control of a push consumer: how many bytes may be on their way to its subscriber.
+"""What a push consumer knows of its subscribers: whether anybody listens, and how many bytes are on their way.
 
-Past half of the window the consumer asks for a confirmation; past the window nothing goes out until it comes. Each
-confirmation doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to open and back,
-`ask` from open to asked, `confirm` from asked to open. Knows nothing of messages and subjects.
+Flow control: past half of the window the consumer asks for a confirmation; past the window nothing goes out until it
+comes. Each confirmation doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to
+open and back, `ask` from open to asked, `confirm` from asked to open.
 
-Compiled: counts every message of a push consumer (benchmarks/: push).
-Source: nats.docs "Flow control"; window and requests probed on nats-server 2.15.1.
+Knows nothing of messages. Compiled because every message of a push consumer asks here (benchmarks/: push).
+Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
+
+from pyjs.core.account cimport Account
 
 cdef enum:
     WINDOW_FIRST = 2097152      # bytes
@@ -57,3 +59,27 @@ cdef class FlowControl:
         self.pending = max(self.pending - self.asked, 0)
         self.asked, self.reply = 0, b""
         return True
+
+
+cdef class PushSubject:
+    """Where one push consumer delivers to."""
+
+    def configure(self, bytes subject, bytes group, int64_t heartbeat_ns) -> None:
+        """Deliver to `subject` from now on."""
+        self.subject = subject
+        self.text = subject
+        self.length = <uint32_t> len(subject)
+        self.group = group
+        self.heartbeat_ns = heartbeat_ns
+
+    def look(self, Account account not None, int64_t now) -> None:
+        """Find out whether anybody listens: a wildcard that matches the subject does not count."""
+        self.changed = False
+        was, self.bound = self.bound, False
+        for subscription in account.subs.match(self.subject):
+            if subscription.subject == self.subject and subscription.queue == self.group:
+                self.bound = True
+        if was and not self.bound:
+            self.unbound_at = now
+        elif self.bound and not was:
+            self.sent_at = now

@@ -1,8 +1,12 @@
-"""Replies to acks that asked for one: empty messages that leave once the acks are recorded.
+"""What acks leave to do in the turn: replies to those that asked for one, and sequences on their way to the stream.
 
-Knows nothing of acks. Compiled because every ack with a reply passes here (benchmarks/: pull with double acks).
+Replies are empty messages that leave once the acks are recorded. Sequences that a consumer needs no more are taken by
+its stream a part at a time, in order. Knows nothing of acks and streams.
+
+Compiled because every ack with a reply, and every ack in an interest or workqueue stream, passes here (benchmarks/:
+pull with double acks, pull with explicit acks).
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
@@ -10,6 +14,9 @@ from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
 from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    ROOM_KEPT = 2048            # sequences: more memory than that is given back
 
 
 cdef class AckReplies:
@@ -57,3 +64,30 @@ cdef void send_ack_replies(Account account, const char* replies, size_t size) no
         set_tail(&m, tail)
         account.publish(&m)
         at += sizeof(uint32_t) + n
+
+
+cdef class SettledQueue:
+    """The sequences that one consumer needs no more."""
+
+    def __dealloc__(self):
+        free(self.seqs)
+
+    cdef void add(self, uint64_t seq) noexcept nogil:
+        """Queue a sequence; without memory its message stays in the stream."""
+        if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
+            return
+        self.seqs[self.count] = seq
+        self.count += 1
+
+    cdef list take(self, size_t most):
+        """Return the next sequences, up to `most`."""
+        cdef size_t n = min(self.count - self.taken, most)
+        out = [self.seqs[self.taken + i] for i in range(n)]
+        self.taken += n
+        if self.taken == self.count:
+            self.count = self.taken = 0
+            if self.room > ROOM_KEPT:
+                free(self.seqs)
+                self.seqs = NULL
+                self.room = 0
+        return out

@@ -1,7 +1,18 @@
-"""The memory of what a store held."""
+"""What was dropped from a store: told to its consumers, and freed."""
+from libc.stdint cimport uint32_t, uint64_t
+
 from pyjs.store.index.sequences cimport SeqIndex
 from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
+
+cdef class DropLog:
+    """(sequence u64, length u32, subject) of each message dropped while `tracked`, one behind the other."""
+    cdef public bint tracked            # someone drains it
+    cdef char* data
+    cdef size_t size                    # bytes; whoever drained it sets it to 0
+    cdef size_t room
+
+    cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
     """Tables that no store refers to any more."""

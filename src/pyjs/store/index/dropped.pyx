@@ -1,0 +1,82 @@
+"""What was dropped from a store: told to its consumers, and freed where nobody waits for it.
+
+`DropLog`: the consumers of a stream count by what was dropped since somebody last asked. Without memory a drop is not
+told of. `Remains`: a million messages are as many pieces of memory. A store that is emptied is empty at once: it
+hands its tables over in one piece, and `free` may run in any thread; a job that reads the segments has to end before.
+
+Knows nothing of stores and files. Compiled because limits drop a message per publish (benchmarks/: JetStream rows),
+and what is freed are the tables of the store (benchmarks/hostile.py: purge).
+"""
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove, memset
+
+from pyjs.base.grow cimport grow
+from pyjs.store.index.sequences cimport Segment, index_free, index_push, segment_free
+from pyjs.store.index.subject_trie cimport subject_index_free
+from pyjs.store.index.subjects cimport subjects_free, subjects_init
+
+
+cdef class DropLog:
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil:
+        cdef char* p
+        if grow(<void**> &self.data, &self.room, self.size + 12 + n, 1) != 0:
+            return
+        p = self.data + self.size
+        memcpy(p, &seq, 8)
+        memcpy(p + 8, &n, 4)
+        memcpy(p + 12, subject, n)
+        self.size += 12 + n
+
+    def take(self) -> list:
+        """Return (sequence, subject) of every message dropped since the last call. For tests."""
+        cdef size_t at = 0
+        cdef uint64_t seq = 0
+        cdef uint32_t n = 0
+        drops = []
+        while at < self.size:
+            memcpy(&seq, self.data + at, 8)
+            memcpy(&n, self.data + at + 8, 4)
+            drops.append((seq, PyBytes_FromStringAndSize(self.data + at + 12, n)))
+            at += 12 + n
+        self.size = 0
+        return drops
+
+
+cdef class Remains:
+    def __dealloc__(self):
+        self.free_all()
+
+    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *:
+        cdef SubjectTable fresh
+        subjects_init(&fresh)
+        fresh.last_gen = table.last_gen         # filters remember generations
+        self.subjects, table[0] = table[0], fresh
+        self.by_token, by_token[0] = by_token[0], NULL
+
+    cdef void take_segments(self, SeqIndex* index) noexcept nogil:
+        self.index = index[0]
+        memset(index, 0, sizeof(SeqIndex))
+
+    cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil:
+        cdef size_t i
+        for i in range(n):
+            if index.segments[i] != NULL and index_push(&self.index, index.segments[i]) != 0:
+                segment_free(index.segments[i])
+        memmove(index.segments, index.segments + n, (index.n - n) * sizeof(Segment*))
+        index.n -= n
+        index.hot = 0
+
+    cdef void free_all(self) noexcept nogil:
+        index_free(&self.index)
+        subject_index_free(self.by_token)
+        self.by_token = NULL
+        subjects_free(&self.subjects)
+
+    def free(self) -> None:
+        """Give the memory back, without the GIL."""
+        with nogil:
+            self.free_all()
