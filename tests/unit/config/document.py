@@ -10,27 +10,29 @@ from pyjs.config.tables import TABLES
 PATH = Path(__file__).resolve().parents[3] / "docs/configuration.md"
 HEAD = """# Configuration keys
 
-The language is nats-server's: maps, lists, `include`, `$variables` and the environment, `10MB`, `30s`. A key that is
-not here is refused with its place and a guess at what was meant. Keys are compared without case; in brackets are
-other names of the same key. `R`: a changed value is applied by `SIGHUP` or `--signal reload`; a file that changes
-another key is refused as a whole and the running configuration stays. A reload starts and ends JetStream, of the
-server and of single accounts: what an account stored stays on disk and is there when it has JetStream again. Of a
-running server `max_mem` and `max_file` can only grow; the other keys of `jetstream` change while it is off.
+The configuration file has nats-server's language: maps, lists, `include`, `$variables` and the environment, `10MB`,
+`30s`. An unknown key is refused with its place and the closest known key. The case of keys does not matter; brackets hold
+other names of the same key.
 
-`/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars);
-without the argument /varz is as nats-server's, but for `pyjs_faults` once something failed unexpectedly. What each
-key does is tried by tests/unit/config/test_effects.py.
+`R` marks keys that a reload applies (`SIGHUP` or `--signal reload`). If a file changes another key, the reload is refused
+as a whole and the running configuration stays. A reload can also turn JetStream on or off, for the server and for single
+accounts: an account's stored streams stay on disk until it has JetStream again. While JetStream runs, `max_mem` and
+`max_file` can only grow; its other keys change while it is off.
 
-Where the effect is not nats-server's:
+`/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars). Without
+the argument /varz is as in nats-server, plus `pyjs_faults` after an unexpected error. tests/unit/config/test_effects.py
+tests the effect of each key.
 
-- `sync_interval` is 1 s (nats-server: 2 minutes); with `always`, or `sync_always: true`, a publish, a
-  purge, the deletion of a message and an acknowledgement that asks for it are answered when they are on the medium.
-- `scrub_rate` is a key of this server: so many bytes a second the check of stored files reads while the server runs
-  (docs/operations.md), 8MB when it is not given; 0 turns the check off.
+Keys whose effect differs from nats-server:
+
+- `sync_interval` is 1 s (nats-server: 2 minutes). With `always`, or `sync_always: true`, the answer to a publish, a
+  purge, a deleted message and an acknowledgement with a reply subject leaves when it is on the medium.
+- `scrub_rate` exists only in this server: the bytes a second that the check of stored files reads while the server runs
+  (docs/operations.md). The default is 8MB; 0 turns the check off.
 - `trace` leaves out the clients of the system account; `trace_verbose` shows them.
-- `disable_sublist_cache` gives cached routes back at the end of each turn.
+- `disable_sublist_cache` frees cached routes at the end of each turn.
 
-This page is written by `python -m tests.unit.config.document`.
+`python -m tests.unit.config.document` writes this page.
 """
 TITLES = {
     "": "Top level",
