@@ -1,9 +1,9 @@
 """The store of memory streams.
 
-Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Memory
-is given back message by message, entries with their segment when none of its messages is left.
+Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Removing a
+message frees its memory; a segment is freed with its entries when it has no live message.
 
-Compiled because every publish into a memory stream comes through here (benchmarks/: JetStream rows).
+Compiled: runs for every publish into a memory stream (benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -30,7 +30,7 @@ cdef class MemStore(StreamStore):
         return self.begin_segment()
 
     cdef Segment* begin_segment(self) noexcept nogil:
-        """Begin a segment for the next sequence."""
+        """Start a segment at the next sequence."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and s.live == 0:
             self.retire(self.catalogue.index.n - 1)

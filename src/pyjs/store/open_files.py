@@ -1,9 +1,9 @@
-"""The descriptors of files that a node's streams and consumers write, under one limit.
+"""Descriptors of the files that a node's streams and consumers write, under one limit.
 
-A file is opened by its path when it is needed, and stays open until others need its place; the least recently used
-one is closed first. A file with bytes that are not known to be on the medium stays open: the system reports a failed
-write-back to descriptors that were open then, and forgets it with the last of them. When only such files are left,
-the oldest of them are synced before they are closed; an error is kept for the job that syncs the file next.
+A file is opened by its path when it is needed. When the limit is reached, the least recently used file is closed. A
+file with unsynced bytes stays open: the kernel reports a failed write-back only to descriptors that were open at
+that time. If all open files have unsynced bytes, the oldest are synced and closed; an error is stored for the next
+job that syncs the file.
 
     idle      open, nothing unsynced: may be closed at any time
     held      unsynced bytes, or a job in another thread syncs it
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pyjs.base.disk import NO_DESCRIPTOR, Disk
 
 COUNT_MAX = 512
-SYNCED_AT_ONCE = 8  # files that are synced to make room, while everybody waits
+SYNCED_AT_ONCE = 8  # files that are synced to free descriptors; this blocks the event loop
 
 
 class OpenFile:
@@ -30,13 +30,13 @@ class OpenFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
-        self.dirty = False  # it has bytes that no job covers
-        self.syncing = 0  # jobs that have it
-        self.forgotten = False  # to be closed by the last job
+        self.dirty = False  # it has bytes that no sync job covers
+        self.syncing = 0  # number of jobs that sync it
+        self.forgotten = False  # the last job must close it
 
 
 class OpenFiles:
-    """The open files of a node. One thread uses it; jobs elsewhere touch the descriptors that `take` gave."""
+    """The open files of a node. One thread uses it; jobs in other threads use only descriptors from `take`."""
 
     def __init__(self, disk: Disk, count_max: int = COUNT_MAX) -> None:
         assert count_max > 0
@@ -44,7 +44,7 @@ class OpenFiles:
         self._count_max = count_max
         self._idle: OrderedDict[str, OpenFile] = OrderedDict()  # least recently used first
         self._held: OrderedDict[str, OpenFile] = OrderedDict()
-        self._failed: dict[str, OSError] = {}  # of files that were synced to make room
+        self._failed: dict[str, OSError] = {}  # path -> error of a sync that was to free a descriptor
         self._dirty = 0  # files of `_held` with unsynced bytes
 
     @property
@@ -54,14 +54,14 @@ class OpenFiles:
 
     @property
     def crowded(self) -> bool:
-        """Return whether so many files are unsynced that they should be synced soon."""
+        """Return whether too many files are unsynced: the next sync must not wait for the interval."""
         return self._dirty * 2 > self._count_max
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """Return the descriptor of a file for reading and writing; with `create` the file is made if it is absent.
+        """Return the descriptor of a file for reading and writing; `create` creates a missing file.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         file = self._held.get(path) or self._idle.get(path)
         if file is None:
@@ -73,7 +73,7 @@ class OpenFiles:
         return file.fd
 
     def wrote(self, path: str) -> None:
-        """Note that an open file has new bytes, which a job has to sync before the file is closed."""
+        """Mark an open file as unsynced: a job has to sync it before it is closed."""
         file = self._held.get(path)
         if file is None:
             file = self._held[path] = self._idle.pop(path)
@@ -83,7 +83,7 @@ class OpenFiles:
         self._held.move_to_end(path)
 
     def open_to_read(self, path: str) -> int:
-        """Return a descriptor for reading, which is the caller's to close. Raises OSError."""
+        """Return a descriptor for reading; the caller closes it. Raises OSError."""
         while True:
             try:
                 return self._disk.open_read_only(path)
@@ -92,7 +92,7 @@ class OpenFiles:
                     raise
 
     def close(self, path: str) -> None:
-        """Close a file if it is open, whatever is unsynced: it is gone, or replaced, or nobody believes it."""
+        """Close a file if it is open, even unsynced: it was removed, replaced, or its sync failed."""
         self._failed.pop(path, None)
         file = self._idle.pop(path, None) or self._held.pop(path, None)
         if file is None:
@@ -102,7 +102,7 @@ class OpenFiles:
         if file.syncing:
             file.forgotten = True
             return
-        with suppress(OSError):  # some file systems report here what could not be written
+        with suppress(OSError):  # some file systems report failed writes here
             self._disk.close_file(file.fd)
 
     def close_below(self, directory: str) -> None:
@@ -114,9 +114,9 @@ class OpenFiles:
     # -- syncing -----------------------------------------------------------------------------------------------
 
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
-        """Return those of the files that have unsynced bytes, for a job, and the first error that is known already.
+        """Return the unsynced files among `paths` for a sync job, and the first error of earlier syncs.
 
-        They stay open until `give_back`, which has to follow.
+        They stay open until the caller calls `give_back`.
         """
         taken: list[OpenFile] = []
         failure: OSError | None = None
@@ -131,7 +131,7 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back what `take` gave, synced or failed for good; of those that are clean only `keep` stays open."""
+        """Take back files from `take`, synced or failed for good; of the clean ones only `keep` stays open."""
         for file in files:
             file.syncing -= 1
             if file.syncing or file.dirty:
@@ -156,7 +156,7 @@ class OpenFiles:
                     raise
 
     def _close_one(self) -> bool:
-        """Close the file that was used least recently, and return whether there was one that may be closed."""
+        """Close the least recently used idle file; return whether there was one."""
         if not self._idle:
             self._sync_oldest()
         if not self._idle:
@@ -166,7 +166,7 @@ class OpenFiles:
         return True
 
     def _sync_oldest(self) -> None:
-        """Sync some unsynced files that no job has, oldest first, so that they may be closed."""
+        """Sync the oldest unsynced files that no job has, so that they can be closed."""
         oldest: list[OpenFile] = []
         for file in self._held.values():
             if not file.syncing:

@@ -1,4 +1,4 @@
-"""What the engine asks of a store, file or memory: messages by sequence."""
+"""The interface of a store, file or memory: messages by sequence."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue

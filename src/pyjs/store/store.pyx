@@ -1,10 +1,12 @@
-"""The store seen by the engine: appends, drops and purges; what is found by a search is in catalogue.pyx.
+"""The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of streams' limits, consumers or the protocol, and nothing of where bodies live: that is the
-business of store/memory and store/file, which fill the hooks. All state here is rebuilt by them at a start.
+Knows nothing of streams' limits, consumers or the protocol, nor where bodies are stored: store/memory and store/file
+implement the hooks for that, and rebuild the state here at a start.
 Long because appends and drops of every kind change one state.
 
-Compiled because every published message is appended here (benchmarks/: JetStream rows).
+Invariant: first_seq <= last_seq + 1.
+
+Compiled: every published message is appended here (benchmarks/: JetStream rows).
 Source: state and purge rules as seen on nats-server, tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -41,13 +43,13 @@ cdef class StoredMessage:
 
 
 def sync_path(disk, str path, syncing=None) -> None:
-    """Sync a file that is not open, by the disk or by what is `syncing` many. Raises OSError."""
+    """Sync a file that is not open, by the disk or by the `syncing` group of files. Raises OSError."""
     with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
 
 
 class SyncJob:
-    """What has to reach the medium, made by StreamStore.begin_sync. Run it in any thread; it touches no store."""
+    """A sync of files and names, from StreamStore.begin_sync. Run it in any thread; it uses no store."""
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
@@ -60,7 +62,7 @@ class SyncJob:
         self.above = ()                 # further directories
 
     def __call__(self):
-        """Sync files, then names; return the error of the first call that failed, None: all is safe."""
+        """Sync files, then names; return the error of the first call that failed, None: all is durable."""
         if self.failure is not None:
             return self.failure
         try:
@@ -99,7 +101,7 @@ cdef class StreamStore:
 
     @property
     def bytes(self) -> int:
-        """Their bytes in nats-server's arithmetic."""
+        """The bytes of all messages, counted as in nats-server."""
         return self.catalogue.bytes
 
     @property
@@ -188,7 +190,7 @@ cdef class StreamStore:
 
     # -- state -------------------------------------------------------------------------------------------------
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil:
-        """Drop every message below `seq`; return how many."""
+        """Drop every message below `seq`; return the number of dropped messages."""
         cdef uint64_t before = self.catalogue.msgs
         if self.keeps_few(seq):
             with gil:
@@ -197,12 +199,12 @@ cdef class StreamStore:
         return before - self.catalogue.msgs
 
     cdef void drop_singly_below(self, uint64_t seq) noexcept nogil:
-        """Do so one after the other."""
+        """Drop every message below `seq`, one at a time."""
         while self.catalogue.msgs and self.catalogue.first_seq < seq:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Whether few of many messages stay, all in segments that nobody else reads: it is enough to count those."""
+        """Whether few of many messages remain, in segments without other readers: counting only those is enough."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -215,7 +217,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop everything below `seq`: subjects and counts are made anew of what stays, the rest is for take_remains.
+        """Drop everything below `seq`: recount the rest, and leave the old memory for take_remains.
 
         Does nothing when there is no memory for that.
         """
@@ -237,11 +239,11 @@ cdef class StreamStore:
         self.catalogue.move_first(seq)
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
-        """Go on without the first `n` segments."""
+        """Hand over the first `n` segments."""
         remains.take_first_segments(&self.catalogue.index, n)
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
-        """Drop everything; the next message gets `first_seq`, or last_seq + 1 if that is more."""
+        """Drop everything; the next sequence is max(first_seq, last_seq + 1)."""
         cdef uint64_t dropped = self.catalogue.msgs
         self.catalogue.forget_all(first_seq)
         self.clear_segments()
@@ -262,34 +264,34 @@ cdef class StreamStore:
         )
 
     def store(self, bytes subject, bytes headers, bytes payload, int64_t ts) -> int:
-        """Append a message; return its sequence, 0 if the store refused. For the API path and tests."""
+        """Append a message; return its sequence, 0: the store refused it. For the API and tests."""
         cdef Msg m
         cdef bytes body = headers + payload
         compose(&m, subject, len(subject), body, len(headers), len(body))
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:
-        """Use up one sequence without storing a message; return it, 0 if the store refused."""
+        """Use one sequence without storing a message; return it, 0: the store refused."""
         return self.skip()
 
     def skip_seqs_to(self, uint64_t seq) -> bool:
-        """Use up every sequence up to `seq` without storing messages; False: the store refused."""
+        """Use every sequence up to `seq` without storing messages; False: the store refused."""
         return self.skip_to(seq) == 0
 
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, None if it is absent or damaged.
 
         Raises:
-            NotNow: it cannot be read at present; of get_last and get_next as well.
+            NotNow: it cannot be read at present; get_last and get_next raise it too.
         """
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
-        """Return the newest message that matches, none newer than `up_to_seq` unless that is 0."""
+        """Return the newest matching message with seq <= `up_to_seq`; 0: no limit."""
         return self.copy_out(self.last_match(subject_filter, up_to_seq))
 
     def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
-        """Return the sequence of what get_last returns, 0: there is none. Nothing is read."""
+        """Return the sequence of the message of get_last without reading it; 0: there is none."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
         cdef Subject* s
@@ -303,17 +305,17 @@ cdef class StreamStore:
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     def make_filter(self, subjects) -> StoreFilter:
-        """Return a filter over this store that matches any of `subjects`; no subjects match everything."""
+        """Return a filter of this store for any of `subjects`; no subjects match everything."""
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove one message; with `erase` its bytes too. False: there was none."""
+        """Remove one message, with `erase` also its bytes; return whether it was there."""
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove matching messages, those below `before_seq` or all but the newest `keep`; return how many.
+        """Remove matching messages below `before_seq`, or all but the newest `keep`; return their number.
 
-        Not logged as drops: consumers are to be counted anew. Source: STREAM.PURGE of nats-server: without
+        Not logged as drops: consumers must recount. Source: STREAM.PURGE of nats-server: without
         a filter a `before_seq` beyond the end empties the stream and moves the next sequence there.
         """
         cdef bint tracked = self.catalogue.drops.tracked
@@ -326,7 +328,7 @@ cdef class StreamStore:
             self.catalogue.drops.tracked = tracked
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
-        """Do the work of purge."""
+        """Implement `purge`."""
         cdef uint64_t total, left, seq
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
@@ -346,9 +348,9 @@ cdef class StreamStore:
         return total - keep - left
 
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
-        """Do a part of a purge: remove up to `limit` matches from `from_seq` on that are below `before_seq`.
+        """Do one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
 
-        Return how many were removed, and the sequence to go on with; 0: that was all.
+        Return the number of removed messages, and the sequence of the next step; 0: the purge is complete.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
@@ -362,9 +364,9 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
-        """Remove of the next `limit` messages below `before_seq` those whose subject has too many, oldest first.
+        """Examine up to `limit` messages below `before_seq`; remove those whose subject has too many, oldest first.
 
-        Return the sequence to go on with; 0: that was all.
+        Return the sequence of the next step; 0: all messages were examined.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -379,7 +381,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether there are more."""
+        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether more must go."""
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
                                        or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
@@ -391,12 +393,12 @@ cdef class StreamStore:
         return False
 
     def flush(self) -> None:
-        """Commit what was appended and dropped; raises what `error` holds when that fails."""
+        """Commit appends and drops; raises `error` if that fails."""
         if self.commit() != 0:
             raise self.error
 
     def set_first_seq(self, uint64_t seq) -> None:
-        """Let the next message have sequence `seq`; only while the store is empty."""
+        """Set the sequence of the next message; only while the store is empty."""
         if self.catalogue.msgs:
             raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
         if seq > self.catalogue.last_seq:
@@ -409,21 +411,21 @@ cdef class StreamStore:
 
     @property
     def error(self):
-        """What a publisher is told of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store; None: nothing failed."""
         return None
 
     @property
     def last_checksum(self) -> int:
-        """What changes with every byte that is stored; 0: a store without files."""
+        """A checksum of everything stored; 0: a store without files."""
         return 0
 
     @property
     def dirty(self) -> bool:
-        """Whether something was written that is not synced yet; a store without files has nothing to sync."""
+        """Whether there are unsynced writes; never without files."""
         return False
 
     def begin_sync(self):
-        """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way."""
+        """Return a SyncJob for all writes so far; None: there are none, or a job is running."""
         return None
 
     def finish_sync(self, job, error) -> None:
@@ -434,25 +436,25 @@ cdef class StreamStore:
 
     @property
     def lost(self):
-        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        """Damage found: (number of messages, sequences of the first of them, bytes); None: none."""
         return None
 
     @property
     def wants_upkeep(self) -> bool:
-        """Whether begin_upkeep may have a job that makes the files smaller."""
+        """Whether begin_upkeep may have a job."""
         return False
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        """Return a job for any thread, whose result goes to finish_upkeep; None: no work."""
         return None
 
     def finish_upkeep(self, error) -> None:
         """Take the result of the job."""
 
     def close(self) -> None:
-        """Write what is left and give everything back; the store is not used again."""
+        """Write staged records and release everything; the store is not used again."""
 
     def destroy(self) -> None:
-        """Close, and remove what is stored; the store is empty then, and its memory is for take_remains."""
+        """Close and remove all messages; take_remains returns the memory."""
         self.close()
         self.drop_all(0)

@@ -1,12 +1,11 @@
-"""Files and directories that were written and are to be made durable together.
+"""Written files and directories that are synced together.
 
-`sync` takes one fdatasync or fsync for each while there are few, and one syncfs for all while there are many: that
-waits for other programs' writes too, but asks the journal for one commit where each of the others asks for its own
-(measured on ext4 with others writing: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and
-2 ms). The kernel reports through a descriptor the errors since it was opened, so all of them are opened before the
-writes; hence the set opens the files itself.
+`sync` uses one fdatasync or fsync for each of a few files, and one syncfs for many. syncfs also waits for other
+programs' writes, but needs one commit of the journal instead of one for each file (measured on ext4 with other
+writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and 2 ms). A descriptor reports only
+errors since it was opened; therefore the set itself opens the files, before they are written.
 
-Lives in one thread, for the time of one batch. Knows nothing of what the files hold.
+Used by one thread for one batch. Knows nothing of the files' contents.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or
 
 
 class SyncSet:
-    """What one batch wrote below `root`."""
+    """Files that one batch wrote below `root`."""
 
     def __init__(self, disk: Disk, root: str) -> None:
-        """Begin a batch. Raises OSError: `root` cannot be opened."""
+        """Start a batch. Raises OSError: `root` cannot be opened."""
         self._disk = disk
         self._root_fd = disk.open_directory(root)
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
@@ -39,10 +38,10 @@ class SyncSet:
         self.close()
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """Return a descriptor of a file that is about to be written; it may be closed by the next call of `open`.
+        """Return a descriptor of a file to write; the next call of `open` may close it.
 
         Raises:
-            OSError: it cannot be opened, or must be synced first and cannot.
+            OSError: it cannot be opened, or another file must be synced first and cannot.
         """
         fd = self._open.get(path)
         if fd is None:
@@ -58,7 +57,7 @@ class SyncSet:
         self._directories[path] = None
 
     def renamed(self, old: str, new: str) -> None:
-        """Note that a file has another name; the directory is the caller's to add."""
+        """Note the new name of a file; the caller adds the directory."""
         if old in self._open:
             self.forget(new)
             self._open[new] = self._open.pop(old)
@@ -67,7 +66,7 @@ class SyncSet:
             self._files[new] = None
 
     def forget(self, path: str) -> None:
-        """Leave out a file or directory that is about to be removed, and everything below it."""
+        """Drop a file or directory that will be removed, with everything below it."""
         below = f"{path}/"
         for known in [each for each in self._open if each == path or each.startswith(below)]:
             self._disk.close_file(self._open.pop(known))
@@ -79,7 +78,7 @@ class SyncSet:
         """Return when everything noted since the last call is durable.
 
         Raises:
-            OSError: something may not be; none of it may be called durable, and a second `sync` proves nothing.
+            OSError: nothing of the batch counts as durable; a second `sync` proves nothing.
         """
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}
@@ -93,13 +92,13 @@ class SyncSet:
             self._disk.sync_dir(path)
 
     def close(self) -> None:
-        """Give every descriptor back."""
+        """Close every descriptor."""
         opened, self._open = self._open, OrderedDict()
         for fd in (*opened.values(), self._root_fd):
             self._disk.close_file(fd)
 
     def _sync_together(self) -> bool:
-        """Sync the file system; False: it cannot be done here."""
+        """Sync the whole file system; False: not supported here."""
         try:
             self._disk.sync_filesystem(self._root_fd)
         except OSError as error:

@@ -1,1 +1,1 @@
-"""Keys, and what is encrypted with them."""
+"""Encryption at rest: keys and ciphers."""

@@ -1,13 +1,14 @@
-"""Keys of encrypted streams: what the operator gave, what each stream has, and what is encrypted with it.
+"""Encryption keys: the configured key, the data key of each stream, and the ciphers under it.
 
-The configured key opens nothing but data keys: each stream has one of its own, made of chance, and wrapped by a key
-that is derived from the configured one (HKDF-SHA256). So another configured key (`prev_key`) means wrapping 32 bytes
-anew, whatever the size of the stream. Of a data key there are more keys, one for each purpose (HMAC-SHA256):
-metadata and logs are sealed with an AEAD (ChaCha20-Poly1305 or AES-256-GCM, a nonce of chance in front); each segment
-and index file has its own key stream (ChaCha20 or AES-256-CTR), of a nonce of chance in its header, by the place of
-the byte in the file, so that one damaged byte is one damaged byte.
+Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256). The
+configured key encrypts nothing else, so changing it (`prev_key`) means wrapping 32 bytes again, whatever the size of
+the stream. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
-Knows no files. Nothing here is ever logged. `cryptography` is imported when something is encrypted.
+    metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
+    segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
+                        header: one damaged byte damages one byte of the plain image
+
+Knows no files. Nothing here is ever logged. `cryptography` is imported lazily: only encryption needs it.
 
 Source: docs/storage-format.md, "Encryption".
 """
@@ -32,12 +33,12 @@ ALGORITHMS = {"chacha": CHACHA, "aes": AES}
 KEY_SIZE = 32
 NONCE_SIZE = 12
 TAG_SIZE = 16
-SEGMENT_NONCE_SIZE = 16  # 12 of chance, and 4 that tell the data key
+SEGMENT_NONCE_SIZE = 16  # 12 random bytes, and 4 that identify the data key
 BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
 
 
 class Locked(PyjsError):
-    """What is stored is encrypted, and not with a key that is known here; it is whole and must stay as it is."""
+    """A file is encrypted with an unknown key; it is whole and must stay as it is."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -45,16 +46,16 @@ class Locked(PyjsError):
 
 
 class WrongKey(PyjsError):
-    """What was sealed cannot be opened with this key."""
+    """This key does not decrypt the data."""
 
 
 class Vault:
-    """The configured keys: they make and open the data keys of streams."""
+    """The configured keys: they create and unwrap the data keys of streams."""
 
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Begin with the key of now, in which new streams are wrapped, and the one before."""
+        """Take the current key, which wraps new data keys, and the previous one."""
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes
@@ -66,10 +67,10 @@ class Vault:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return a data key, and whether the key before opened it: it is wrapped in the one of now again.
+        """Return a data key, and whether the previous key unwrapped it: it is then wrapped with the current one.
 
         Raises:
-            WrongKey: neither does.
+            WrongKey: neither key unwraps it.
         """
         if algorithm not in BLOCK_SIZES:
             raise WrongKey(f"algorithm {algorithm} is not known")
@@ -100,7 +101,7 @@ class StreamKey:
         self.meta = self.sealer(b"meta")
 
     def sealer(self, purpose: bytes) -> Sealer:
-        """Return what seals and opens small pieces, under a key of their own."""
+        """Return the AEAD for small pieces of one purpose."""
         return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
 
     def new_nonce(self) -> bytes:
@@ -109,7 +110,7 @@ class StreamKey:
         return chance + self._mark_of(chance)
 
     def fits(self, nonce: bytes) -> bool:
-        """Return whether a file of that nonce was encrypted with this data key."""
+        """Return whether a file with that nonce was encrypted with this data key."""
         return nonce[NONCE_SIZE:] == self._mark_of(nonce[:NONCE_SIZE])
 
     def stream(self, algorithm: int, nonce: bytes) -> KeyStream:
@@ -126,7 +127,7 @@ class StreamKey:
 
 
 class Sealer:
-    """Seals small pieces under one key: nonce, ciphertext, tag."""
+    """Encrypts and authenticates small pieces with one key: nonce, ciphertext, tag."""
 
     def __init__(self, algorithm: int, key: bytes, randbytes: Callable[[int], bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -135,15 +136,15 @@ class Sealer:
         self._randbytes = randbytes
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
-        """Return `plain` sealed; `about` is not in it, and must be the same when it is opened."""
+        """Return `plain` encrypted; `about` is authenticated with it but not stored: `open` needs the same bytes."""
         nonce = self._randbytes(NONCE_SIZE)
         return nonce + self._aead.encrypt(nonce, plain, about)
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
-        """Return what was sealed.
+        """Return the plain bytes of what `seal` returned.
 
         Raises:
-            WrongKey: it was sealed with another key, or not at all.
+            WrongKey: `sealed` was encrypted with another key, or not at all.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -156,16 +157,16 @@ class Sealer:
 
 
 class KeyStream:
-    """The key stream of one file: the same call encrypts and decrypts. What follows the call before is cheap."""
+    """The key stream of one file: the same call encrypts and decrypts. Continuing at the last offset is cheap."""
 
     def __init__(self, algorithm: int, key: bytes) -> None:
         assert algorithm in BLOCK_SIZES
         self._algorithm = algorithm
         self._key = key
-        self._at = -1  # where `_context` stands
+        self._at = -1  # offset at which `_context` continues
 
     def apply(self, data: Bytes, at: int) -> bytes:
-        """Return `data`, whose first byte has the place `at`, with the key stream added."""
+        """Return `data` XOR the key stream; `at` is the offset of its first byte."""
         if at != self._at:
             self._seek(at)
         out = self._context.update(data)
@@ -187,7 +188,7 @@ class KeyStream:
 
 
 def _master_key(key: str) -> bytes:
-    """Return the key that wraps data keys, of the configured one."""
+    """Derive the key that wraps data keys from the configured one."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -1,7 +1,7 @@
-"""Segments that were read back, taken over by a catalogue."""
+"""Adoption: a catalogue takes over recovered segments."""
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.segment.recovery cimport RecoveredSegment
 from pyjs.store.file.segment_maps cimport SegmentMaps
 
-# Makes it the last segment of the catalogue, which takes its entries; returns the messages that are overwritten.
+# Appends the segment and its entries to the catalogue; returns the erased messages.
 cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment found)

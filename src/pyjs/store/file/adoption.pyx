@@ -1,7 +1,7 @@
-"""Segments that were read back, taken over by a catalogue: entries, subjects and counts.
+"""Adoption: a catalogue takes over recovered segments with their entries, subjects and counts.
 
-Entries that are in the map of an index file stay there. Knows nothing of files and damage. Compiled: a start takes
-over millions of entries (benchmarks/store_start.py).
+Entries in the map of an index file stay there. Knows nothing of files and damage. Compiled: a start adopts millions
+of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -47,7 +47,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
 
 
 cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) except *:
-    """Give the entries the subject ids of the store, and link them with those before."""
+    """Translate the entries to subject ids of the store, and link them to earlier messages of their subjects."""
     cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
     cdef uint32_t i, prev
     cdef SubjectRow* row
@@ -85,7 +85,7 @@ cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) exc
 
 
 cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
-    """Add the entries up, as the catalogue would have done one by one; return those that are overwritten."""
+    """Count the entries as if the catalogue had added them one by one; return the erased ones."""
     cdef list erased = []
     cdef int64_t ts = catalogue.last_ts
     cdef Entry* e

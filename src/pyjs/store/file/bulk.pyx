@@ -1,13 +1,12 @@
-"""Ranges of a store as chunks of raw records with an index: what a reader of whole streams gets.
+"""Bulk reads: ranges of a store as chunks of an index and raw log records.
 
-A chunk is a header, entries laid out as in an index file, and the records they tell of, back to back as in a
-segment's plain image (docs/bulk-read.md). Each record is found and checked as every other read finds it, unless who
-asked does that; neighbours are copied at once. What a store in memory holds gets the header that a file would have,
-without checksums.
+A chunk is a header, entries as in an index file, and their log records without gaps, as in a segment's plain image
+(docs/bulk-read.md). Each record is found and checked as by every other read, unless the client checks it; adjacent
+records are copied together. Messages of a memory store get the record header that a file would have, without
+checksums.
 
-A reader reads one range once, and stops when it has done as much as fits between two reads of the connections:
-looking at many messages that nobody wants takes time as well, and so does decompressing. Nothing here yields, so
-that what it points at stays while it copies.
+A reader reads one range once. It stops after the work that one turn allows: skipping messages and decompressing cost
+time too. Nothing here yields, so borrowed pointers stay valid while it copies.
 
 Knows nothing of requests and clients. Compiled: it makes no object per message (benchmarks/bulk_read.py).
 """
@@ -46,17 +45,17 @@ cdef enum:
     HEADER_SIZE = 64
     FLAGS_AT = 6
     FLAG_LAST = 1               # of the request
-    FLAG_END = 2                # nothing more in the range, or in the stream as it is now
+    FLAG_END = 2                # of the range, or of the stream
     FLAG_ENTRIES_ONLY = 4
     DATA_MAX = 0x7fffffff
-    ASKED = 2048                # verdicts that a filter remembers
-# What things cost, about, in nanoseconds: how much one request may do (tests/unit/store/file/test_bulk.py).
+    ASKED = 2048                # filter results that are cached
+# Approximate costs in nanoseconds; they limit the work of one request (tests/unit/store/file/test_bulk.py).
 cdef enum:
     WORK_MAX = 1500000
-    WORK_SKIPPED = 10           # a message that the filter does not let through
+    WORK_SKIPPED = 10           # a message that the filter does not match
     WORK_ENTRY = 8              # of entries only
     WORK_PATTERN = 15           # a subject compared with one pattern of the filter
-    WORK_RECORD = 30            # one that is checked and copied
+    WORK_RECORD = 30            # a record that is checked and copied
     WORK_SEGMENT = 2000
     WORK_FILL = 60000           # 64 KiB that are decompressed or decrypted
     BYTES_PER_WORK = 2          # checked and copied in a nanosecond
@@ -75,21 +74,21 @@ cdef packed struct ChunkHeader:
     uint32_t lost
     uint64_t incarnation
 
-cdef struct Run:                # neighbours among what is to be copied
+cdef struct Run:                # adjacent bytes to copy
     const char* p
     size_t size
 
 cdef enum Stop:
     STOP_END                    # of the range
     STOP_FULL                   # of the chunk; there is more
-    STOP_WORK                   # enough for one request
+    STOP_WORK                   # of the work of one request
     STOP_NOT_NOW                # the next message cannot be read at present
     STOP_NO_MEMORY
 
 
 @cython.final
 cdef class BulkReader:
-    """One range of a store, from `next_seq` on, as far as it was not read yet."""
+    """The rest of one range of a store, from `next_seq` on."""
     cdef StreamStore store
     cdef FileStore files                # the same; None: a store in memory
     cdef StoreFilter wanted
@@ -98,7 +97,7 @@ cdef class BulkReader:
     cdef uint64_t incarnation
     cdef bint entries_only
     cdef bint unchecked                 # the reader checks the records of files
-    cdef uint32_t[ASKED] asked          # subject id + 1 that the filter was asked about last, by the low bits of it
+    cdef uint32_t[ASKED] asked          # by the low bits of a subject id: id + 1 of the cached filter result
     cdef int64_t work                   # left
     cdef Stop stop                      # why the last chunk ends where it does
 
@@ -109,15 +108,15 @@ cdef class BulkReader:
     cdef size_t n_runs, runs_room
     cdef size_t data_size
     cdef uint32_t segment, lost
-    cdef bint damaged                   # something in the segment of now is, and was found just now
-    cdef const char* kept               # of the map that is in `keep` last
-    cdef list keep                      # what the runs point into
+    cdef bint damaged                   # damage was found in the current segment during this chunk
+    cdef const char* kept               # first byte of the last map in `keep`
+    cdef list keep                      # owners of the memory that the runs point into
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read seq .. end_seq - 1; an `end_seq` of 0 is the end of the stream as it is now.
+        """Read seq .. end_seq - 1; an `end_seq` of 0 means the current end of the stream.
 
-        With `unchecked` the reader of the chunks has to see whether the check of a record fits it.
+        With `unchecked` the client must verify the check of each record.
         """
         self.store = store
         self.files = store if isinstance(store, FileStore) else None
@@ -135,12 +134,12 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks, at least one: `size_max` bytes of them at most, but for one message.
+        """Return the next chunks, at least one, of at most `size_max` bytes; a single message may be larger.
 
-        With a `size_max` of 0 that is a chunk without messages.
+        With a `size_max` of 0 the chunk has no messages.
 
         Raises:
-            NotNow: not even the first message can be read at present.
+            NotNow: the first message cannot be read at present.
         """
         cdef size_t limit
         cdef bytes chunk
@@ -157,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Return the next chunk; `stop` says why it ends where it does."""
+        """Return the next chunk; `stop` is the reason for its end."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -179,7 +178,7 @@ cdef class BulkReader:
 
     # -- what goes into a chunk --------------------------------------------------------------------------------
     cdef Stop gather(self, size_t limit) noexcept nogil:
-        """Collect messages from next_seq on until a chunk of `limit` bytes is full; it has one at least."""
+        """Collect messages from next_seq on until a chunk of `limit` bytes is full; at least one."""
         cdef Stop stop
         cdef size_t at
         cdef Segment* s
@@ -204,7 +203,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop gather_segment(self, Segment* s, size_t limit) noexcept nogil:
-        """Collect what is wanted of one segment; STOP_END: all of it was looked at."""
+        """Collect the matching messages of one segment; STOP_END: the whole segment was examined."""
         cdef uint32_t begin = <uint32_t> (self.next_seq - s.base) if self.next_seq > s.base else 0
         cdef uint32_t behind = <uint32_t> (self.end - s.base) if self.end - s.base < s.n else s.n
         cdef uint32_t i = segment_next_live(s, begin)
@@ -230,7 +229,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """Give up a view that was made for bulk reads and was read to its end: it pushes out those of others."""
+        """Free a view that only bulk reads used, after its last message, so that it displaces no other view."""
         cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -238,21 +237,21 @@ cdef class BulkReader:
                 self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
-        """Ask the filter, which remembers its verdict on as many subjects; each new one costs time."""
+        """Return whether the filter matches a subject; the result is cached, a new subject costs time."""
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
         return self.wanted.matches(&self.store.catalogue.subjects.table, id)
 
     cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
-        """Have the entry of a message in the chunk, if there is room for it."""
+        """Add the entry of a message to the chunk, if there is room."""
         if self.n and HEADER_SIZE + (self.n + 1) * sizeof(Entry) > limit:
             return STOP_FULL
         self.work -= WORK_ENTRY
         return self.add_entry(s, i, s.entries[i].offset, s.entries[i].flags & ENTRY_EXTENDED)
 
     cdef Stop take_record(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
-        """Have a message in the chunk, if there is room for it; one that is damaged is left out."""
+        """Add a message to the chunk, if there is room; skip a damaged one."""
         cdef Entry* e = &s.entries[i]
         cdef size_t length = RECORD_SIZE_MIN + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len + e.size
         cdef size_t size = HEADER_SIZE + (self.n + 1) * sizeof(Entry) + self.data_size + length
@@ -285,14 +284,14 @@ cdef class BulkReader:
         return self.add_run(p, length if found == 0 else length - RECORD_SIZE_MIN, found == 0)
 
     cdef void note_work(self, Segment* s, Entry* e, size_t length) noexcept nogil:
-        """Count what it takes to check and copy a record."""
+        """Count the work of checking and copying a record."""
         cdef uint64_t begin = e.offset - CHECKSUM_SIZE, end = e.offset + length
         self.work -= WORK_RECORD + length // BYTES_PER_WORK
         if s.form and (s.filled == NULL or not is_filled(s.filled, begin, end)):
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
-        """Keep the map or view of `s` until the chunk is composed: others that are read may push it out."""
+        """Keep the map or view of `s` until the chunk is composed: later reads could free it."""
         self.kept = s.data
         if s.data != NULL:
             with gil:
@@ -314,7 +313,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop add_run(self, const char* p, size_t size, bint whole) noexcept nogil:
-        """Have bytes copied, with those before them if they are neighbours; what is no whole record stays alone."""
+        """Queue bytes for the copy, joined to adjacent ones; parts of records are not joined."""
         cdef Run* run = &self.runs[self.n_runs - 1] if self.n_runs else NULL
         if whole and run != NULL and run.p + run.size == p:
             run.size += size
@@ -328,7 +327,7 @@ cdef class BulkReader:
 
     # -- the chunk ---------------------------------------------------------------------------------------------
     cdef bytes compose(self, uint64_t first):
-        """Return what was collected as one chunk."""
+        """Return the collected messages as one chunk."""
         cdef size_t size = HEADER_SIZE + self.n * sizeof(Entry) + self.data_size
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef char* out = PyBytes_AS_STRING(chunk)
@@ -350,7 +349,7 @@ cdef class BulkReader:
         return chunk
 
     cdef size_t put_runs(self, char* out) noexcept nogil:
-        """Copy records as they stand in a file; return their size."""
+        """Copy records as they are in the file; return their size."""
         cdef size_t k, size = 0
         for k in range(self.n_runs):
             memcpy(out + size, self.runs[k].p, self.runs[k].size)
@@ -380,7 +379,7 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return what the segments of a store hold, oldest first; those that have messages have first_seq and so on."""
+    """Return a description of each segment, oldest first; first_seq and the like only with messages."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

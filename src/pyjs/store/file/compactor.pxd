@@ -1,4 +1,4 @@
-"""Compaction: segments are written again, smaller or in another form."""
+"""Compaction: rewrites segments without removed messages, compressed or encrypted."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -10,19 +10,19 @@ from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 
 cdef class Compactor:
-    """Which segments of a store are to be written again, and the job that does it."""
+    """The segments of a store to rewrite, and the job that rewrites them."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef StoreCondition condition
     cdef StoreSync syncs
     cdef SegmentMaps maps
     cdef RetiredFiles retired
-    cdef readonly uint32_t codec            # what sealed segments are compressed with; 0: they are not
-    cdef list sparse                        # numbers of segments of which most is dead
-    cdef list formless                      # numbers of sealed segments that should have another form
+    cdef readonly uint32_t codec            # compression of sealed segments; 0: none
+    cdef list sparse                        # numbers of segments that are mostly dead
+    cdef list formless                      # numbers of sealed segments to compress, encrypt or decrypt
     cdef object recasting                   # recast.Recast handed out
     cdef SegmentRewrite rewriting           # handed out
-    cdef SegmentRewrite rewritten           # done, and waits for the sync of what made messages superfluous
+    cdef SegmentRewrite rewritten           # done; waits for the sync of the removals
 
     cdef void note_sparse(self, Segment* s) noexcept nogil
     cdef void note_form(self, Segment* s) noexcept nogil

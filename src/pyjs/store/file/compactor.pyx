@@ -1,11 +1,12 @@
-"""Compaction: segments are written again without their dead messages, or in the form that the stream wants.
+"""Compaction: rewrites segments without their dead messages, or in the stream's compression and encryption.
 
-`note_sparse` and `note_form` queue a sealed segment, `begin` hands out a job for any thread, `finish` takes its
-result. A rewritten segment takes the old one's place as soon as the removal of what it leaves out is on the medium; a
-recast one, whose image is the same, at once. A segment that changed meanwhile makes its new file stale.
+`note_sparse` queues a sealed segment that is over half dead, `note_form` one whose file is not compressed or
+encrypted as the stream is configured. `begin` returns a job for any thread, `finish` takes its result. A rewritten
+file replaces the old one when the removals of the messages that it leaves out are durable; a recast file, whose image
+is the same, at once. If the segment changed meanwhile, the new file is stale and discarded.
 
-Knows nothing of records (store/segment/rewrite and store/format/recast write the files) and of when it is asked.
-Compiled because every removed message may queue a segment (benchmarks/, JetStream rows with limits).
+Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
+Compiled: every removed message may queue a segment (benchmarks/, JetStream rows with limits).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport index_place, segment_free
@@ -19,7 +20,7 @@ from pyjs.store.format.recast import Recast
 cdef enum:
     CIPHER_MASK = 0xff          # of a form: it is encrypted
     CODEC_MASK = 0xff00         # it is compressed
-    REWRITE_MIN = 32768         # bytes of a segment that is worth to be written again
+    REWRITE_MIN = 32768         # bytes: a smaller segment is not compacted
 
 
 cdef class Compactor:
@@ -35,7 +36,7 @@ cdef class Compactor:
         self.formless = []
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
-        """Have a segment written anew of which less than half is left."""
+        """Queue a segment for compaction when over half of it is dead."""
         cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.catalogue.overhead)
         if s.sealed and s.live and not s.sparse and not s.examined and s.end > REWRITE_MIN and left * 2 < s.end:
             s.sparse = True
@@ -43,14 +44,14 @@ cdef class Compactor:
                 self.sparse.append(s.number)
 
     cdef void note_form(self, Segment* s) noexcept nogil:
-        """Have a sealed segment written in the form that the stream wants, unless it is."""
+        """Queue a sealed segment whose compression or encryption differs from the stream's."""
         with gil:
             wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
             if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
                 self.formless.append(s.number)
 
     cdef void outdate(self, uint32_t number) except *:
-        """Note that a segment changed in a way that its new file, if one is being written, does not know of."""
+        """Mark the new file of a segment, if a job writes one, as stale: the segment changed."""
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True
@@ -64,9 +65,9 @@ cdef class Compactor:
         return bool(self.sparse or self.formless) and self.rewritten is None
 
     def begin(self, uint64_t mark):
-        """Return a job for any thread, whose result goes to `finish`; None: nothing is to be done.
+        """Return a job for any thread, whose result goes to `finish`; None: no work.
 
-        A new file may take its place when commit number `mark` is on the medium.
+        The new file may replace the old one when commit number `mark` is durable.
         """
         cdef size_t at
         cdef Segment* s
@@ -88,7 +89,7 @@ cdef class Compactor:
         return None
 
     def _next_recast(self):
-        """Return the job that gives one more segment the form that the stream wants, None: all have it."""
+        """Return the job that compresses or encrypts the next queued segment; None: there is none."""
         cdef size_t at
         cdef Segment* s
         while self.formless:
@@ -101,7 +102,7 @@ cdef class Compactor:
         return None
 
     def finish(self, error) -> None:
-        """Take the result of the job: the new file takes its place when what it leaves out is known on the medium."""
+        """Take the result of the job: the new file replaces the old one when the removals are durable."""
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
             self._take_recast(job, error)
@@ -113,7 +114,7 @@ cdef class Compactor:
         self.take_rewritten()
 
     def _take_recast(self, job, error):
-        """Put a segment in its new form in its place."""
+        """Replace a segment by its recast file."""
         cdef size_t at = index_place(&self.catalogue.index, job.number)
         cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
         if error is not None:
@@ -130,7 +131,7 @@ cdef class Compactor:
             self.renew_index(s, False, 0)
 
     def take_rewritten(self) -> None:
-        """Put a segment that was written anew in its place, if that is possible by now."""
+        """Replace a segment by its compacted file, if the removals are durable."""
         cdef SegmentRewrite job = self.rewritten
         cdef Segment* fresh
         cdef size_t at
@@ -155,7 +156,7 @@ cdef class Compactor:
         self.note_form(fresh)
 
     def _put_in_place(self, job, wanted, otherwise):
-        """Give the new file of a job the name of the old one, or remove it; returns whether it has that name."""
+        """Rename the new file of a job over the old one, or remove it; return whether it was renamed."""
         try:
             if wanted and not self.is_closed():
                 self.files.disk.rename(job.new_path, job.path)
@@ -170,7 +171,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Have segments compressed from now on, those as well that are sealed already; 0: no more are."""
+        """Set the compression of sealed segments, including existing ones; 0: no longer compress."""
         cdef size_t at
         if codec == self.codec:
             return
@@ -180,7 +181,7 @@ cdef class Compactor:
             self.note_form(self.catalogue.index.segments[at])
 
     cdef void renew_index(self, Segment* s, bint footer, uint64_t chain) except *:
-        """Have the index file of a segment made from its new file."""
+        """Queue a new index file for a segment whose file was replaced."""
         self.syncs.forget_index(s.number)
         self.syncs.unindexed.append(full_segment(self.catalogue, self.files, self.retired, s, footer, chain, False))
 
@@ -189,7 +190,7 @@ cdef class Compactor:
 
     # -- segments that go --------------------------------------------------------------------------------------
     cdef void give_up(self, Segment* s) noexcept:
-        """Let the file of `s` go once the next commit is on the medium, and forget everything else about it."""
+        """Retire the file of `s` with the next commit, and drop everything else about it."""
         path = self.files.path_of(s.number)
         self.retired.retire(path)
         self.outdate(s.number)
@@ -201,7 +202,7 @@ cdef class Compactor:
             self.files.handles.close(path)
 
     def remove_unfinished(self) -> None:
-        """Remove the new files that did not take their places."""
+        """Remove new files that replaced no old one."""
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.files.disk, self.files.log, rewrite.new_path)

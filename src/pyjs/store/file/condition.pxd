@@ -1,17 +1,17 @@
-"""Whether a file store takes messages, and if not, why."""
+"""The state of a file store: whether it accepts messages, and the error if not."""
 
 cpdef enum StoreState:
-    STORE_RECOVERING        # it is read back: changes come from the files, and are not written to them
-    STORE_OPEN              # it takes messages
+    STORE_RECOVERING        # a start reads it: changes come from the files and are not written to them
+    STORE_OPEN              # it accepts messages
     STORE_FULL              # no space or no descriptors: messages are refused until there is room again
     STORE_FAILED            # a write failed: messages are refused until a restart
-    STORE_SYNC_LOST         # a sync failed: what it held may be lost, and no sync is believed any more
-    STORE_CLOSED            # its files are given back
+    STORE_SYNC_LOST         # a sync failed: its writes may be lost, and no later sync counts
+    STORE_CLOSED            # its files are closed
 
 cdef class StoreCondition:
-    """The state of one file store, and the error of whatever was the last to change it for the worse."""
+    """The state of one file store, and the error of the last change for the worse."""
     cdef readonly StoreState state
-    cdef readonly object error              # what a publisher is told; None: nothing failed
+    cdef readonly object error              # for publishers; None: nothing failed
 
     cdef inline bint refuses(self) noexcept nogil:
         """Whether messages are refused."""

@@ -1,4 +1,4 @@
-"""Bytes of removed messages, overwritten in their files."""
+"""Secure erasure: overwrites removed messages in their files."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Entry, Segment
@@ -6,7 +6,7 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef class Eraser:
-    """Overwrites messages whose removal is recorded already."""
+    """Overwrites messages whose removal is already recorded."""
     cdef SegmentFiles files
     cdef SegmentWriter writer
 

@@ -1,9 +1,9 @@
-"""Bytes of removed messages, overwritten in their files: a removal with `erase` leaves nothing to be read.
+"""Secure erasure: overwrites removed messages in their files.
 
-The record stays where it is, with its checksum, to which the next one is chained; a flag says that its body is gone.
-A compressed segment is kept as its image again first.
+The record keeps its place and its checksum, which the next record continues; a flag says that its body is erased. A
+compressed segment is replaced by its image first.
 
-Knows nothing of when messages go. Compiled because it holds plain pointers (benchmarks/store_start.py has such
+Knows nothing of why messages are removed. Compiled: it holds plain pointers (benchmarks/store_start.py has such
 stores).
 """
 from libc.string cimport memset
@@ -24,7 +24,7 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Replace headers and payload of entry i by zeros in the file; its checksum stays, for the chain."""
+        """Overwrite headers and payload of entry i with zeros in the file; the checksum stays, for the chain."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
@@ -46,7 +46,7 @@ cdef class Eraser:
                                  f"could not be overwritten: {error}")
 
     cdef void unpack(self, Segment* s) except *:
-        """Keep a compressed segment as its image again, so that a message in it can be overwritten."""
+        """Replace a compressed segment by its image, so that a message in it can be overwritten."""
         s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
         self.writer.maps.forget(s)
@@ -56,7 +56,7 @@ cdef class Eraser:
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
-        Zeros are written as they are: the key stream must not be seen, so what they decrypt to is noise.
+        The zeros are not encrypted, since that would reveal the key stream; their decrypted form has no meaning.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         form = self.writer.encryption if is_growing else None

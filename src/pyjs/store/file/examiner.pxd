@@ -1,4 +1,4 @@
-"""Segments of which a record did not check out."""
+"""Examination of damaged segments."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -9,20 +9,20 @@ from pyjs.store.file.segment_reader cimport SegmentReader
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef class Losses:
-    """Messages that are gone because their bytes are damaged, found at the start or since."""
+    """Messages lost to damage, found at the start or later."""
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # of files
     cdef readonly list seqs             # the first of the messages
 
 cdef class Examiner:
-    """Reads whole segments of an open store, and drops what is damaged in them."""
+    """Reads whole segments of an open store and drops their damaged messages."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
-    cdef readonly bint mistaken             # an index file was wrong: reads wait for the store to be opened again
-    cdef public object on_mistake           # called then; None: nobody opens it again
+    cdef readonly bint mistaken             # an index file was wrong: reads wait until the store is opened again
+    cdef public object on_mistake           # called when `mistaken` becomes true; None: nobody opens the store again
 
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void distrust(self, Segment* s) except *

@@ -1,10 +1,9 @@
-"""Segments of which a record did not check out: read as a whole, as a start would have read them.
+"""Examination of damaged segments: when a record does not fit, its whole segment is read as by a start.
 
-What is damaged is counted, told and dropped from the catalogue; the rest is known to be whole then. Where the segment
-is whole and its index file said something else, that file is removed, and the store is to be opened again.
+Damaged messages are counted, reported and dropped from the catalogue; the others are known to be whole. If the
+segment is whole but its index file differs, the file is removed and the store must be opened again.
 
-Knows nothing of who read the record. Compiled because it compares every entry of a segment
-(benchmarks/store_start.py).
+Knows nothing of the reader of the record. Compiled: it compares every entry of a segment (benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
@@ -23,7 +22,7 @@ cdef enum:
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
-    """Whether the message of an entry was found, whole, where the entry says."""
+    """Whether the scan found a whole message at the place of an entry."""
     return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
             and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
 
@@ -42,7 +41,7 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Find out what is damaged in the segment of `seq`, and drop it: 0, -2: unreadable, -3: not now."""
+        """Examine the segment of `seq` and drop its damaged messages: 0, -2: unreadable, -3: not now."""
         cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
@@ -63,9 +62,9 @@ cdef class Examiner:
         return failed
 
     def confirm(self, uint32_t number) -> int:
-        """Read a sealed segment that was seen to be damaged; what is, is dropped. Returns how many places are.
+        """Examine a sealed segment that another reader found damaged; return the number of damaged places.
 
-        It may have been changed, or written anew, while somebody else looked at it.
+        The segment may have been changed or compacted since.
 
         Raises:
             OSError: the file cannot be read.
@@ -86,7 +85,7 @@ cdef class Examiner:
         return len(c.problems)
 
     cdef SegmentContents contents_in(self, Segment* s):
-        """Return what a segment's file holds; nothing but the damage when even its header is."""
+        """Return the contents of a segment's file; only the damage if its header is damaged too."""
         cdef SegmentContents c
         path = self.files.path_of(s.number)
         try:
@@ -100,7 +99,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Whether a message was found whole, and the index has another place, time, size or subject for it."""
+        """Whether a whole message has another place, time, size or subject in the index."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -122,9 +121,9 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Read nothing more by the index: the file that it was made of says something else than its segment `s`.
+        """Stop reads by the index: the index file differs from its whole segment `s`.
 
-        The segment is whole, so nothing is lost: the next opening of the store reads it without that file.
+        Nothing is lost: the next opening of the store reads the segment without that file.
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
@@ -138,7 +137,7 @@ cdef class Examiner:
             self.on_mistake()
 
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
-        """Drop the messages of a segment that are not found, whole, where they should be; and tell of it."""
+        """Drop the messages of a segment that were not found whole at their place, and report them."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -168,7 +167,7 @@ cdef class Examiner:
             self.note_lost(lost)
 
     cdef void note_lost(self, object seqs) except *:
-        """Count damaged messages that are gone from the index, and tell the operator."""
+        """Count dropped messages as lost, and log them."""
         self.losses.msgs += len(seqs)
         self.losses.seqs += seqs[:LISTED_MAX - len(self.losses.seqs)]
         self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")

@@ -1,4 +1,4 @@
-"""The memory in which the segments of a directory are read."""
+"""Maps and views of the segments of a directory."""
 from libc.stdint cimport uint32_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -11,7 +11,7 @@ cdef class SegmentMaps:
     cdef readonly ViewCache view_cache      # of the node
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
-    cdef dict index_maps                    # segment number -> map that its entries are in; as long as the segment
+    cdef dict index_maps                    # segment number -> map of its entries; lives as long as the segment
     cdef object __weakref__                 # for its views
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *

@@ -1,9 +1,9 @@
-"""The memory in which the segments of a directory are read: who points into it, and when it goes.
+"""Maps and views of the segments of a directory: owner of the memory that segments point into.
 
-A Segment points to the bytes of its map or view; they live as long as this knows them. Maps are given back all at
-once when they are many, views when their cache needs the room for others.
+A Segment borrows the bytes of its map or view; they live until they are forgotten here. When there are too many maps,
+all are unmapped at once; a view is freed when its cache needs the room.
 
-Knows nothing of records. Compiled because a Segment holds plain pointers (benchmarks/, pull consumers).
+Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
 from pyjs.store.index.sequences cimport index_place
 
@@ -36,7 +36,7 @@ cdef class SegmentMaps:
         return 0
 
     cdef void forget(self, Segment* s) noexcept:
-        """Give up the map or the view of `s`."""
+        """Free the map or the view of `s`."""
         cdef View view = self.views.pop(s.number, None)
         if view is not None:
             view.leave()
@@ -44,13 +44,13 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Give the map of one segment back: unreadable pages in it became zeros for good."""
+        """Unmap one segment: unreadable pages in the map became zeros permanently."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])
 
     def drop_maps(self) -> None:
-        """Give all maps back; they are made again when they are needed."""
+        """Unmap all segments; reads map them again."""
         cdef size_t i
         for i in range(self.catalogue.index.n):
             self.forget(self.catalogue.index.segments[i])

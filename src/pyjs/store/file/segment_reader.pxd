@@ -9,21 +9,21 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
-cdef enum Trust:                # what is not checked of a record in a file
-    TRUST_NONE                  # nothing
-    TRUST_READER                # its check: whoever gets it does that
-    TRUST_ALL                   # its checksums: this process knows them
+cdef enum Trust:                # which checks of a record in a file are left out
+    TRUST_NONE                  # none
+    TRUST_READER                # its check: the client verifies it
+    TRUST_ALL                   # its checksums: this process wrote it
 
 cdef int failure_of(object error)
 
 cdef inline bint has_subject(Catalogue catalogue, Segment* s, Entry* e, const char* name, size_t n) noexcept nogil:
-    """Return whether the index says that an entry is of this subject. Costs a look at the name."""
+    """Return whether the index has this subject for an entry. Compares the name."""
     cdef Subject* subject = subject_by_id(&catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     return subject != NULL and subject.len == n and memcmp(subject.name, name, n) == 0
 
 cdef class SegmentReader:
-    """Finds records in maps, views and what the writer has staged."""
+    """Finds records in maps, in views and in the writer's staging buffer."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef SegmentMaps maps

@@ -1,9 +1,9 @@
 """Records of a directory's segments, read by sequence.
 
-They are in the map of a plain file, in a view of another one, or in what is not written yet.
+A record is in the map of a plain file, in the view of a compressed or encrypted one, or in the staging buffer.
 
-A record that this process did not write itself is checked before it is believed. What does not check out is told:
-the store has the whole segment read then.
+A record that this process did not write is checked before it is returned. If it does not fit, the store examines the
+whole segment.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
@@ -24,12 +24,12 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return what a segment is that could not be read: -2: unreadable, -3: not now."""
+    """Return the code of a failed read: -2: unreadable, -3: not now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
-    """Whether the record at `p` is the one that `e` tells of, and whole. Costs 15-40 ns for 128 bytes."""
+    """Whether the record at `p` is that of entry `e`, and whole. Costs 15-40 ns for 128 bytes."""
     cdef RecordHeader h
     cdef uint64_t before = 0
     memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Have the record of `e`, which ends at `end`, in the map of `s`: 0, 1: damaged, below 0: no map."""
+    """Make sure that the record of `e`, which ends at `end`, is in the map of `s`: 0, 1: damaged, < 0: no map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -63,7 +63,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
 
 
 cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
-    """Whether the record of `e`, which was found, has the subject that the index says."""
+    """Whether the found record of `e` has the subject of the index."""
     cdef RecordHeader h
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
     return has_subject(self.catalogue, s, e, s.data + e.offset + RECORD_HEADER_SIZE
@@ -71,7 +71,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Have the record of the live entry `e` at `out`, checked: 0, 1: damaged, -2: unreadable, -3: not now."""
+    """Set `out` to the checked record of the live entry `e`: 0, 1: damaged, -2: unreadable, -3: not now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -82,7 +82,7 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
     if staged:
         p = self.writer.staging + (e.offset - self.writer.written)
     else:
-        # This process has just written or read what no index file tells of.
+        # This process has just written or read the records that no index file covers.
         trust = TRUST_ALL if s.examined or (last and e.offset >= self.writer.indexed) else trust
         damaged = find_record(self, s, e, end, trust)
         if damaged == 0 and trust == TRUST_NONE and not is_named_right(self, s, e):
@@ -112,7 +112,7 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map the file of `s` up to `wanted` bytes at least: 0, 1: it is not so long, -2: unreadable, -3: not now."""
+        """Map at least `wanted` bytes of the file of `s`: 0, 1: it is shorter, -2: unreadable, -3: not now."""
         cdef int failed = -2
         with gil:
             try:
@@ -132,14 +132,14 @@ cdef class SegmentReader:
         return failed
 
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1:
-        """Have memory for the image of `s`, `wanted` bytes of it at least."""
+        """Create a view for at least `wanted` bytes of the image of `s`."""
         size = s.end if s.sealed else max(self.writer.segment_size, wanted)
         with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
             image = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Have the bytes begin..end of the image of `s` in its view: 0, 1: damaged, -2: unreadable, -3: not now."""
+        """Fill the view of `s` with the image bytes begin..end: 0, 1: damaged, -2: unreadable, -3: not now."""
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:
@@ -152,7 +152,7 @@ cdef class SegmentReader:
         return failed
 
     def read_segment(self, uint32_t number) -> bytes:
-        """Return the bytes of a segment's plain image that are in use. Raises OSError."""
+        """Return the used bytes of a segment's plain image. Raises OSError."""
         cdef Segment* last = index_last(&self.catalogue.index)
         if self.catalogue.index.segments[index_place(&self.catalogue.index, number)].form:
             data = bytes(read_image(self.files.disk, self.files.path_of(number), self.files.key, True))

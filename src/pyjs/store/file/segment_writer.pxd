@@ -1,4 +1,4 @@
-"""The end of a stream's segments, where records are appended."""
+"""The open segment of a stream, where records are appended."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -21,7 +21,7 @@ cdef struct Sequences:          # a growing list
     size_t room
 
 cdef class SegmentWriter:
-    """Appends records to the last segment of a directory, and begins and seals segments."""
+    """Appends records to the open segment of a directory; starts and seals segments."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef StoreCondition condition
@@ -33,8 +33,8 @@ cdef class SegmentWriter:
     cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
     cdef uint32_t next_number               # of the next segment
     cdef bint meta_due                      # the last segment does not hold the metadata
-    cdef bint state_due                     # first_seq or last_seq moved without a record
-    cdef bint left                          # the last segment has no footer, and gets no more records
+    cdef bint state_due                     # first_seq or last_seq moved: the next commit needs a STATE record
+    cdef bint left                          # the last segment gets no more records and has no footer
     cdef bint mended                        # after a failed write: entries may have no record
     cdef object encryption                  # image.TailEncryption of the last segment; None: it is plain or not open
     cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
@@ -45,9 +45,9 @@ cdef class SegmentWriter:
     cdef uint64_t chain_written             # checksum of the last record in the file
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t allocated                 # bytes reserved for it
-    cdef uint64_t indexed                   # bytes of it that its index file tells of; 0: it has none
+    cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
     cdef Sequences removals                 # interior removals to record with the next commit
-    cdef Sequences erasures                 # likewise, of messages whose bytes are overwritten
+    cdef Sequences erasures                 # the same for erased messages
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil

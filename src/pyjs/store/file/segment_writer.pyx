@@ -1,11 +1,13 @@
-"""The end of a stream's segments, where records are appended: staging, the chain of checksums, and seals.
+"""The open segment of a stream, where records are appended: staging, the chain of checksums, sealing.
 
-An append encodes its record into a staging buffer; `commit` writes the buffer with one call, or an append does when
-it is full. Removals are recorded the same way: one STATE record per commit notes that first_seq moved, DELETES
-records name those elsewhere. docs/storage-format.md has the layout.
+An append encodes its record into a staging buffer. `commit` writes the buffer with one call; an append writes it when
+it is full. Removals are recorded the same way: one STATE record per commit says that first_seq moved, DELETES records
+name the sequences removed elsewhere. docs/storage-format.md has the layout.
 
-A failed write drops what was staged (its sequences are not used again), and appends are refused from then on. Knows
-nothing of readers, syncs and of why a message goes; store/file/store owns it.
+Invariants: written <= allocated; `chain` is the checksum of the last record, staged or written.
+
+A failed write drops the staged messages (their sequences are not used again), and later appends are refused. Knows
+nothing of readers, syncs and of why a message is removed; store/file/store owns it.
 
 Compiled: benchmarks/, JetStream async publish.
 Long because staging and segments change one state.
@@ -32,7 +34,7 @@ from pyjs.store.format.image import TailEncryption
 from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
-    ALLOCATE_MIN = 4096         # first reservation of a segment; doubled from there
+    ALLOCATE_MIN = 4096         # bytes reserved first for a segment; later reservations double it
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -103,7 +105,7 @@ cdef class SegmentWriter:
         return self.catalogue.last_seq
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Whether a record of `length` bytes goes to the next segment: this one has no room, is old, or is newer."""
+        """Whether a record of `length` bytes needs the next segment: no room, too old, or the time went back."""
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
                 or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
 
@@ -144,21 +146,21 @@ cdef class SegmentWriter:
 
     # -- start -------------------------------------------------------------------------------------------------
     cdef void go_on_behind(self, RecoveredSegment found) noexcept:
-        """Append to a segment that was read back, until another follows."""
+        """Continue a recovered segment."""
         self.allocated = found.size
         self.written = found.contents.end
         self.chain = self.chain_written = found.contents.chain
         self.indexed = found.indexed
 
     cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
-        """Go on where a start ended."""
+        """Continue after a start."""
         self.next_number = next_number
         self.stored_tail = stored_tail
         self.state_due |= state_due
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:
-        """Return room for a record of `length` bytes behind what is staged."""
+        """Return room for a record of `length` bytes at the end of the staging buffer."""
         if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
         if self.staged + length > self.staging_room \
@@ -167,7 +169,7 @@ cdef class SegmentWriter:
         return self.staging + self.staged
 
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
-        """Stage a record that is no message."""
+        """Stage a record of another kind than MSG."""
         cdef size_t length = RECORD_SIZE_MIN + n
         cdef Segment* s = self.tail()
         cdef RecordHeader* h
@@ -233,7 +235,7 @@ cdef class SegmentWriter:
         return -1
 
     cdef void write_out(self) except *:
-        """Write what is staged behind the last segment's records, reserving the space first."""
+        """Write the staged records to the end of the open segment, after reserving the space."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t end = self.written + self.staged, step
         path = self.files.path_of(s.number)
@@ -265,7 +267,7 @@ cdef class SegmentWriter:
         self.files.wrote(path)
 
     cdef void write_encrypted(self, Segment* s, int fd) except *:
-        """Write what is staged, encrypted; a view that has the end of what was written takes it as it is."""
+        """Write the staged records encrypted; a view of the end of the segment gets the plain bytes."""
         cdef View view = self.maps.views.get(s.number)
         data, at = self.encryption.written(memoryview(<char[:self.staged]> self.staging), self.written)
         self.files.disk.write_at(fd, data, at)
@@ -273,10 +275,10 @@ cdef class SegmentWriter:
             view.put(self.staging, self.written, self.staged)
 
     def cut(self, mark=False, unsynced=True) -> None:
-        """Cut the file of the last segment behind its records; `mark`: what stands there may be no whole write.
+        """Cut the file of the last segment after its records; `mark`: a torn write may be there.
 
         Raises:
-            OSError: it keeps the space behind them.
+            OSError: the file keeps the space.
         """
         path = self.files.path_of(index_last(&self.catalogue.index).number)
         fd = self.files.handles.open(path)
@@ -293,7 +295,7 @@ cdef class SegmentWriter:
             self.files.disk.truncate(fd, size)
 
     cdef void fail(self, object error) noexcept:
-        """Refuse appends from now on, and forget what did not get into the file."""
+        """Refuse appends from now on, and drop the staged records."""
         if isinstance(error, MemoryError):
             error = OSError(errno.ENOMEM, "out of memory")
         elif not isinstance(error, OSError):
@@ -307,7 +309,7 @@ cdef class SegmentWriter:
                              + ("it goes on when there is room again" if resumable else "restart to recover it"))
 
     def sync_failed(self, error) -> None:
-        """Refuse everything from now on, unless the directory could only not be opened to be synced."""
+        """Refuse appends permanently, unless only opening the directory for the sync failed."""
         directory = self.files.directory
         if getattr(error, "errno", 0) in UNOPENED:
             self.files.names_unsynced = True
@@ -319,7 +321,7 @@ cdef class SegmentWriter:
         self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     cdef void forget_staged(self) noexcept nogil:
-        """Take back the messages that were staged; their sequences stay used."""
+        """Drop the staged messages; their sequences stay used."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq = self.staged_from
         self.staged = 0
@@ -337,7 +339,7 @@ cdef class SegmentWriter:
             with gil:
                 self.compactor.give_up(s)
             self.catalogue.index.n -= 1
-            self.retired.keep(s)        # whoever asked for the write may hold it
+            self.retired.keep(s)        # the caller may still hold it
             # The last segment is the sealed one before, all of which is in its file.
             self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
 
@@ -381,7 +383,7 @@ cdef class SegmentWriter:
         self.stage_meta()
 
     cdef int seal(self) noexcept nogil:
-        """Close the last segment: a footer, and nothing is ever appended again."""
+        """Seal the open segment with a FOOTER: nothing is appended to it again."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
         cdef bint footer
@@ -411,14 +413,14 @@ cdef class SegmentWriter:
         return 0
 
     cdef FullSegment without_index(self, Segment* s, bint footer):
-        """Take down what the index file of the last segment needs."""
+        """Return the data for the index file of the last segment."""
         cdef bint whole = not self.mended and not s.examined
         return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
-        """Let the last segment be as it is in its file, and go on in a new one.
+        """Leave the last segment without a FOOTER, and continue in a new one.
 
-        What is encrypted is never written twice at one place: whoever has seen both would know more than he should.
+        No place of an encrypted file is written twice: two versions would reveal the XOR of their plain bytes.
         """
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
@@ -431,14 +433,14 @@ cdef class SegmentWriter:
         self.compactor.note_form(s)
 
     def begin_anew(self) -> None:
-        """Go on in a new segment, which holds the metadata of now; it is written at once."""
+        """Continue in a new segment with the current metadata, which is written at once."""
         self.leave_tail()
         self.meta_due = True
         if self.begin_segment() == 0:
             self.commit()
 
     def give_room_back(self) -> None:
-        """Cut the last segment behind its records. It need not be synced: a start does that again."""
+        """Cut the last segment after its records. No sync is needed: a start repeats it."""
         if not self.growing_path() or self.allocated == self.written:
             return
         try:
@@ -447,12 +449,12 @@ cdef class SegmentWriter:
             self.files.log.warn(f"{self.files.directory}: reserved space stays: {error}")
 
     def set_meta(self, bytes meta) -> None:
-        """Keep the stream's metadata in every segment from now on, and in the last one with the next commit."""
+        """Write the stream's metadata to every new segment, and to the open one with the next commit."""
         self.meta_due |= self.files.meta != b"" and meta != self.files.meta
         self.files.meta = meta
 
     def mend_tail(self) -> None:
-        """Put the checksum in front of the next record again: the last segment was cut, and what follows needs it."""
+        """Write the checksum before the next record again: the segment was cut, and the chain continues from it."""
         cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
@@ -468,11 +470,11 @@ cdef class SegmentWriter:
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        """Have the removal of a message recorded by the next commit; `erased`: its bytes are overwritten then."""
+        """Queue the removal of a message for the next commit; `erased`: its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Remember that the removal of `seq` is recorded in the file of `s`."""
+        """Note that the file of `s` records the removal of `seq`."""
         if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
             return -1
         s.removed[s.n_removed] = seq
@@ -480,7 +482,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
-        """Have a file say that a message is removed, before it is overwritten: a kill may come between."""
+        """Write the removal of a message before it is overwritten: a kill may come between."""
         if self.note_removal(seq, True) != 0:
             return -1
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or self.write_staged() != 0:
@@ -489,21 +491,21 @@ cdef class SegmentWriter:
         return 0
 
     def growing_path(self) -> str:
-        """Return the path of the segment that records are appended to; "": there is none."""
+        """Return the path of the open segment; "": there is none."""
         cdef Segment* s = index_last(&self.catalogue.index)
         return "" if s == NULL or s.sealed or self.condition.state == STORE_CLOSED else self.files.path_of(s.number)
 
     cdef bint has_news(self) noexcept nogil:
-        """Whether the next commit has something to write besides metadata."""
+        """Whether the next commit has more to write than metadata."""
         return self.staged or self.removals.n or self.erasures.n or self.state_due
 
     cdef void forget_removals(self) noexcept nogil:
-        """Forget everything that was staged or is to be recorded: no segment is left that it is about."""
+        """Drop all staged records and queued removals: their segments are gone."""
         self.staged = self.written = self.allocated = 0
         self.staged_from = 0
         self.removals.n = self.erasures.n = 0
         self.state_due = True
 
     cdef bint is_unindexed(self):
-        """Whether the last segment has no index file of its own that tells all of it."""
+        """Whether the last segment lacks an index file that covers all of it."""
         return self.indexed != self.written or self.stored_tail is not None

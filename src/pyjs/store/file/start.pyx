@@ -1,9 +1,9 @@
-"""The start of a file store: recovery gives its segments, which are adopted; then what their records remove goes.
+"""The start of a file store: adopts the recovered segments, then applies the removals that they record.
 
-The bytes of a message that was erased last are overwritten, messages drop that the records name, damage is counted
-and told, and the last segment is opened for appending, if it may grow.
+It overwrites the message that was erased last, drops the removed messages, counts and reports damage, and opens the
+last segment for appending, if it may grow.
 
-Compiled because it drops millions of messages (benchmarks/store_start.py).
+Compiled: it drops millions of messages (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef class StoreStart:
-    """One start: the segments of a directory, adopted by a store, and what their records remove."""
+    """One start: adopts the segments of a directory and applies their recorded removals."""
     cdef StreamStore store
     cdef Catalogue catalogue
     cdef SegmentFiles files
@@ -39,7 +39,7 @@ cdef class StoreStart:
     cdef Eraser eraser
     cdef Recovery recovery
     cdef list erased                # messages whose bytes are overwritten
-    cdef set removed                # sequences that the DELETES records name; empty: nobody asks
+    cdef set removed                # sequences of the DELETES records; empty: not needed
 
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
                  Eraser eraser not None) -> None:
@@ -53,7 +53,7 @@ cdef class StoreStart:
         self.erased = []
 
     def steps(self):
-        """Read the directory, a segment at each step; returns the paths of segments that are set aside.
+        """Read the directory, a segment at each step; return the paths of segments that were set aside.
 
         Raises as FileStore.recover_steps.
         """
@@ -66,7 +66,7 @@ cdef class StoreStart:
         return self.recovery.damaged_paths
 
     def _settle(self):
-        """Apply what was removed, and open the last segment for appending."""
+        """Apply the recorded removals, and open the last segment for appending."""
         cdef Recovery recovery = self.recovery
         self.examiner.losses.bytes += recovery.lost_bytes
         self.catalogue.last_seq = recovery.last_seq
@@ -94,7 +94,7 @@ cdef class StoreStart:
 
     # -- removals ----------------------------------------------------------------------------------------------
     def _removed_seqs(self) -> set:
-        """Return what the DELETES records name."""
+        """Return the sequences of the DELETES records."""
         cdef size_t at
         cdef uint32_t i
         cdef Segment* s
@@ -106,7 +106,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: the record of its removal comes first, a kill may follow."""
+        """Overwrite the message that was erased last: a kill may have followed the record of its removal."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq
         if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
@@ -117,7 +117,7 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop what the DELETES records name. Segments may go with that, so their lists are copied first."""
+        """Drop the messages of the DELETES records. That may remove segments, so their lists are copied first."""
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -139,14 +139,14 @@ cdef class StoreStart:
             self.store.drop(removal & ~ERASED_BIT, False)
 
     def _drop_erased(self):
-        """Count messages as lost whose bytes are overwritten although their removal is not recorded."""
+        """Count erased messages without a recorded removal as lost."""
         for seq in self.erased:
             if self.store.drop(seq, False) == 0:
                 self.recovery.lost.append((seq, seq))
                 self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
 
     def _retire_empty(self):
-        """Have segments go in which there never was a message: a purge left them, and a kill came before the end."""
+        """Retire segments that never had a message: a kill interrupted the purge that started them."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -155,16 +155,16 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """Use up a sequence for the damaged record that nothing follows."""
+        """Use one sequence for a damaged last record."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
         self.writer.state_due = True
 
     def _hear_witnesses(self):
-        """Tell of segments that are missing, unless all that was in them would be gone by now.
+        """Report missing segments, unless all their messages were removed.
 
-        A power loss may bring back the index file of one that was removed.
+        A power loss may bring back the index file of a removed segment.
         """
         floor = self.recovery.floor
         for path, last_seq, missed, size, what in self.recovery.witnesses:
@@ -176,9 +176,9 @@ cdef class StoreStart:
                 remove_file(self.files.disk, self.files.log, path)
 
     def _tell_losses(self):
-        """Count the damaged messages, those excepted that were gone anyway, and tell of ends that are missing.
+        """Count damaged messages that were not removed, and report missing ends of segments.
 
-        Segments without a message in them that is still there may be without a footer: a purge leaves them so.
+        A segment without live messages may lack its footer: a purge leaves it so.
         """
         floor = self.recovery.floor
         lost = [seq for first, last in self.recovery.lost for seq in range(max(first, floor), last + 1)
@@ -206,9 +206,9 @@ cdef class StoreStart:
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Have the next record begin a new segment: what is encrypted is never written twice at one place.
+        """Start a new segment with the next record: no place of an encrypted file is written twice.
 
-        What was written behind the records, and never acknowledged, is cut off as it is in a plain segment.
+        Unacknowledged bytes after the records are cut off, as in a plain segment.
         """
         cdef uint64_t end = self.recovery.shift + self.writer.written
         s.sealed = self.writer.left = True
@@ -220,10 +220,10 @@ cdef class StoreStart:
         self.writer.allocated = self.writer.written
 
     def _sync_later(self):
-        """Have the first sync cover what was read, for a process that was killed may not have synced it.
+        """Queue the recovered segments for the first sync: a killed process may not have synced them.
 
-        Otherwise a publish that is repeated would be acknowledged for a message that a power loss takes away. What is
-        mostly dead, or not in the form that the stream wants, is queued to be written again.
+        Otherwise a repeated publish would be acknowledged as a duplicate of a message that a power loss then removes.
+        Also queue segments for compaction, compression or encryption.
         """
         cdef size_t at
         cdef Segment* s

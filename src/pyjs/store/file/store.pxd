@@ -25,9 +25,9 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
-    cdef readonly list set_aside            # paths of segments that are not read, from now or earlier
+    cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
 
-    # As find_stored, but whoever gets the record has to see whether its check fits it.
+    # As find_stored, but the caller must verify the record's check.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int leave_empty_tail(self) noexcept nogil

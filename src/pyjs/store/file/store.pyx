@@ -1,26 +1,23 @@
-"""The store of file streams: its parts, and what happens between them.
+"""The store of file streams: its parts and their order of effects.
 
-    catalogue   which messages there are            files       the directory, what of it is unsynced
+    catalogue   the index of the messages           files       the directory, its unsynced files and names
     writer      appends, seals                      reader      finds records
-    maps        the memory that is read             syncs       jobs that sync, and which commits are safe
-    retired     what waits for a sync to go         compactor   segments written again
-    examiner    reads whole segments that are damaged
-    eraser      overwrites removed messages
-    condition   whether messages are taken: the one state, with its transitions
+    maps        memory of segments that are read    syncs       sync jobs, and the last durable commit
+    retired     files that wait to be removed       compactor   rewrites segments
+    examiner    reads damaged segments whole        eraser      overwrites removed messages
+    condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` hands out a job that any thread may run, `finish_sync` takes its result. Upkeep works the
-same way: `begin_upkeep` hands out a removal of files or a segment to be written again. A store that failed refuses
-appends: until `try_resume` finds room when the disk was full or no descriptor left, for good otherwise.
+Group commit: `begin_sync` returns a job for any thread, `finish_sync` takes its result. Upkeep works the same way:
+`begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses appends: after a full
+disk or a lack of descriptors until `try_resume` succeeds, otherwise permanently.
 
-Removing messages from the front moves `first_seq`, which one STATE record per commit notes; removals elsewhere are
-noted together in one DELETES record. A segment without live messages is removed after what makes it superfluous is on
-the medium. docs/storage-format.md has the layout, store/segment/recovery how a directory is read back.
+Removing messages from the front moves `first_seq`; one STATE record per commit says so. One DELETES record per commit
+names the sequences removed elsewhere. A segment without live messages is removed after the records that make it
+superfluous are durable. docs/storage-format.md has the layout, store/segment/recovery the rules of a start.
 
-At a start store/segment/recovery gives the segments, which the store adopts; then it applies the removals that they
-record.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
-Long because start, message path, syncs and end are told by the same parts.
+Long because start, message path, syncs and end use the same parts.
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -42,7 +39,7 @@ from pyjs.store.file.start import StoreStart
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
-    EMPTY_TAIL_PART = 2         # of the segment size: an empty last segment is left when it is so large
+    EMPTY_TAIL_PART = 2         # an open segment without messages is left at 1 / EMPTY_TAIL_PART of its size
 
 
 cdef class FileStore(StreamStore):
@@ -66,12 +63,12 @@ cdef class FileStore(StreamStore):
                 pass
 
     def recover_steps(self):
-        """Read the directory, a segment at each step; until it has ended, only `release` may be called.
+        """Read the directory, a segment at each step; until the last step only `release` may be called.
 
         Damage is logged and counted.
 
         Raises, at any step:
-            OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
+            OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
 
@@ -83,26 +80,26 @@ cdef class FileStore(StreamStore):
 
     @property
     def error(self):
-        """What a publisher is told of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store; None: nothing failed."""
         return self.condition.error
 
     @property
     def closed(self) -> bool:
-        """Whether the files are given back."""
+        """Whether the files are closed."""
         return self.condition.state == STORE_CLOSED
 
     @property
     def resumable(self) -> bool:
-        """Whether the store failed for want of space or descriptors: it may work later."""
+        """Whether the store failed for lack of space or descriptors: it may work later."""
         return self.condition.state == STORE_FULL
 
     @property
     def sync_lost(self) -> bool:
-        """Whether a sync failed: none is believed any more."""
+        """Whether a sync failed: no later sync counts."""
         return self.condition.state == STORE_SYNC_LOST
 
     def try_resume(self) -> bool:
-        """Take appends again if the disk has room again; returns whether the store works."""
+        """Accept appends again if a probe write succeeds; return whether the store works."""
         if self.condition.state != STORE_FULL:
             return not self.condition.refuses()
         probe, disk = f"{self.files.directory}/.probe", self.files.disk
@@ -143,7 +140,7 @@ cdef class FileStore(StreamStore):
         return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
-        """Go on in a new segment when the last one has become large and no message in it is left."""
+        """Continue in a new segment when the open one is large and has no live message."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from:
             return 0
@@ -178,7 +175,7 @@ cdef class FileStore(StreamStore):
         return self.find(s, i, p, TRUST_READER)
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
-        """Find a record; where it is damaged, its segment is examined: 0, -2: damaged, -3: not readable now."""
+        """Find a record; if it is damaged, examine its segment: 0, -2: damaged, -3: not readable now."""
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
@@ -190,13 +187,13 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """What was found damaged: (messages, sequences of the first of them, bytes); None: nothing was."""
+        """Damage found: (number of messages, sequences of the first of them, bytes); None: none."""
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 
     @property
     def mistaken(self) -> bool:
-        """Whether an index file was wrong: reads wait for the store to be opened again."""
+        """Whether an index file was wrong: reads wait until the store is opened again."""
         return self.examiner.mistaken
 
     # -- removals ----------------------------------------------------------------------------------------------
@@ -228,7 +225,7 @@ cdef class FileStore(StreamStore):
         self.retired.free_segment(s)
 
     cdef void give_up(self, Segment* s) noexcept:
-        """Let the file of `s` go when the state that makes it superfluous is on the medium."""
+        """Retire the file of `s`: it is removed when the records that make it superfluous are durable."""
         self.compactor.give_up(s)
         self.writer.state_due = True
 
@@ -257,7 +254,7 @@ cdef class FileStore(StreamStore):
     # -- segments ----------------------------------------------------------------------------------------------
     @property
     def last_checksum(self) -> int:
-        """The checksum of the last record, to which all before it are chained."""
+        """The checksum of the last record, which covers all records before it by the chain."""
         return self.writer.chain
 
     def segment_paths(self) -> list:
@@ -269,7 +266,7 @@ cdef class FileStore(StreamStore):
         return paths
 
     def sealed_numbers(self) -> list:
-        """Return the numbers of the segments that grow no more and in which no damage is known, oldest first."""
+        """Return the numbers of the sealed segments without known damage, oldest first."""
         cdef size_t at
         cdef Segment* s
         numbers = []
@@ -282,13 +279,13 @@ cdef class FileStore(StreamStore):
     # -- syncing -----------------------------------------------------------------------------------------------
     @property
     def dirty(self) -> bool:
-        """Whether something was written that is not known to be on the medium."""
+        """Whether there are unsynced writes."""
         return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
 
     def begin_sync(self):
-        """Return a SyncJob for what was written so far; None: nothing was, or a job is on its way.
+        """Return a SyncJob for all writes so far; None: there are none, or a job is running.
 
-        Hand the job's result to finish_sync, also when the store was closed meanwhile.
+        The caller passes the job's result to finish_sync, also after the store was closed.
         """
         return self.syncs.begin()
 
@@ -326,11 +323,11 @@ cdef class FileStore(StreamStore):
 
     # -- upkeep ------------------------------------------------------------------------------------------------
     def begin_removal(self):
-        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
+        """Return the job that removes some retired files; None: there are none."""
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Take the result of the job: others may go only when these are gone for good."""
+        """Take the result of the job: the next files wait until these are durably removed."""
         self.retired.finish_removal(error, self.closed)
 
     @property
@@ -341,7 +338,7 @@ cdef class FileStore(StreamStore):
         return (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep; None: nothing is to be done."""
+        """Return a job for any thread, whose result goes to finish_upkeep; None: no work."""
         if not self.wants_upkeep:
             return None
         if not self.closed and self.retired.is_due():
@@ -359,9 +356,10 @@ cdef class FileStore(StreamStore):
 
     # -- end ---------------------------------------------------------------------------------------------------
     def close(self, tails=None) -> None:
-        """Write, sync and close everything; the last segment gives its reserved space back.
+        """Write, sync and close everything; cut the reserved space of the last segment.
 
-        `tails` is a list that takes (number, index file) of the last segment, if that is small, instead of a file.
+        If the last segment is small and `tails` is a list, its (number, index file) is appended there instead of a
+        file.
         """
         if self.closed:
             return
@@ -378,7 +376,7 @@ cdef class FileStore(StreamStore):
         self.release()
 
     def write_indexes(self, tails=None) -> None:
-        """Write the index files that are missing: that of the open segment above all; see `close`."""
+        """Write the missing index files, above all that of the open segment; see `close`."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and (not s.sealed or self.writer.left) and self.writer.is_unindexed():
             full = self.writer.without_index(s, False)
@@ -400,7 +398,7 @@ cdef class FileStore(StreamStore):
         self.maps.drop_maps()
 
     def destroy(self) -> None:
-        """Close, and remove the directory of the segments, unless it has been renamed to be removed."""
+        """Close, and remove the directory of the segments, unless it was renamed for removal."""
         if not self.closed:
             self.release()
         self.retired.paths = []

@@ -1,14 +1,14 @@
-"""The consumers of one stream: an append-only list of what was made, changed and removed, kept twice.
+"""The consumers of one stream: an append-only list of created, updated and deleted consumers, in two copies.
 
     consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
 
 The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file is its
-head, which says how many entries were written with it. An entry that is damaged in one copy is taken from the other,
-and the next one is found by its mark. What does not fit at the end of both was being appended when the server was
-killed, and nobody was told of it. A number that neither copy has is damage: it may have been a consumer.
+head, with the number of entries that were written together with it. An entry that is damaged in one copy is taken
+from the other; its mark finds the next entry. Bytes that do not fit at the end of both copies are an append that a
+kill interrupted, and no client was told of it. A number that neither copy has is damage: it may have been a consumer.
 
-A list is rewritten as a whole, one copy after the other, each put in place of the old one when it is on the medium;
-of two copies with different heads the one with the higher number counts.
+A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old one. Of
+two copies with different heads, the one with the higher number counts.
 
 Knows nothing of configurations and states.
 """
@@ -35,32 +35,32 @@ HEAD, PUT, DROP = "head", "put", "drop"
 NUMBER_MAX = 1 << 62
 NAME = "consumers"
 IDENT_DIGITS_MAX = 20
-LIVE, REMOVED, UNKNOWN = range(3)  # whose a directory of a state is
+LIVE, REMOVED, UNKNOWN = range(3)  # owner of a directory: a consumer, a deleted consumer, not in the list
 
 
 @dataclass(eq=False, slots=True)
 class Listed:
-    """A consumer as the list has it."""
+    """A consumer of the list."""
 
     name: str
-    ident: int  # number of the entry that made it
+    ident: int  # number of the entry that created it
     created_ns: int
     config: dict[str, Any]
     state: bytes | None  # its first snapshot; None: that entry is lost
 
     def values(self) -> dict[str, Any]:
-        """Return the entry that makes it."""
+        """Return the entry that creates it."""
         return put_values(self.name, self.ident, self.created_ns, self.config, self.state)
 
 
 @dataclass(eq=False, slots=True)
 class Problem:
-    """What is wrong with one copy."""
+    """One damaged place of a copy."""
 
     path: str
     at: int
     what: str
-    torn: bool  # a kill leaves that
+    torn: bool  # the end of a write that a kill interrupted
 
     def __str__(self) -> str:
         return f"{self.path} at {self.at}: {self.what}"
@@ -68,24 +68,24 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """What one copy holds."""
+    """The whole entries of one copy."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
     problems: list[Problem] = field(default_factory=list)
     size: int = 0
     is_absent: bool = False
-    ends_damaged: bool = False  # something stood behind the last whole entry, and was not torn
+    ends_damaged: bool = False  # damaged bytes follow the last whole entry
 
     @property
     def last(self) -> int:
-        """Return the number of the last whole entry, 0: there is none."""
+        """Return the number of the last whole entry; 0: there is none."""
         return max(self.entries, default=0)
 
 
 @dataclass(eq=False, slots=True)
 class ConsumerList:
-    """What both copies hold together."""
+    """Both copies merged."""
 
     live: dict[str, Listed] = field(default_factory=dict)
     dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident
@@ -94,25 +94,25 @@ class ConsumerList:
     size: int = 0  # bytes of a copy that has all of them
     gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that no copy has
     problems: list[Problem] = field(default_factory=list)
-    clean: bool = True  # both copies are the same, and whole
-    sealed: bool = True  # as much as the key asks
+    clean: bool = True  # both copies are equal and whole
+    sealed: bool = True  # with a key: every entry is encrypted
 
 
 def list_paths(directory: str) -> list[str]:
-    """Return where the copies of a stream's list are."""
+    """Return the paths of both copies of a stream's list."""
     return [f"{directory}/{NAME}.{copy}" for copy in COPIES]
 
 
 def put_values(
     name: str, ident: int, created_ns: int, config: dict[str, Any], state: bytes | None
 ) -> dict[str, Any]:
-    """Return an entry that makes a consumer, without `state` one that changes it."""
+    """Return an entry that creates a consumer; without `state`, one that updates it."""
     values = {"op": PUT, "name": name, "id": ident, "created_ns": created_ns, "config": config}
     return values if state is None else values | {"state": state}
 
 
 def drop_values(name: str, ident: int) -> dict[str, Any]:
-    """Return an entry that removes a consumer."""
+    """Return an entry that deletes a consumer."""
     return {"op": DROP, "name": name, "id": ident}
 
 
@@ -122,14 +122,14 @@ def state_name(name: str, ident: int) -> str:
 
 
 class Owners:
-    """Tells whose the directories of states are."""
+    """Maps directories of consumer states to their consumers."""
 
     def __init__(self, found: ConsumerList) -> None:
         self._live = {file_name(name): each.ident for name, each in found.live.items()}
         self._dropped = {state_name(*each) for each in found.dropped}
 
     def owner_of(self, name: str) -> int:
-        """Return LIVE, REMOVED, or UNKNOWN: no entry tells of the directory `name`."""
+        """Return LIVE, REMOVED, or UNKNOWN: no entry names the directory `name`."""
         escaped, _, digits = name.rpartition(".")
         ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
@@ -139,12 +139,12 @@ class Owners:
 
 
 def encode_entry(number: int, values: dict[str, Any], key: StreamKey | None) -> bytes:
-    """Return an entry as it stands in the file."""
+    """Return the bytes of an entry."""
     return MARK + encode(KIND_CONSUMER, number, values, key)
 
 
 def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None) -> bytes:
-    """Return a whole file whose head has the number `first`."""
+    """Return the bytes of a whole file whose head has the number `first`."""
     parts = [encode_entry(first, {"op": HEAD, "count": len(entries)}, key)]
     parts += [encode_entry(number, values, key) for number, values in enumerate(entries, first + 1)]
     return b"".join(parts)
@@ -153,12 +153,12 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; of each copy only what is before its end in `ends`.
+    """Return the list of a stream; of each copy only the bytes before its end in `ends`.
 
     Raises:
-        UnknownFormat: another version wrote some of it.
-        Locked: it is sealed, and `opener` does not open it.
-        OSError: descriptors or memory are short, or the disk gives neither copy.
+        UnknownFormat: another version wrote an entry.
+        Locked: an entry is encrypted, and `opener` cannot decrypt it.
+        OSError: descriptors or memory are short, or neither copy can be read.
     """
     found: list[tuple[str, bytes | OSError]] = []
     for number, path in enumerate(list_paths(directory)):
@@ -168,7 +168,7 @@ def load_list(
         except FileNotFoundError as error:
             found.append((path, error))
         except OSError as error:
-            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends
+            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
                 raise
             found.append((path, error))
     errors = [data for _, data in found if isinstance(data, OSError)]
@@ -180,7 +180,7 @@ def load_list(
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Return what copies hold, given by their paths. Raises UnknownFormat; Locked."""
+    """Merge copies, given with their paths. Raises UnknownFormat; Locked."""
     opener.saw_plain = False
     copies: list[Copy] = []
     same: bytes | None = None
@@ -199,7 +199,7 @@ def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> C
 
 
 def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
-    """Return the whole entries of a file, and where it is damaged."""
+    """Return the whole entries of a file and its damaged places."""
     copy = Copy(path, size=len(data))
     before, *pieces = data.split(MARK)
     at = len(before)
@@ -217,7 +217,7 @@ def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
 
 
 def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener) -> Problem | None:
-    """Add the entry whose mark is at `at`; return what does not fit, None: it is whole."""
+    """Add the entry whose mark is at `at`; return its damage, None: it is whole."""
     size = min(envelope_size(piece) or len(piece), len(piece))
     try:
         number, values = decode(piece[:size], KIND_CONSUMER, copy.path, opener)
@@ -232,7 +232,7 @@ def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener
 
 
 def _checked(path: str, number: int, values: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry. Raises CorruptRecord: it is none."""
+    """Return `values`. Raises CorruptRecord: they are not a valid entry."""
     op = values.get("op")
     fits = 0 < number < NUMBER_MAX
     if op == HEAD:
@@ -252,7 +252,7 @@ def _is_number(value: object, most: int) -> bool:
 
 
 def _merged(copies: list[Copy]) -> ConsumerList:
-    """Return the list that copies hold together."""
+    """Merge the entries of the copies by number."""
     found = ConsumerList(size=max((copy.size for copy in copies), default=0))
     heads = [number for copy in copies for number, each in copy.entries.items() if each["op"] == HEAD]
     base = max(heads, default=0)
@@ -276,7 +276,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
-    """Follow entries in the order of their numbers."""
+    """Apply entries in the order of their numbers."""
     due = base if base else min(entries, default=0)
     if entries and not base:  # the head is lost, and perhaps what followed it
         found.gaps.append((0, due - 1))

@@ -1,4 +1,4 @@
-"""The state of one consumer: a snapshot, and a log of what changed since.
+"""The state of one consumer: a snapshot, and a log of the changes since.
 
 A generation g is two files that begin with the same envelope of store/format/meta, which holds the snapshot:
 
@@ -6,17 +6,17 @@ A generation g is two files that begin with the same envelope of store/format/me
     log.<g>  = envelope entry*          entry = size u32 | 0 u32 | checksum u64 | delta
 
 little-endian. The checksum is XXH64 of size and delta with the checksum of the entry before as seed; the first
-entry's seed is the envelope's checksum. So any one damaged byte leaves a whole snapshot, and an entry that does not
-fit ends the log: applying what comes after it could move the acknowledged floor ahead, ending there only has
-messages delivered again. The next generation is written whole before the files of the one before are removed.
+entry's seed is the envelope's checksum. One damaged byte therefore always leaves a whole snapshot. An entry that does
+not fit ends the log: applying later entries could move the ack floor too far, while ending there only causes
+redeliveries. A new generation is complete before the files of the old one are removed.
 
-The first snapshot may be kept elsewhere, durably, before there is a directory: `append` makes it then, and the first
-generation, without a sync, and as long as none of its envelopes is whole that snapshot is the state.
+The first snapshot may be durable elsewhere, before the directory exists. `append` then creates the directory and the
+first generation, without a sync; that snapshot is the state as long as no envelope of the first generation is whole.
 
-With the data key of an encrypted stream the envelope is sealed, and so is each delta, for itself, under a key that
-belongs to the generation. What is found plain then is written anew, sealed, by `load`.
+In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
+`load` rewrites plain files encrypted.
 
-Knows nothing of what snapshot and deltas mean.
+Knows nothing of the meaning of snapshot and deltas.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from pyjs.store.state.log_sync import Done, LogSync
 ENTRY = struct.Struct("<IIQ")
 FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
-ASIDE = ".damaged-"  # before the name of a file that is no longer looked at
-SEED_SIZE = 24  # the end of a sealed envelope, tag and checksum: no two are the same
+ASIDE = ".damaged-"  # before the name of a file that is no longer read
+SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique for each
 
 
 @dataclass(frozen=True, slots=True)
 class NextState:
-    """A generation that somebody else writes: both files hold the envelope."""
+    """A generation that the caller writes: both files hold the envelope."""
 
     directory: str
     generation: int
@@ -62,12 +62,12 @@ class NextState:
     replaced: tuple[str, ...]  # files of the generation before
 
     def path_of(self, kind: str) -> str:
-        """Return where the file goes whose kind is "snap" or "log"."""
+        """Return the path of the file of a kind, "snap" or "log"."""
         return f"{self.directory}/{kind}.{self.generation}"
 
 
 class OpenLogs:
-    """Descriptors of the logs written last, since opening one costs four times a write, and what is to be synced."""
+    """Open descriptors of recently written logs (opening costs as much as four writes), and their syncs."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -75,7 +75,7 @@ class OpenLogs:
 
 
 class ConsumerStateFile:
-    """Where one consumer's state is kept. `append` costs one small write."""
+    """The files of one consumer's state. `append` costs one small write."""
 
     def __init__(
         self,
@@ -92,31 +92,31 @@ class ConsumerStateFile:
         self._key = key
         self._sealer: Sealer | None = None  # of this generation's deltas
         self._generation = 0
-        self._newest = 0  # generation that was handed out, and may have files if it failed
-        self._start = 0  # of the log's entries, behind its envelope
-        self._end = 0  # of the log
+        self._newest = 0  # highest generation handed out; it may have files if writing it failed
+        self._start = 0  # offset of the log's first entry, after its envelope
+        self._end = 0  # size of the log; _start <= _end
         self._chain = 0  # checksum of its last entry
 
     @property
     def deltas_size(self) -> int:
-        """Return how many bytes of deltas are behind the snapshot."""
+        """Return the size of the deltas since the snapshot."""
         return self._end - self._start
 
     @property
     def snapshot_size(self) -> int:
-        """Return how many bytes the snapshot takes, 0: it is the first one."""
+        """Return the size of the snapshot; 0: it is the first one."""
         return self._start
 
     def begun(self) -> None:
-        """Stand behind the first snapshot; the first `append` or `snapshot` makes the directory."""
+        """Continue from the first snapshot; the first `append` or `snapshot` creates the directory."""
         assert self._first is not None, "it is kept elsewhere"
         self._generation = FIRST
 
     def append(self, delta: bytes) -> None:
-        """Add one turn's changes behind the snapshot; they are on the medium after the next sync.
+        """Append the changes of one turn to the log; they are durable after the next sync.
 
         Raises:
-            OSError: they are not kept; the next call must be `snapshot` or `next_state`.
+            OSError: they are not written; the next call must be `snapshot` or `next_state`.
         """
         if not self._start:
             self._make_first()
@@ -130,14 +130,14 @@ class ConsumerStateFile:
         self._chain = checksum
 
     def when_synced(self, done: Done) -> None:
-        """Have `done` called when everything appended so far is on the medium, with the error if it cannot be."""
+        """Call `done` when everything appended so far is durable; with the error if a sync failed."""
         self._logs.sync.when_synced(self._path("log", self._generation), done)
 
     def snapshot(self, data: bytes) -> None:
-        """Begin a new generation with `data`, on the medium at once, and remove the one before.
+        """Start a new generation with `data`, durable on return, and remove the one before.
 
         Raises:
-            OSError: the one before still holds everything that was appended, or the new one is whole.
+            OSError: the old generation still holds everything that was appended, or the new one is whole.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -150,9 +150,9 @@ class ConsumerStateFile:
         self._remove_others()
 
     def next_state(self, data: bytes) -> NextState:
-        """Return a new generation with `data`, for a thread to write; then `took`, if it is durable.
+        """Return a new generation with `data` for a thread to write; call `took` when it is durable.
 
-        Until then nothing may be appended; afterwards neither, if it failed: `snapshot` comes next.
+        Until then `append` is forbidden. If writing failed, the next call must be `snapshot`.
         """
         self._newest = max(self._newest, self._generation) + 1
         replaced = tuple(self._path(kind, self._generation) for kind in ("snap", "log"))
@@ -160,7 +160,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Stand behind a new generation, which is durable; the one before is gone."""
+        """Continue with a new generation, which is durable; the old one is removed."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
@@ -171,7 +171,7 @@ class ConsumerStateFile:
         """Write both files of the first generation; the sync of the log syncs names as well.
 
         Raises:
-            OSError: the first snapshot is still what counts.
+            OSError: the first snapshot is still the state.
         """
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
@@ -181,7 +181,7 @@ class ConsumerStateFile:
         self._stand_behind(FIRST, envelope)
 
     def _stand_behind(self, generation: int, envelope: bytes) -> None:
-        """Let the next entry be the first one of the log of a generation."""
+        """Continue with the first entry of a generation's log."""
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
@@ -196,16 +196,16 @@ class ConsumerStateFile:
                 self._logs.sync.forget(self._path(kind, number))
 
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
-        """Return (snapshot, deltas, problems) of what is kept; without `seal` nothing is written.
+        """Return (snapshot, deltas, problems) of the stored state; without `seal` nothing is written.
 
-        `append` goes on behind the deltas; when there were problems, `snapshot` should, so that they are over.
+        `append` continues after the deltas. After problems the caller should call `snapshot`, which ends them.
 
         Raises:
             CorruptRecord: no snapshot is whole.
-            UnknownFormat: another version wrote it.
-            Locked: it is sealed, and not with this key.
-            FileNotFoundError: there is none.
-            OSError: the disk does not give it.
+            UnknownFormat: another version wrote the files.
+            Locked: the files are encrypted with another key.
+            FileNotFoundError: there are no files.
+            OSError: the files cannot be read.
         """
         numbers = sorted({number for number, _ in self._files()}, reverse=True)
         problems: list[Exception] = []
@@ -233,10 +233,10 @@ class ConsumerStateFile:
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
     def set_aside(self) -> list[str]:
-        """Give every file a name that is not looked at, so that `snapshot` begins anew; after `load`. Returns them.
+        """Rename every file to a name that is never read, so that `snapshot` starts again; after `load`. Return them.
 
         Raises:
-            OSError: some keep their names.
+            OSError: some files keep their names.
         """
         for number, kind in self._files():
             self._logs.files.close(self._path(kind, number))
@@ -246,7 +246,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Write what was found plain anew, sealed: first the log, with all deltas or not at all."""
+        """Rewrite plain files encrypted: first the log, with all deltas or none."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
@@ -264,14 +264,14 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return a delta as it stands in the log behind the entry with the checksum `chain`, and its checksum."""
+        """Return the log entry of a delta after the entry with the checksum `chain`, and its own checksum."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
         return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
 
     def _sealer_of(self, envelope: bytes) -> Sealer | None:
-        """Return what seals the deltas behind an envelope; None: they are plain."""
+        """Return the cipher of the deltas after an envelope; None: they are plain."""
         if self._key is None or not is_sealed(envelope):
             return None
         return self._key.sealer(b"log" + envelope[-SEED_SIZE:])
@@ -283,7 +283,7 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files durable, and the directory's own: nobody may have synced the first log."""
+        """Make the names of the files and of the directory durable: the first log may never have been synced."""
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
@@ -293,7 +293,7 @@ class ConsumerStateFile:
         return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 
     def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
-        """Return (snapshot, deltas) of one generation, None: neither of its files has the snapshot."""
+        """Return (snapshot, deltas) of one generation; None: neither of its files has the snapshot."""
         log = self._read(self._path("log", number), problems)
         envelope = state = None
         for path, data in (
@@ -318,13 +318,13 @@ class ConsumerStateFile:
         try:
             return self._disk.read_file(path)
         except OSError as error:
-            if error.errno != errno.EIO:  # a bad medium stays bad; a lack of descriptors ends
+            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
                 raise
             problems.append(error)
             return None
 
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
-        """Return the deltas of a log and stand at its end; what does not fit ends it."""
+        """Return the deltas of a log and continue at its end; the first entry that does not fit ends it."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
         self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):

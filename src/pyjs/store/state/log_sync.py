@@ -1,11 +1,11 @@
-"""Which consumer logs hold bytes that are not known to be on the medium, and the jobs that bring them there.
+"""Consumer logs with unsynced bytes, and the jobs that sync them.
 
-Works like the syncs of a stream's store: `begin_sync` hands out a job that any thread may run, `finish_sync` takes
-its result. A job opens the files anew, by their paths: a log's own descriptor may be given up at any time, and the
-sync of a file covers what was written through any descriptor. A file that is gone was replaced by a later
-generation, which is on the medium, or was removed with its consumer.
+Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` takes its result. A
+job opens the files by their paths: a log's own descriptor may be closed at any time, and syncing a file covers writes
+through every descriptor. A missing file was replaced by a later generation, which is durable, or was removed with its
+consumer.
 
-A log whose sync failed is never believed again: `is_lost` has its consumer begin a new generation.
+After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Done: TypeAlias = "Callable[[Exception | None], None]"
-JOB_LOGS_MAX = 64  # where publishers wait for the one thread, which syncs for streams as well
+JOB_LOGS_MAX = 64  # with `always`: publishers wait for the one thread, which also syncs streams
 
 
 class LogSyncJob:
-    """Some logs to sync. Run it in any thread; it touches nothing but files."""
+    """A sync of some logs. Run it in any thread; it uses only files."""
 
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
         self._paths = paths
-        self._new = new  # the names of these, and of their directories, are not on the medium either
+        self._new = new  # the names of these logs and of their directories are not durable either
         self.together: Together | None = None  # None: syncs its logs alone
         self.failed: list[str] = []
 
     def __call__(self) -> Exception | None:
-        """Sync every log; return the first error, None: all are safe."""
+        """Sync every log; return the first error, None: all are durable."""
         first: Exception | None = None
         for path in self._paths:
             try:
@@ -57,9 +57,9 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. `ask` is called once when `begin_sync` should be.
+    """The unsynced logs of all consumers. Calls `ask` once when the caller should call `begin_sync`.
 
-    With `always` jobs are small, since others wait for theirs; else one job takes everything of its interval.
+    With `always` jobs are small, since other clients wait; otherwise one job syncs all writes of the interval.
     """
 
     def __init__(
@@ -69,46 +69,46 @@ class LogSync:
         self._ask = ask
         self._logs_max = JOB_LOGS_MAX if always else None
         self._asked = False
-        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> who waits for it, in the order of writes
+        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks that wait for it, in order of writes
         self._new: set[str] = set()
         self._lost: set[str] = set()
         self._job: LogSyncJob | None = None  # on its way, for `_syncing`
         self._syncing: dict[str, list[Done]] = {}
 
     def began(self, path: str) -> None:
-        """Note that a log was made, perhaps in place of one that was removed."""
+        """Note a new log, which may replace one that was removed."""
         self._lost.discard(path)
         self._new.add(path)
         self.wrote(path)
 
     def adopted(self, path: str, has_entries: bool) -> None:
-        """Note a log that a start found: its name and its entries may be those of a process that was killed."""
+        """Note a log found at the start: a killed process may not have synced its name and entries."""
         self._new.add(path)
         if has_entries:
             self.wrote(path)
 
     def wrote(self, path: str) -> None:
-        """Note that a log has new bytes."""
+        """Mark a log as unsynced."""
         if path not in self._waiting:
             self._waiting[path] = []
             self._ask_once()
 
     def when_synced(self, path: str, done: Done) -> None:
-        """Have `done` called with None when what a log holds now is safe, or with what went wrong."""
+        """Call `done` with None when the log's current bytes are durable, or with the error."""
         self.wrote(path)
         self._waiting[path].append(done)
 
     def is_lost(self, path: str) -> bool:
-        """Return whether a sync of the log failed, so that nothing may be appended."""
+        """Return whether a sync of the log failed: appending to it is forbidden."""
         return path in self._lost
 
     def forget(self, path: str) -> None:
-        """Note that the log is no more; who waits for it is told by the next sync."""
+        """Note that the log was removed; the next sync calls the callbacks that wait for it."""
         self._lost.discard(path)
         self._new.discard(path)
 
     def begin_sync(self) -> LogSyncJob | None:
-        """Return a job for some of the unsynced logs; None: there are none, or a job is on its way."""
+        """Return a job for some unsynced logs; None: there are none, or a job is running."""
         self._asked = False
         if self._job is not None or not self._waiting:
             return None
@@ -120,7 +120,7 @@ class LogSync:
         return self._job
 
     def finish_sync(self, error: Exception | None) -> None:
-        """Take the result of the job, and tell those who waited."""
+        """Take the result of the job and call the waiting callbacks."""
         job, self._job = self._job, None
         assert job is not None
         syncing, self._syncing = self._syncing, {}
