@@ -69,7 +69,7 @@ class LogSync:
         self._ask = ask
         self._logs_max = JOB_LOGS_MAX if always else None
         self._asked = False
-        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks that wait for it, in order of writes
+        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in order of writes
         self._new: set[str] = set()
         self._lost: set[str] = set()
         self._job: LogSyncJob | None = None  # on its way, for `_syncing`
