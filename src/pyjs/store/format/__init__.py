@@ -1,1 +1,1 @@
-"""The bytes of files: records, forms of segments, metadata, layout."""
+"""The bytes of files: log records, compressed and encrypted segments, metadata, names."""

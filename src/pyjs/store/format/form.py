@@ -1,16 +1,16 @@
-"""The forms of segment files: plain, compressed, encrypted, or both; and what a file says of its own.
+"""The form of a segment file: plain, compressed, encrypted, or both; and the outer header that says which.
 
-The plain image is a segment as store/format/record lays it out, header and all. A plain file is its image. Any other
-begins with an outer header, whose flags say what follows:
+The plain image is a segment as in store/format/record, with its header. A plain file is its image. Every other file
+begins with an outer header, whose flags describe the rest:
 
     file   = header (64)  [META record]  body
     body   = image mark zeros* | table block* table           encrypted when the flags name a cipher
 
-The META record stands in clear and has the stream's metadata, sealed as in its own files, so that a stream can be
-opened by its segments. store/format/packed has the body of a compressed file, store/format/image that of an encrypted
-one. The key stream counts from the first byte of the body.
+The META record is not encrypted, but the stream's metadata in it is, as in its own files; a stream can therefore be
+opened from its segments. store/format/packed has the body of a compressed file, store/format/image that of an
+encrypted one. The key stream starts at the first byte of the body.
 
-Knows nothing of records but META.
+Knows no records except META.
 
 Source: docs/storage-format.md, "Other forms of a segment".
 """
@@ -49,23 +49,23 @@ KIND_META = 5
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an outer header says."""
+    """The fields of an outer header."""
 
     flags: int
     base_seq: int
     number: int
     incarnation: int
     nonce: bytes  # of the key stream; zeros without a cipher
-    shift: int  # where the body begins
+    shift: int  # offset of the body in the file
 
     @property
     def cipher(self) -> int:
-        """The algorithm that the body is encrypted with, 0: none."""
+        """The encryption algorithm of the body; 0: none."""
         return self.flags & CIPHER_MASK
 
     @property
     def codec(self) -> int:
-        """How the image is compressed, 0: it is not."""
+        """The compression of the image; 0: none."""
         return self.flags & CODEC_MASK
 
     def header(self) -> bytes:
@@ -73,7 +73,7 @@ class Form:
         return self._packed(self.flags, self.nonce, self.shift)
 
     def plain_header(self) -> bytes:
-        """Return the header that the image begins with."""
+        """Return the segment header at the start of the image."""
         return self._packed(0, bytes(SEGMENT_NONCE_SIZE), 0)
 
     def _packed(self, flags: int, nonce: bytes, shift: int) -> bytes:
@@ -83,10 +83,10 @@ class Form:
 
 
 def read_form(head: bytes, path: str) -> Form | None:
-    """Return what the header of a segment file says, None: the file is plain, or the header is damaged.
+    """Return the outer header of a segment file; None: the file is plain, or the header is damaged.
 
     Raises:
-        UnknownFormat: the version, or the form, is not known here.
+        UnknownFormat: the version or a flag is unknown.
     """
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         return None
@@ -103,23 +103,23 @@ def read_form(head: bytes, path: str) -> Form | None:
 
 
 def unknown_format(head: bytes, path: str) -> UnknownFormat:
-    """Return the error for a segment file whose header is whole and says what is not known here."""
+    """Return the error for a segment file whose header is whole but has an unknown version or flag."""
     _, version, *needs, _, _, _, _, _, _, _, _ = HEADER.unpack(head[: HEADER.size])
     return UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
 
 
 class PlainImage:
-    """The image of a plain file; the others read as this one does."""
+    """The image of a plain file; the base of the other images."""
 
     form: Form | None = None
-    shift = 0  # where the image begins in the file, if it is not compressed
-    problem = ""  # what is damaged and does no harm
+    shift = 0  # offset of the image in the file, if it is not compressed
+    problem = ""  # harmless damage
     unread = False  # the disk could not read its end
     marked = False  # the mark behind the last byte that was written is there
 
     def __init__(self, disk: Disk, fd: int) -> None:
         self._disk = disk
-        self.fd = fd  # who reads later sets another
+        self.fd = fd  # later readers replace it
         self.size = disk.size_of(fd)
 
     def read(self, at: int, size: int) -> bytes:
@@ -127,7 +127,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Return what `read` does, and where nothing could be read: what stands there is damaged bytes."""
+        """Return the bytes as `read`, and the unreadable places: the bytes there count as damaged."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -145,26 +145,26 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return all of it; with `around` what cannot be read is damaged bytes, and no error. A map is always so."""
+        """Return the whole image; with `around`, or in a map, unreadable places are damaged bytes, not an error."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return place and size in the file of the bytes at..end of the image."""
+        """Return offset and size in the file of the image bytes at..end."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
-        """Take note of how much is written by now."""
+        """Note that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return what is damaged that only counts when more is; "": nothing is."""
+        """Return damage of a spare copy, harmless unless the other copy is damaged too; "": none."""
         return "" if self.form is None else clear_problem(self._disk, self.fd, self.form)
 
 
 def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
-    """Return what the outer header of an open file says, None: it has none; and what is damaged in it.
+    """Return the outer header of an open file, None: it has none; and its damage.
 
     Raises:
-        UnknownFormat: the form is not known here.
+        UnknownFormat: a flag is unknown.
         OSError: it cannot be read.
     """
     head = readable(disk, fd, HEADER.size, 0) or b""
@@ -175,7 +175,7 @@ def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
 
 
 def clear_problem(disk: Disk, fd: int, form: Form) -> str:
-    """Return what is wrong with the metadata that stand in clear in an open file; "": nothing is."""
+    """Return the damage of the unencrypted META record of an open file; "": none."""
     size = form.shift - HEADER.size
     data = readable(disk, fd, form.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]
@@ -186,7 +186,7 @@ def clear_problem(disk: Disk, fd: int, form: Form) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Return what `read_at` does, None: the disk cannot read it. Raises OSError: not because of a page."""
+    """Return the bytes as `read_at`; None: the place is unreadable. Raises OSError: another error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:
@@ -196,7 +196,7 @@ def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
 
 
 def clear_meta(head: bytes, path: str) -> bytes:
-    """Return the metadata that stands in clear in an encrypted file which begins with `head`; b"": there is none."""
+    """Return the body of the unencrypted META record of a file that begins with `head`; b"": there is none."""
     form = read_form(_whole(head), path)
     if form is None or form.shift <= HEADER.size + RECORD_HEAD.size + CHECKSUM.size:
         return b""
@@ -210,12 +210,12 @@ def is_encrypted(head: bytes, path: str) -> bool:
 
 
 def head_size(meta: bytes) -> int:
-    """Return where the body of a file begins that has `meta` in clear."""
+    """Return the offset of the body of a file with `meta` in its unencrypted META record."""
     return HEADER.size + (RECORD_HEAD.size + len(meta) + CHECKSUM.size if meta else 0)
 
 
 def outer_head(form: Form, meta: bytes) -> bytes:
-    """Return what stands in front of a body: the header, and the metadata in clear."""
+    """Return the bytes before a body: the outer header and the unencrypted META record."""
     header = form.header()
     if not meta:
         return header
@@ -225,7 +225,7 @@ def outer_head(form: Form, meta: bytes) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the header that `data` begins with, put right if one byte of it is damaged."""
+    """Return the header at the start of `data`, with one damaged byte corrected."""
     head = data[: HEADER.size]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
     return head if head.endswith(checksum) else mended_header(head) or head

@@ -1,7 +1,7 @@
-"""Plain images of segment files in any form: read, and written.
+"""Plain images of segment files: reading and writing plain, compressed and encrypted files.
 
-An encrypted image ends with a mark, one byte that is not zero, behind the last byte written: a byte of it may be
-zero, so nothing else tells it from the zeros of reserved space. store/format/form has the rest of the layout.
+An encrypted image ends with a mark, one byte that is not zero, after the last byte written: its last bytes may be
+zero, and only the mark separates them from the zeros of reserved space. store/format/form has the rest of the layout.
 
 Knows nothing of records.
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.format.form import Buffer
 
-# What keeps a segment from being read as a whole.
+# Errors that prevent reading a segment as a whole.
 UNREADABLE = (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked)
 MARK = b"\xff"
 END_STEP = 65536  # bytes read at once in search of the mark
-STEP = 1 << 18  # bytes encrypted at once, so that other threads have their turn
+STEP = 1 << 18  # bytes encrypted at once, so that other threads can run
 SECTOR_SIZE = 512
 ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
 
@@ -58,11 +58,11 @@ class EncryptedImage(PlainImage):
         return self.stream.apply(self._disk.read_at(self.fd, size, self.shift + at), at)
 
     def grow(self, size: int) -> None:
-        """Take note of how much is written by now."""
+        """Note that the image has grown to `size` bytes."""
         self.size = max(self.size, size)
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return all of it, decrypted piece by piece: another thread may wait for its turn."""
+        """Return the whole image, decrypted piece by piece so that other threads can run."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
             size = min(STEP, self.size - at)
@@ -71,7 +71,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return where the mark is; without one what was written last is cut off or damaged."""
+        """Return the offset of the mark; without one the last write is torn or damaged."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -91,7 +91,7 @@ class EncryptedImage(PlainImage):
 
 
 class TailEncryption:
-    """What the open segment of an encrypted stream is written through."""
+    """Encrypts the writes of the open segment of an encrypted stream."""
 
     mark = MARK
 
@@ -103,12 +103,12 @@ class TailEncryption:
         self.stream = key.stream(key.algorithm, form.nonce)
 
     def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
-        """Return what is written for the bytes of the image from `at` on, and where."""
+        """Return the file bytes for the image bytes from `at` on, and their offset in the file."""
         data = self.stream.apply(data, at) + MARK
         return (data, self.shift + at) if at else (self._head + data, 0)
 
     def file_size(self, size: int) -> int:
-        """Return the size of a file with so many bytes of the image."""
+        """Return the size of a file whose image has `size` bytes."""
         return self.shift + size + len(MARK)
 
 
@@ -116,9 +116,9 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
     """Return the plain image of the segment file `path`, of which `fd` is open.
 
     Raises:
-        UnknownFormat: its form is not known here.
-        Locked: it is encrypted, and not with `key`.
-        CorruptRecord: what tells its form is damaged.
+        UnknownFormat: its version or a flag is unknown.
+        Locked: it is encrypted with another key.
+        CorruptRecord: its outer header is damaged.
         OSError: it cannot be read.
     """
     form, problem = form_at(disk, fd, path)
@@ -145,7 +145,7 @@ def _stream_of(form: Form, key: StreamKey | None, path: str) -> KeyStream | None
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
-    """Return the plain image of a segment file, damaged bytes or, with `around`, zeros where it cannot be read.
+    """Return the plain image of a segment file; with `around` unreadable places are zeros.
 
     Raises as open_image does.
     """

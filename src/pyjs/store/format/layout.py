@@ -5,9 +5,9 @@
                                        msgs/NNNNNNNN.seg
                                        consumers/<consumer>.<id>/snap.G log.G
 
-Account, stream and consumer names are escaped, so that none of them can leave its place or meet a file of ours.
-What is removed first gets a name that begins with `.deleting-`: a crash in the middle is finished by the next start.
-What cannot be read gets one that begins with `.damaged-`, and is left to the operator.
+Account, stream and consumer names are escaped, so that no name can leave its directory or collide with a file of the
+server. A directory to remove is first renamed to `.deleting-…`; the next start finishes a removal that a crash
+interrupted. An unreadable directory is renamed to `.damaged-…` and left to the operator.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ DAMAGED = ".damaged-"
 
 
 class StoreLocked(PyjsError):
-    """Another server works on the store directory."""
+    """Another server uses the store directory."""
 
 
 def file_name(name: str) -> str:
-    """Return `name` as a file name: other characters than SAFE as %XX; a long one shortened before a digest."""
+    """Return the file name of `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
     )
     if len(escaped) <= NAME_SIZE_MAX:
         return escaped
-    import xxhash  # few names are that long, and no start waits for it
+    import xxhash  # imported lazily: few names are that long
 
     return f"{escaped[: NAME_SIZE_MAX - 20]}%-{xxhash.xxh64_hexdigest(name.encode())}"
 
 
 def streams_directory(root: str, account: str) -> str:
-    """Return where the streams of an account are."""
+    """Return the directory of an account's streams."""
     return f"{root}/{file_name(account)}/streams"
 
 
 def make_directory(disk: Disk, directory: str) -> None:
-    """Make a directory and those above it; their names are safe when this returns."""
+    """Create a directory and its parents; their names are durable on return."""
     missing = []
     while directory and not disk.exists(directory):
         missing.append(directory)
@@ -66,12 +66,12 @@ def make_directory(disk: Disk, directory: str) -> None:
 class StoreLock:
     """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
 
-    The file is what other programs may look at. Whoever removes it, as files of no use are, does not let a second
-    server in: the directory stays locked, where the file system can do that.
+    Other programs may test the lock of the file. If somebody deletes the file, the lock of the directory still keeps
+    a second server out, on file systems that support it.
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Take it. Raises BlockingIOError: another process has it; OSError: it cannot be taken."""
+        """Lock both. Raises BlockingIOError: another process has the lock; OSError: locking failed."""
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -90,18 +90,18 @@ class StoreLock:
             raise
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release both locks."""
         fds, self._fds = self._fds, []
         for fd in fds:
             self._disk.unlock(fd)
 
 
 def lock_store(disk: Disk, directory: str) -> StoreLock:
-    """Take the lock of a store directory, made if absent.
+    """Lock a store directory; create it if it is missing.
 
     Raises:
-        StoreLocked: another process has it.
-        OSError: the directory cannot be made or written.
+        StoreLocked: another process has the lock.
+        OSError: the directory cannot be created or written.
     """
     make_directory(disk, directory)
     if not disk.exists(f"{directory}/.lock"):
@@ -115,33 +115,32 @@ def lock_store(disk: Disk, directory: str) -> StoreLock:
 
 
 def _sync_above(disk: Disk, directory: str) -> None:
-    """Sync the names of a directory and of those above it: a process may have been killed before it did."""
+    """Sync the names of a directory and of its parents: a killed process may not have done so."""
     while directory not in ("", "/"):
         directory = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
         try:
             disk.sync_dir(directory)
         except OSError:
-            return  # not ours to read, and so not made by us
+            return  # not readable, so this server did not create it
         if directory == ".":
             return
 
 
 def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
-    """Give a directory that is to be removed a name that no start looks at; returns its new path.
+    """Rename a directory for removal, to a name that no start reads; return its new path.
 
-    The name has the first free number from `number` on: others may wait to be removed. Without `sync` it is the
-    caller's to sync the directory above.
+    The name has the first free number from `number` on. Without `sync` the caller syncs the parent directory.
     """
     return _rename_aside(disk, directory, DELETING, number, sync)
 
 
 def set_aside(disk: Disk, directory: str) -> str:
-    """Give a directory that cannot be read a name that no start looks at; returns its new path."""
+    """Rename an unreadable directory to a name that no start reads; return its new path."""
     return _rename_aside(disk, directory, DAMAGED)
 
 
 def finish_removals(disk: Disk, parent: str) -> list[str]:
-    """Remove what an earlier process had begun to remove in `parent`; returns what could not be, and why."""
+    """Finish removals in `parent` that an earlier process started; return the failed ones with their errors."""
     problems = []
     for name in disk.list_dir(parent):
         if name.startswith(DELETING):
@@ -153,7 +152,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return a path beside `directory` that begins with `prefix`, has a number from `number` on, and is not taken."""
+    """Return the first free path beside `directory` with `prefix` and a number from `number` on."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

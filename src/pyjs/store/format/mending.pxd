@@ -1,4 +1,4 @@
-"""The one damaged byte of a short piece of a segment file, found by trying."""
+"""Correction of one damaged byte in a short piece of a segment file."""
 from libc.stdint cimport uint64_t
 
 cdef enum:

@@ -1,9 +1,9 @@
-"""The one damaged byte of a short piece of a segment file, found by trying: what a checksum proves is no guess.
+"""Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum fits.
 
-Two pieces are worth it, since nothing else says what is in them. A record that tells of removals: without it removed
-messages come back. The header of a file that is encrypted or compressed: without it nothing of the file can be read.
+Two pieces need it, since their contents are nowhere else: a record of removals, without which removed messages come
+back, and the header of an encrypted or compressed file, without which nothing in the file can be read.
 
-Knows no files. Compiled: a record takes up to 130,000 hashes, which a start waits for (benchmarks/store_start.py).
+Knows no files. Compiled: a record takes up to 130,000 hashes during a start (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -41,7 +41,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the header of a segment file of which one byte is damaged as it was; None: it is not one byte."""
+    """Return the header of a segment file with its one damaged byte corrected; None: more bytes are damaged."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored
@@ -66,14 +66,14 @@ def mended_header(bytes head not None) -> bytes | None:
 
 
 cdef inline bint fits(const char* p, size_t length) noexcept nogil:
-    """Whether all of these bytes can be one record."""
+    """Whether these bytes can be one record."""
     cdef uint32_t size = 0
     memcpy(&size, p, 4)
     return size == length and plausible(p, length)
 
 
 cdef inline bint one_byte_differs(uint64_t a, uint64_t b) noexcept nogil:
-    """Whether they are equal but for one byte."""
+    """Whether `a` and `b` differ in exactly one byte."""
     cdef uint64_t wrong = a ^ b
     while wrong and not wrong & 0xff:
         wrong >>= 8

@@ -1,22 +1,22 @@
-"""Metadata files: a msgpack map in a checksummed envelope, kept twice.
+"""Metadata files: a msgpack map in a checksummed envelope, in two copies.
 
     envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
                | generation u64 | body (msgpack map) | XXH64 u64
 
 little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
-is the first pyjs-server that reads what is in it, so that an older one can name it. A set flag is a feature that the
+is the first pyjs-server that reads the body, so that an older server can name it. A set flag is a feature that the
 reader must know. There is one: with SEALED the body is encrypted,
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
-(store/crypt/vault), where the frame's 32 bytes are authenticated with it, and only a stream's own metadata has a
-data key.
+(store/crypt/vault). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
+key.
 
-`<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each is
-written to a temporary file, synced, renamed and its directory synced before the other is touched, so that one of
-them is whole at every moment.
+`<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each copy
+is written to a temporary file, synced and renamed, and its directory is synced, before the other is touched.
+Invariant: one copy is whole at every moment.
 
-Knows nothing of what the map means. docs/storage-format.md says the same for readers outside.
+Knows nothing of the meaning of the map. docs/storage-format.md has the same for other programs.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/for
 
 
 class UnknownFormat(PyjsError):
-    """A pyjs-server with another version of the format wrote this; it is whole and must stay as it is."""
+    """The file has another version of the format; it is whole and must stay as it is."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """`known` is the version that is read here, `needs` the first pyjs-server that reads `version`."""
+        """`known` is the version that this server reads, `needs` the first pyjs-server that reads `version`."""
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
             if version >= known
@@ -70,19 +70,19 @@ class UnknownFormat(PyjsError):
 
 
 class Opener:
-    """Opens sealed bodies with a stream's data key, or finds that key with the configured ones."""
+    """Decrypts bodies with a stream's data key, or unwraps that key with the configured ones."""
 
     def __init__(self, key: StreamKey | None = None, vault: Vault | None = None) -> None:
         self._vault = vault
         self.key = key
-        self.rotated = False  # the key before opened it
-        self.saw_plain = False  # something was not sealed
+        self.rotated = False  # the previous key unwrapped the data key
+        self.saw_plain = False  # a body was not encrypted
 
     def open(self, body: bytes, frame: bytes, path: str) -> bytes:
-        """Return what is in the sealed body of an envelope.
+        """Return the decrypted body of an envelope.
 
         Raises:
-            Locked: not with the keys at hand.
+            Locked: none of the known keys decrypts it.
         """
         algorithm, wrapped_size, _ = SEAL.unpack_from(body)
         wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
@@ -100,7 +100,7 @@ class Opener:
 
 
 def encode(kind: int, generation: int, values: dict[str, Any], key: StreamKey | None = None) -> bytes:
-    """Return the envelope of `values`, sealed if there is a key."""
+    """Return the envelope of `values`, encrypted with a key."""
     body: bytes = msgpack.packb(values)
     if key is None:
         data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
@@ -117,12 +117,12 @@ def _sealed(kind: int, generation: int, body: bytes, key: StreamKey) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Return whether the envelope that `data` begins with is sealed."""
+    """Return whether the envelope at the start of `data` is encrypted."""
     return len(data) > FLAGS_AT and data[FLAGS_AT] & SEALED != 0
 
 
 def envelope_size(data: bytes) -> int:
-    """Return how long the envelope claims to be that `data` begins with; 0: none begins there."""
+    """Return the size in the header of the envelope at the start of `data`; 0: there is none."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return 0
     size: int = HEADER.unpack_from(data)[7]
@@ -130,7 +130,7 @@ def envelope_size(data: bytes) -> int:
 
 
 def is_torn(data: bytes) -> bool:
-    """Return whether `data` is an envelope of which the end was not written, or nothing."""
+    """Return whether `data` is empty or an envelope without its end."""
     begun = data.rstrip(b"\0")
     if len(begun) < HEADER.size:
         return MAGIC.startswith(begun[: len(MAGIC)])
@@ -141,9 +141,9 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
     """Return (generation, values) of an envelope.
 
     Raises:
-        CorruptRecord: it is not what was written.
+        CorruptRecord: it is damaged.
         UnknownFormat: another version wrote it.
-        Locked: it is sealed, and `opener` does not open it.
+        Locked: it is encrypted, and `opener` cannot decrypt it.
     """
     size = envelope_size(data)
     if size == 0:
@@ -175,10 +175,10 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
 
 
 def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
-    """Write both copies of `<directory>/<name>`; the generation in `data` must be higher than that of what is there.
+    """Write both copies of `<directory>/<name>`; the generation in `data` must be higher than the stored one.
 
     Raises:
-        OSError: the old map, or a copy of the new one, is still whole.
+        OSError: a copy of the old or the new map is still whole.
     """
     for copy in COPIES:
         write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
@@ -186,7 +186,7 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 
 def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
-    """Put `data` in place of what is at `path`, in one step; the name is safe after sync_dir."""
+    """Replace the file at `path` by `data`, atomically; the name is durable after sync_dir."""
     write_file(disk, temporary, [data])
     disk.rename(temporary, path)
 
@@ -194,14 +194,14 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems) of the newest whole copy; a problem tells of the other one.
+    """Return (generation, values, problems) of the newest whole copy; a problem describes the other one.
 
     Raises:
         CorruptRecord: no copy is whole.
         UnknownFormat: another version wrote one of them.
-        Locked: one of them is sealed, and `opener` does not open it.
+        Locked: one of them is encrypted, and `opener` cannot decrypt it.
         FileNotFoundError: there is none at all.
-        OSError: the disk gives none of them, or descriptors or memory are short.
+        OSError: none of them can be read, or descriptors or memory are short.
     """
     found: list[tuple[int, dict[str, Any]]] = []
     problems: list[CorruptRecord | OSError] = []
@@ -220,7 +220,7 @@ def load_meta(
 
 
 def _severity(problem: CorruptRecord | OSError) -> int:
-    """Order what says most about two unreadable copies first: a failing disk, damage, absence."""
+    """Order the errors of two unreadable copies: a failing disk first, then damage, then a missing file."""
     if isinstance(problem, FileNotFoundError):
         return 2
     return 1 if isinstance(problem, CorruptRecord) else 0

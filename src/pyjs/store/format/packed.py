@@ -1,13 +1,13 @@
-"""The body of a compressed segment file: the image in chunks, and a table of them, twice.
+"""The body of a compressed segment file: the image in chunks, and two copies of the table of chunks.
 
-A compressed image is cut into chunks of 64 KiB, each compressed for itself (zstd) or kept as it is; the table says
-their sizes and checksums:
+The image is cut into chunks of 64 KiB; each is compressed (zstd) or stored plain. The table has their sizes and
+checksums:
 
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-little-endian, checksums are XXH64 with seed 0. A chunk that does not check out is bytes of 255 in the image, where
-the records in it are found damaged. `cramjam` is imported when something is compressed.
+little-endian, checksums are XXH64 with seed 0. A damaged chunk is bytes of 255 in the image, so its records are found
+damaged. `cramjam` is imported lazily: only compression needs it.
 
 Source: docs/storage-format.md, "Other forms of a segment".
 """
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyjs.store.format.form import Buffer, Form, Holes
 
 LEVEL = 1  # of zstd: on JSON 0.23 of the size at 680 MB/s; level 3 gains nothing there, lz4 has 0.34
-DAMAGED = b"\xff"  # every byte of a chunk that does not check out
+DAMAGED = b"\xff"  # every byte of a damaged chunk in the image
 CHUNK_SIZE = 65536
 IMAGE_SIZE_MAX = 1 << 30  # far beyond the largest record and segment
 TABLE_HEAD = struct.Struct("<QII")
 TABLE_ROW = struct.Struct("<IQ")
 GAIN_MIN = 10  # per cent that compression must save
-SAMPLES = 4  # chunks that tell whether it will
+SAMPLES = 4  # chunks that are compressed first to estimate that
 
 
 class PackedImage(PlainImage):
@@ -55,8 +55,8 @@ class PackedImage(PlainImage):
         self.marked = (
             stream is not None
         )  # what is encrypted had its mark, or a footer, when it was compressed
-        self._places: list[tuple[int, int, int]] = []  # of each chunk: where, size, checksum
-        self.damaged: set[int] = set()  # chunks that were read and did not check out
+        self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
+        self.damaged: set[int] = set()  # damaged chunks among those that were read
         body_size = disk.size_of(fd) - form.shift
         for at, what in ((0, "first"), (None, "second")):
             table = self._table_at(body_size, at)
@@ -74,18 +74,18 @@ class PackedImage(PlainImage):
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Return what `read` does, and the chunks of it that do not check out."""
+        """Return the bytes as `read`, and the places of its damaged chunks."""
         data = self.read(at, size)
         numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
         holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
         return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return all of it; damaged chunks are damaged bytes, and those are as well that cannot be read."""
+        """Return the whole image; damaged and unreadable chunks are damaged bytes."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return what is damaged that only counts when more is; "": nothing is."""
+        """Return the damage of one copy of the table; "": both are whole."""
         body_size = self._disk.size_of(self.fd) - (self.form.shift if self.form is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -93,11 +93,11 @@ class PackedImage(PlainImage):
         return super().spare_problem() if whole else "the second copy of its table of chunks is damaged"
 
     def is_whole(self) -> bool:
-        """Return whether every chunk checks out."""
+        """Return whether every chunk is whole."""
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return place and size in the file of the damaged chunks, as `whole` found them, with the bytes at..end."""
+        """Return offset and size in the file of the damaged chunks (found by `whole`) of the image bytes at..end."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(
@@ -108,13 +108,13 @@ class PackedImage(PlainImage):
         return self.form.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
 
     def _body(self, at: int, size: int) -> bytes:
-        """Return bytes of the body; none if they cannot be read."""
+        """Return bytes of the body; b"" if they cannot be read."""
         assert self.form is not None
         data = readable(self._disk, self.fd, size, self.form.shift + at) or b""
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of a copy of the table, the one at the end for None; None: it is damaged."""
+        """Return image size and rows of the table at `at`, for None of the one at the end; None: it is damaged."""
         if at is None:
             # Its count stands in front, at a place that the count tells: its last eight bytes say where.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""
@@ -147,9 +147,9 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image; a damaged one is no zeros, which would be no loss at the end of a segment.
+        """Return one chunk of the image; a damaged one is not zeros, which would hide a loss at the end of a segment.
 
-        The header is in the outer one as well.
+        The segment header of a damaged first chunk comes from the outer header.
         """
         found = self._unpacked(number)
         if found is not None:
@@ -165,7 +165,7 @@ class PackedImage(PlainImage):
         at, packed_size, checksum = self._places[number]
         size = self._size_of(number)
         if packed_size > size:
-            return None  # what does not get smaller is kept as it is
+            return None  # not smaller: stored plain
         packed = self._body(at, packed_size)
         if len(packed) != packed_size or xxhash.xxh64_intdigest(packed) != checksum:
             return None
@@ -203,7 +203,7 @@ def _saves(size: int, plain_size: int) -> bool:
 
 
 def _zip(chunk: memoryview) -> bytes:
-    """Return a chunk compressed, or as it is when that is not larger."""
+    """Return a chunk compressed, or plain if that is not larger."""
     from cramjam import zstd
 
     packed = bytes(zstd.compress(chunk, level=LEVEL))
@@ -211,7 +211,7 @@ def _zip(chunk: memoryview) -> bytes:
 
 
 def _unzip(packed: bytes, size: int) -> bytes | None:
-    """Return a chunk, None: it is damaged. Never more than `size` bytes are made of it."""
+    """Return a decompressed chunk of at most `size` bytes; None: it is damaged."""
     from cramjam import DecompressionError, zstd
 
     out = bytearray(size)

@@ -1,8 +1,8 @@
-"""The file of a purge in steps: what it removes, written before the first step and removed after the last one.
+"""The file of a purge in steps: its filter, written before the first step and deleted after the last one.
 
-A start that finds it ends the purge: every message below `before_seq` that matches goes. To do so twice changes
-nothing, since sequences are never used again. A file that is no whole envelope was never durable, so its purge had
-not begun.
+A start that finds it finishes the purge: it removes every matching message below `before_seq`. Doing so twice changes
+nothing, since sequences are never used again. A file that is not a whole envelope was never durable, so its purge had
+not started.
 
     <stream>/purge      one envelope of kind 5, generation 1: {"subject": str, "before_seq": int}
 """
@@ -36,12 +36,12 @@ def encode_purge(purge: Purge, key: StreamKey | None) -> bytes:
 
 
 def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
-    """Return the purge that the file at `path` tells of.
+    """Return the purge of the file at `path`.
 
     Raises:
-        CorruptRecord: it is not what was written.
-        UnknownFormat, Locked: this version, or this key, does not read it.
-        OSError: the disk does not give it.
+        CorruptRecord: it is damaged.
+        UnknownFormat, Locked: this version, or this key, cannot read it.
+        OSError: it cannot be read.
     """
     _, values = decode(disk.read_file(path), KIND_PURGE, path, Opener(key))
     subject, before_seq = values.get("subject"), values.get("before_seq")

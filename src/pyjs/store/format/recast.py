@@ -1,10 +1,10 @@
-"""Sealed segments brought into another form: compressed, encrypted, or both.
+"""Recasting: rewrites a sealed segment compressed, encrypted, or both.
 
-The plain image stays the same, byte for byte, and so do its index entries, which tell places in it; a damaged segment
-stays damaged as it is. The new file is read back and compared before it takes the place of the old one.
+The plain image stays the same, byte for byte, and with it the offsets in index entries; a damaged segment is left as
+it is. The new file is read back and compared before it replaces the old one.
 
-Knows nothing of stores: store/file chooses segments and puts the new files in their place. A job runs in any thread
-and touches nothing but files.
+Knows nothing of stores: store/file chooses segments and replaces the files. A job runs in any thread and uses only
+files.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pyjs.store.format.packed import PackedImage
 if TYPE_CHECKING:
     from pyjs.store.format.form import Buffer
 
-NEW = ".new"  # behind the name of a segment: a file that is being written; a start removes it
+NEW = ".new"  # suffix of a file that is being written; a start removes it
 
 
 class Recast:
-    """One segment to be written in the form that its stream wants."""
+    """A job that rewrites one segment with the compression and encryption of its stream."""
 
     def __init__(
         self, disk: Disk, path: str, number: int, codec: int, key: StreamKey | None, meta: bytes
@@ -36,14 +36,14 @@ class Recast:
         self.number = number
         self.flags = 0  # the form of the new file
         self.old_flags = 0
-        self.stale = False  # the segment changed meanwhile: the new file is not to be used
+        self.stale = False  # the segment changed meanwhile: the new file must not be used
         self._disk = disk
         self._codec = codec
         self._key = key
         self._meta = meta
 
     def __call__(self) -> Exception | None:
-        """Write the new file and sync it; return the error that kept it from being written, None: see `flags`."""
+        """Write and sync the new file; return the error, None: it is written, see `flags`."""
         try:
             self._write()
         except UNREADABLE as error:
@@ -71,12 +71,12 @@ class Recast:
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
-    """Keep a compressed segment as its image again, encrypted with a key; return its form.
+    """Replace a compressed segment by its image, encrypted with a key; return its form.
 
     Raises:
         CorruptRecord: a part of it is damaged.
         Locked: it is encrypted with another key.
-        OSError: it is as it was.
+        OSError: the file is unchanged.
     """
     with closing(disk, disk.open_read_only(path)) as fd:
         whole = _checked(open_image(disk, path, fd, key), path)
@@ -87,7 +87,7 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
 
 
 def _checked(image: PlainImage, path: str) -> Buffer:
-    """Return the whole image, which must be one."""
+    """Return the whole image. Raises CorruptRecord: it is damaged."""
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")
     whole = image.whole()

@@ -1,4 +1,4 @@
-"""Segment files: the layout of their header and records. docs/storage-format.md says it in prose."""
+"""Segment files: the layout of their header and records. docs/storage-format.md has it in prose."""
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -12,7 +12,7 @@ cdef enum:
     RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
     RECORD_SIZE_MAX = 134217728
     FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
-    REMOVALS_MAX = 56           # in a DELETES record, which store/format/mending can put right then
+    REMOVALS_MAX = 56           # in a DELETES record: short enough for store/format/mending to correct
 
 cdef enum Kind:
     KIND_MSG = 1
@@ -22,8 +22,8 @@ cdef enum Kind:
     KIND_META = 5               # seq: last_seq; body: the stream's metadata, as in its own files
 
 cdef enum:
-    FLAG_EXTENDED = 1           # 16 bytes of term and index stand between header and subject
-    FLAG_ERASED = 2             # MSG: the body was overwritten; DELETES: its messages were overwritten
+    FLAG_EXTENDED = 1           # 16 bytes of term and index between header and subject
+    FLAG_ERASED = 2             # MSG: the body is overwritten; DELETES: its messages are overwritten
 
 cdef packed struct RecordHeader:
     uint32_t length             # of the whole record, header and checksum included
@@ -45,7 +45,7 @@ cdef packed struct SegmentHeader:
     int64_t spare_ts
     uint32_t number
     uint32_t spare
-    uint64_t incarnation        # of the stream: a file of another one is not read
+    uint64_t incarnation        # of the stream: files of another incarnation are not read
     uint64_t spare2
     uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
 
@@ -53,7 +53,7 @@ cdef packed struct SegmentHeader:
 cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
 cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
-# The checksum that these bytes must have behind `before`; `sound` tells whether the check fits them.
+# The checksum that these bytes must have after `before`; `sound`: their check is right.
 cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil
 cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
 cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits

@@ -1,16 +1,16 @@
 """Segment files: the layout of their header and records, and the checksum that chains them.
 
-A segment is a 64-byte header and records behind each other, little-endian, no padding:
+A segment is a 64-byte header followed by records, little-endian, no padding:
 
     record   = length u32 | kind u8 | flags u8 | subject_len u16 | seq u64 | ts i64 | header_len u32 | check u32
                [term u64 | index u64]  subject  headers  payload  checksum u64
 
-The hash of a record is XXH64 of all behind its header, with XXH64 of the header in front of `check` as seed. `check`
-is half of it, so that a record can be told from damage where nothing in front of it is left. The checksum is XXH64 of
-the hash, with the eight bytes in front of the record as seed: the checksum of the record before, or of the segment
-header. So a chain of records proves that nothing is missing between.
+The hash of a record is XXH64 of the bytes after its header; the seed is XXH64 of the header before `check`. `check`
+is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64 of the hash; the
+seed is the eight bytes before the record, which are the checksum of the record before or of the segment header.
+Invariant: if the checksums of a range of records fit, no record between them is missing.
 
-Knows no files. Compiled: each append makes one record (benchmarks/: JetStream async publish).
+Knows no files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
 """
 from libc.string cimport memcmp, memcpy, memset
 
@@ -21,7 +21,7 @@ cdef enum:
 
 
 cdef inline uint64_t hash_of(const char* record, size_t length) noexcept nogil:
-    """The hash of a record alone: `check` and checksum are not in it."""
+    """Return the hash of a record, which excludes `check` and checksum."""
     return xxh64(record + RECORD_HEADER_SIZE, length - RECORD_SIZE_MIN, xxh64(record, CHECK_AT, 0))
 
 
@@ -123,6 +123,6 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
 
 
 def checksum_of(bytes data, uint64_t seed) -> int:
-    """Return XXH64 of `data`, as the records carry it."""
+    """Return XXH64 of `data` as in the records."""
     cdef const char* p = data
     return xxh64(p, len(data), seed)

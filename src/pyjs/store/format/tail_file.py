@@ -1,14 +1,14 @@
-"""The index files of many open segments in one file, as a clean stop of many streams leaves them.
+"""The index files of many open segments in one file, written by a clean stop of many streams.
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-A file of its own for each of thousands of streams takes a stop longer than everything else, and a start opens each of
-them. An entry is, byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A part
-that is damaged is left out: the next one is found by its magic, and the segments are read.
+Writing a separate file for each of thousands of streams would dominate a stop, and opening them a start. An entry is,
+byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A damaged part is left
+out: the next one is found by its magic, and the segments of the damaged part are read.
 
-It is of the store as it stopped: a start takes it and removes it before anything changes.
+The file describes the store at the stop: a start reads and removes it before any stream changes.
 
-Knows nothing of segments and streams. docs/storage-format.md says the same for readers outside.
+Knows nothing of segments and streams. docs/storage-format.md has the same for other programs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ PART_STREAMS = 1024  # about 256 KiB
 
 
 def tails_path(streams: str) -> str:
-    """Return where the file of an account is whose streams are in the directory `streams`."""
+    """Return the path of the file for the account whose streams are in `streams`."""
     return f"{streams.rpartition('/')[0]}/{NAME}"
 
 
 def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
-    """Return what is whole in the file at `path`, and what is not; nothing if there is none.
+    """Return the whole entries of the file at `path`, and its damage; both empty without a file.
 
     Raises:
-        OSError: the disk does not give it.
+        OSError: it cannot be read.
     """
     try:
         data = disk.read_file(path)
@@ -62,7 +62,7 @@ def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
 
 
 def _part(data: bytes, path: str) -> Tails:
-    """Return the entries of one part that make sense. Raises PyjsError: it is none."""
+    """Return the valid entries of one part. Raises PyjsError: it is damaged."""
     _, values = decode(data, KIND_TAILS, path)
     streams = values.get("streams")
     return dict(_entries(streams)) if isinstance(streams, dict) else {}
@@ -76,10 +76,10 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Put `tails` in place of the file at `path`; without any there is none. As an index file it is not synced.
+    """Replace the file at `path` by `tails`, or remove it if they are empty. Like an index file it is not synced.
 
     Raises:
-        OSError: the file that was there still is.
+        OSError: the old file is unchanged.
     """
     if not tails:
         if disk.exists(path):

@@ -1,10 +1,10 @@
-"""The file of a duplicate window: its message ids at a clean stop, in parts, so that none is ever whole in memory.
+"""The file of a duplicate window: its message ids at a clean stop, in parts, so that memory holds one part at a time.
 
-A part is an envelope of store/format/meta; they stand behind each other, and the generation of each is its number. A
-window is worth a fast start and nothing more: with a part missing or damaged the ids are read from messages.
-docs/storage-format.md says the same for readers outside.
+A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a start
+faster: if a part is missing or damaged, the ids are read from messages. docs/storage-format.md has the same for other
+programs.
 
-Knows nothing of what an id means, nor of the stream.
+Knows nothing of the meaning of an id, nor of the stream.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ENTRY_SIZE = 24  # bytes of an id in a part, at least
 
 
 def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
-    """Put `parts` in place of the window at `path`, sealed if there is a key.
+    """Replace the window at `path` by `parts`, encrypted with a key.
 
     Raises:
-        OSError: the window that was there still is.
+        OSError: the old window is unchanged.
     """
     temporary = f"{path}.tmp"
     write_file(
@@ -38,14 +38,14 @@ def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: Str
 
 
 def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the parts of the window at `path`, one at a time; nothing says that they are of the stream as it is.
+    """Yield the parts of the window at `path`; the caller must check that they match the stream.
 
     Raises:
-        CorruptRecord: a part is not what was written, or not all are there.
+        CorruptRecord: a part is damaged or missing.
         UnknownFormat: another version wrote it.
-        Locked: it is sealed, and `key` does not open it.
-        FileNotFoundError: there is none.
-        OSError: the disk does not give it.
+        Locked: it is encrypted with another key.
+        FileNotFoundError: there is no window.
+        OSError: it cannot be read.
     """
     at, number, total, seen = 0, 0, 0, 0
     with closing(disk, disk.open_read_only(path)) as fd:
@@ -56,7 +56,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             number += 1
             part = _part(data or head, path, at, number, key)
             total, seen = part.get("total", -1), seen + part["count"]
-            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # who reads makes room for so many
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates that many
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)
@@ -77,6 +77,6 @@ def _part(data: bytes, path: str, at: int, number: int, key: StreamKey | None) -
 
 
 def is_plain(disk: Disk, path: str) -> bool:
-    """Return whether the window at `path` is not sealed. Raises OSError."""
+    """Return whether the window at `path` is not encrypted. Raises OSError."""
     with closing(disk, disk.open_read_only(path)) as fd:
         return not is_sealed(disk.read_at(fd, FRAME_SIZE, 0))

@@ -1,1 +1,1 @@
-"""What a store holds, by sequence and by subject, and every search in it."""
+"""The index of a store by sequence and by subject, and every search in it."""

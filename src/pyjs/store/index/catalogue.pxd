@@ -1,4 +1,4 @@
-"""What a store holds, by sequence and by subject."""
+"""The index of a store, by sequence and by subject."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.dropped cimport DropLog, Remains
@@ -8,7 +8,7 @@ from pyjs.store.index.subject_set cimport SubjectSet
 from pyjs.store.index.subjects cimport Subject
 
 cdef class Catalogue:
-    """Which sequences are there, of which subjects; the store that owns it adds and drops them."""
+    """The live sequences and their subjects; only the store that owns it changes it."""
     cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
     cdef readonly uint64_t last_seq
     cdef readonly uint64_t msgs
@@ -20,7 +20,7 @@ cdef class Catalogue:
     cdef SeqIndex index
     cdef readonly SubjectSet subjects
     cdef readonly DropLog drops
-    cdef list remains                   # memory of what was dropped, see take_remains; None: nothing was
+    cdef list remains                   # memory of dropped messages, see take_remains; None: none
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil

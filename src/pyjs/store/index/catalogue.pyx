@@ -1,15 +1,18 @@
-"""What a store holds, by sequence and by subject, and every search in it.
+"""The index of a store by sequence and by subject, and every search in it.
 
-Knows nothing of where bodies live and of who asks: a store owns it, tells it of what is added and dropped, and makes
-it again at a start. Sequences are dense in segments (store/index/sequences.pyx); each segment knows by a 4096-bit
-set which subject ids it may hold, each entry the distance to the message before of the same subject, each subject
-its count, first and last. First and last are searched only when the known ones were dropped.
+Knows nothing of bodies and callers: a store owns it, reports added and dropped messages, and rebuilds it at a start.
+Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set of the subject ids that
+it may hold, each entry the distance to the previous message of its subject, each subject its count, first and last.
+First and last are searched again only after the known ones were dropped.
 
-A search looks at a few thousand sequences. Where they hold no match it asks the subjects: when the matches behind
-the gap are not many, the filter remembers all of them, so that what a delivery costs depends neither on gaps nor on
-the stream's length. Subjects that match a filter with wildcards are found in a trie of tokens.
+A search examines a few thousand sequences. If none of them matches, it asks the subjects: if few matches follow the
+gap, the filter remembers all of them. The cost of a delivery therefore depends neither on gaps nor on the length of
+the stream. A trie of tokens finds the subjects that match a filter with wildcards.
 
-Compiled because consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
+Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
+of all subjects.
+
+Compiled: consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
 Long because every count and every search of both stores is here.
 """
 from libc.stdlib cimport free, malloc, qsort
@@ -24,9 +27,9 @@ from pyjs.store.index.subject_trie cimport Matches
 from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
 cdef enum:
-    SCAN_MAX = 4096             # sequences that a search looks at before it asks the subjects
-    AHEAD_MAX = 16384           # matches that a filter remembers; more of them are found by looking
-    AHEAD_GAP = 65536           # sequences to go on when looking ahead had no point
+    SCAN_MAX = 4096             # sequences that a search examines before it asks the subjects
+    AHEAD_MAX = 16384           # matches that a filter remembers; beyond that, sequences are examined
+    AHEAD_GAP = 65536           # sequences before the next look ahead, after one that found too many
     FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
 
 
@@ -47,7 +50,7 @@ cdef class Catalogue:
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil:
-        """Count a message with sequence last_seq + 1 that goes to `s`; its offset is the caller's to set."""
+        """Add a message with sequence last_seq + 1 to `s`; the caller sets its offset."""
         cdef uint64_t seq = self.last_seq + 1
         cdef Entry* e
         cdef Subject* sub = subjects_add(&self.subjects.table, subject, subject_len)
@@ -91,7 +94,7 @@ cdef class Catalogue:
         return e
 
     cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Use up the next sequence in `s` without a message."""
+        """Use the next sequence in `s` without a message."""
         cdef Entry* e = segment_add(s)
         if e == NULL:
             return -1
@@ -155,7 +158,7 @@ cdef class Catalogue:
             self.first_seq = seq + 1
 
     cdef void count_anew(self) noexcept nogil:
-        """Count the messages of all segments, which are few."""
+        """Recount the messages of all segments, which are few."""
         cdef Segment* s
         cdef size_t at
         cdef uint32_t i
@@ -172,7 +175,7 @@ cdef class Catalogue:
             self.bytes += s.live_bytes
 
     cdef void part_from_subjects(self) noexcept:
-        """Go on with an empty table; the memory of this one is for take_remains."""
+        """Start with an empty table of subjects; take_remains returns the old memory."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -182,7 +185,7 @@ cdef class Catalogue:
             self.subjects.clear()
 
     cdef void part_from_segments(self) noexcept:
-        """Go on without segments; their memory is for take_remains."""
+        """Start without segments; take_remains returns the old memory."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -192,11 +195,11 @@ cdef class Catalogue:
             index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
-        """Keep memory that was given up for take_remains."""
+        """Keep unused memory for take_remains."""
         self.remains = [*(self.remains or ()), remains]
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
-        """Count nothing any more; the next message gets `first_seq`, or last_seq + 1 if that is more."""
+        """Reset all counts; the next sequence is max(first_seq, last_seq + 1)."""
         if self.subjects.table.table.used <= FREED_AT_ONCE:
             self.subjects.clear()
         else:
@@ -283,7 +286,7 @@ cdef class Catalogue:
 
     # -- searches ----------------------------------------------------------------------------------------------
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
-        """Return the first live sequence of the subject in seq .. end - 1, 0: none."""
+        """Return the first live sequence of the subject in seq .. end - 1; 0: none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef uint32_t i, stop, place
@@ -319,7 +322,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first match >= `seq`, 0: none. A gap costs once what it takes to find all matches behind it."""
+        """Return the first match >= `seq`; 0: none. A wide gap is searched once."""
         cdef uint64_t found
         if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
             found = self.next_ahead(seq, f)
@@ -359,7 +362,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first remembered match >= `seq` that is not gone, 0: none."""
+        """Return the first remembered match >= `seq` that is live; 0: none."""
         cdef size_t at = f.ahead_at
         if at and f.ahead[at - 1] >= seq:
             at = 0
@@ -369,7 +372,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Have `f` remember all matches >= `seq`; -1: they are too many, or not all are found by their subjects."""
+        """Let `f` remember all matches >= `seq`; -1: too many, or not all can be found by their subjects."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -399,7 +402,7 @@ cdef class Catalogue:
         return 0
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: count only); -1: its chain is broken."""
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1: its chain is broken."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
@@ -424,7 +427,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by their subjects; -1: looking at each message takes less time."""
+        """Count the matches >= `from_seq` by their subjects; -1: examining each message is faster."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef size_t i, n = 0
@@ -463,7 +466,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, 0: none; `seq` is where to go on, 0: nowhere."""
+        """Return the last match <= `seq` among `limit` messages, 0: none; set `seq` to the next one, 0: none left."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -510,9 +513,9 @@ cdef class Catalogue:
         return count
 
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
-        """Follow the subject's chain from s.last over at most `live` live messages; return where it stopped.
+        """Follow the subject's chain from s.last over at most `live` live messages; return the last sequence.
 
-        What was not found of `live` is left in it: 0 when all were.
+        Sets `live` to the number of messages that were not found: 0 if all were.
         """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
@@ -538,7 +541,7 @@ cdef class Catalogue:
         cdef uint64_t left, found
         if not s.first_stale:
             return
-        # The chain costs a jump per message of the subject, the scan a step per message of the stream.
+        # Following the chain costs a jump per message of the subject, a scan a step per message of the stream.
         if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
             left = s.count
             found = self.walk_back(s, &left)
@@ -579,7 +582,7 @@ cdef class Catalogue:
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return the memory of what was dropped, and forget it: to free much of it takes long."""
+        """Return and forget the memory of dropped messages; freeing much of it takes long."""
         remains, self.remains = self.remains, None
         return remains or []
 
@@ -592,13 +595,13 @@ cdef class Catalogue:
         return self.count_from(from_seq, f)
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Do a part of what a search with `f` would else do at once, for `limit` subjects; True: all is done."""
+        """Prepare a search with `f` in steps of `limit` subjects; return whether it is prepared."""
         return self.subjects.learn(f, limit)
 
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
         """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
 
-        None: they are more than `most`.
+        None: there are more than `most`.
         """
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
         cdef uint64_t* lasts

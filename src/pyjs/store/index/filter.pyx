@@ -1,9 +1,9 @@
-"""Which subjects of a store are wanted: a set of filters, and what it remembers of its searches.
+"""A set of subject filters over one store, with the cached results of its searches.
 
-The memory of one filter is bounded, however many subjects there are: ten thousand consumers may have one each.
-Knows nothing of where messages are; store.pyx searches.
+The memory of one filter is bounded, however many subjects there are: ten thousand consumers may have one each. Knows
+nothing of the place of messages; catalogue.pyx searches.
 
-Compiled because searches ask it per message (benchmarks/: pull 500).
+Compiled: searches ask it per message (benchmarks/: pull 500).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc
@@ -15,7 +15,7 @@ cdef enum:
 
 
 def is_wildcard(bytes subject) -> bool:
-    """Tell whether `subject` has a `*` or `>` token."""
+    """Return whether `subject` has a `*` or `>` token."""
     return b"*" in subject.split(b".") or subject == b">" or subject.endswith(b".>")
 
 

@@ -1,10 +1,10 @@
-"""The last sequence of each subject that matches, and how many messages they have, found in steps.
+"""Searches in steps: the last sequence of each matching subject, and the number of matching messages.
 
-Both are of one moment: of the messages that were there when the search began, whatever is stored meanwhile. What is
-removed meanwhile may be in or not; `Count` knows whether anything was. Memory is eight bytes a subject, sixteen while
-they are sorted, so whoever searches a large store should not do it many times at once.
+Both consider only messages that were stored when the search began. Messages removed meanwhile may be counted; `Count`
+says whether that happened. Memory is eight bytes a subject, sixteen during the sort; callers should limit the number
+of simultaneous searches of a large store.
 
-Compiled because a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
+Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
@@ -30,9 +30,9 @@ cdef class LastSeqs:
     cdef readonly size_t n
     cdef size_t room
     cdef uint64_t* seqs
-    cdef uint64_t* merged               # the runs of `seqs` in pairs, as long as they are being merged
-    cdef size_t run                     # how many of them are in order, from any multiple on; 0: not known yet
-    cdef size_t low, left, right        # the pair that is merged: where it begins, and how far both runs are taken
+    cdef uint64_t* merged               # target of the merge of pairs of runs; NULL: no merge is running
+    cdef size_t run                     # length of the sorted runs of `seqs`; 0: not known yet
+    cdef size_t low, left, right        # the pair being merged: its start, and the next item of both runs
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -44,7 +44,7 @@ cdef class LastSeqs:
 
     @property
     def first(self) -> int:
-        """The lowest; only if there is one."""
+        """The lowest sequence; there must be one."""
         return self.seqs[0]
 
     def step(self, uint32_t limit) -> bool:
@@ -99,7 +99,7 @@ cdef class LastSeqs:
         return 0
 
     cdef void merge(self, size_t limit) noexcept nogil:
-        """Merge pairs of runs into `merged`, and when there are no more, begin again with runs twice as long."""
+        """Merge pairs of runs into `merged`; after the last pair, start again with runs twice as long."""
         cdef size_t middle, end
         while limit:
             middle = min(self.low + self.run, self.n)
@@ -152,13 +152,13 @@ cdef class LastSeqs:
 
 
 cdef class Count:
-    """How many messages match of those that were there when the counting began."""
+    """The number of matching messages among those stored when the count began."""
 
     cdef SubjectWalk walk
     cdef readonly uint64_t up_to        # the newest of them
     cdef readonly uint64_t msgs         # that match; when `step` has returned True
     cdef uint64_t all_msgs              # of the store, then
-    cdef bint lost                      # the messages of a subject cannot be told apart
+    cdef bint lost                      # the messages of a subject cannot be counted by its chain
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -185,6 +185,6 @@ cdef class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing was removed meanwhile: else a message may have been counted that is gone."""
+        """Whether nothing was removed meanwhile: otherwise removed messages may be counted."""
         cdef Catalogue store = self.walk.store
         return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

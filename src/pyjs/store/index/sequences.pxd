@@ -1,4 +1,4 @@
-"""Sequences of one store: dense segments of fixed-width entries, with a bit for each that is gone."""
+"""Sequences of one store: dense segments of fixed-width entries, with a bit for each dead one."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -14,24 +14,24 @@ cdef struct Entry:              # 40 bytes, as in an .idx file
     uint16_t subject_len
     uint16_t flags              # ENTRY_...
     uint32_t subject_id
-    uint32_t prev               # seq - sequence of the subject's message before; 0: none, or too far
+    uint32_t prev               # seq - sequence of the subject's previous message; 0: none, or too far
 
 cdef enum:
     ENTRY_MSG = 1               # 0: a sequence without a message
-    ENTRY_EXTENDED = 2          # the record carries term and index before the subject
-    ENTRY_ERASED = 4            # its headers and payload were overwritten when the file was read
+    ENTRY_EXTENDED = 2          # the record has term and index before the subject
+    ENTRY_ERASED = 4            # its headers and payload were erased when the file was read
 
-cdef struct Local:              # a subject of a segment whose entries are mapped; its place is what they name it by
+cdef struct Local:              # a subject of a segment with mapped entries, which name it by its place
     uint32_t id                 # in the store
     uint32_t prev               # of the subject's first entry here: as Entry.prev, over segments
 
 cdef enum:
-    CHUNK_BITS = 16             # a view of a segment that is not plain is filled by so much
+    CHUNK_BITS = 16             # a view of a compressed or encrypted segment is filled in chunks of 1 << CHUNK_BITS
 
 cdef struct Filled:             # of a view's memory
-    uint64_t begin, end         # these bytes are there, whatever `chunks` says
-    uint64_t* chunks            # a bit for each chunk that is
-    uint64_t used               # number of the read that was the last one there (store/segment/view)
+    uint64_t begin, end         # these bytes are filled, whatever `chunks` says
+    uint64_t* chunks            # a bit for each filled chunk
+    uint64_t used               # number of the last read there (store/segment/view)
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
@@ -42,38 +42,38 @@ cdef struct Segment:
     uint64_t live_bytes         # nats-server's arithmetic
     int64_t first_ts
     int64_t last_ts
-    uint64_t end                # file: where the next record goes
-    uint64_t floor              # file: highest first_seq that a STATE record in it names
+    uint64_t end                # file: offset of the next record
+    uint64_t floor              # file: highest first_seq of its STATE records
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
     const char* data            # file: the map or the view, NULL until something is read
-    Filled* filled              # file: which bytes of `data` are there; NULL: all
+    Filled* filled              # file: the filled bytes of `data`; NULL: all
     uint32_t form               # file: flags of its outer header; 0: plain
-    Local* locals               # file: `entries` is in the map of an .idx file, not to be written; NULL: it is ours
+    Local* locals               # file: `entries` is in the read-only map of an .idx file; NULL: it is ours
     uint32_t n_locals
     bint sealed
-    bint examined               # file: read whole because of damage; what is live in it was whole
-    bint in_memory              # `bodies` grows along
-    bint roomy                  # file: wide gaps are in it
-    bint sparse                 # file: it is to be written anew, for most of it is dead
+    bint examined               # file: it was read because of damage; its live messages were whole
+    bint in_memory              # `bodies` grows with `entries`
+    bint roomy                  # file: it has wide gaps
+    bint sparse                 # file: over half of it is dead: queued for compaction
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
     size_t removed_room
-    uint64_t map_size           # file: bytes behind `data`
+    uint64_t map_size           # file: size of `data`
     uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
 
 cdef struct SeqIndex:
     Segment** segments          # ascending bases, no overlap
     size_t n
     size_t cap
-    size_t hot                  # where the last search ended
+    size_t hot                  # segment of the last search
 
-# A wide gap inside a segment that was read back is one entry that says how long it is, in front of zeros of which no
-# page is real: `size` is the number of entries, `seq` and `flags` are 0. Nothing but `live` is said of its entries.
+# A wide gap inside a recovered segment is one entry with its length, followed by zeros on untouched pages: `size` is
+# the number of entries, `seq` and `flags` are 0. Of its entries only `live` is defined.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
-    """Return how many entries of a wide gap begin here; 0: none does."""
+    """Return the length of the wide gap that begins here; 0: none."""
     return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
@@ -93,7 +93,7 @@ cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
     return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
 
 cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return how far the message before of the same subject is from entry i; 0: there is none, or it is too far."""
+    """Return the distance from entry i to the previous message of its subject; 0: none, or too far."""
     cdef Entry* e = &s.entries[i]
     return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
 

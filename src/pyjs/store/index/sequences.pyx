@@ -1,11 +1,12 @@
-"""Sequences of one store: where each message is, and which are gone.
+"""Sequences of one store: the place of each message, and whether it is live.
 
-Knows nothing of subjects' names, files or memory of bodies. A segment covers the sequences base .. base + n - 1
-without a hole: a sequence that never held a message is an entry that is dead from the start. Segments ascend
-and may leave holes between them. Removing a message sets one bit; entries of sealed segments never change, so
-that they may live in a read-only map.
+Knows nothing of names of subjects, files or memory of bodies. Removing a message sets one bit; entries of sealed
+segments never change, so they may be in a read-only map.
 
-Compiled because every append, load and search of a consumer comes through here (benchmarks/: JetStream rows).
+Invariants: a segment covers the sequences base .. base + n - 1 without gaps (a sequence that never held a message is
+a dead entry); segments ascend and do not overlap, with gaps between them allowed; live <= n.
+
+Compiled: runs for every append, load and search of a consumer (benchmarks/: JetStream rows).
 """
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset

@@ -8,9 +8,9 @@ from pyjs.store.index.subject_trie cimport Matches, SubjectIndex
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
 cdef class SubjectSet:
-    """Every subject with live messages, and the search for those that match a filter."""
+    """Every subject with live messages, and the search for the subjects that match a filter."""
     cdef SubjectTable table
-    cdef SubjectIndex* by_token         # the subjects by their tokens; NULL: nobody has asked
+    cdef SubjectIndex* by_token         # the trie of tokens; NULL: not needed yet
     cdef uint32_t known_tokens          # ids below this are in by_token
 
     cdef int add_tokens(self, Subject* s) noexcept nogil

@@ -1,9 +1,9 @@
-"""The subjects of one store: a table by name and id, and a trie of their tokens once somebody searches by wildcards.
+"""The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Knows nothing of sequences but what the table says of them. The trie is made when it is asked for, in steps, and kept
-from then on; a filter that few subjects are compared with needs none.
+Knows only the sequences in the table. The first search that needs the trie builds it in steps; it then stays. With
+few subjects each one is compared instead.
 
-Compiled because every append looks up its subject here (benchmarks/: jspub-150k).
+Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free
 from libc.string cimport memset
@@ -41,7 +41,7 @@ cdef class SubjectSet:
 
     # -- tokens ------------------------------------------------------------------------------------------------
     cdef int add_tokens(self, Subject* s) noexcept nogil:
-        """Put a new subject into the trie, if there is one that has come so far."""
+        """Add a new subject to the trie, if the trie covers all older ids."""
         if s.id < self.known_tokens:
             return subject_index_add(self.by_token, s)
         if s.id == self.known_tokens and self.by_token != NULL:
@@ -50,7 +50,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
-        """Have `more` ids of subjects in the trie; 0: all are, 1: not yet, -1: no memory."""
+        """Add `more` subject ids to the trie; 0: it is complete, 1: not yet, -1: no memory."""
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
         if self.by_token == NULL:
@@ -73,7 +73,7 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Do a part of what a search with `f` would else do at once, for `limit` subjects; True: all is done."""
+        """Prepare a search with `f` in steps of `limit` subjects; return whether it is prepared."""
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -84,7 +84,7 @@ cdef class SubjectSet:
 
     # -- matches -----------------------------------------------------------------------------------------------
     cdef bint is_every(self, StoreFilter f) noexcept nogil:
-        """Tell whether it is known without a search that every subject matches."""
+        """Return whether every subject matches, if that is known without a search."""
         cdef size_t k
         if f.all:
             return True
@@ -96,7 +96,7 @@ cdef class SubjectSet:
         return False
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Add every subject that matches, once; -1: they are more than `out.max`, or there is no memory."""
+        """Add every matching subject once; -1: more than `out.max`, or no memory."""
         cdef size_t k
         for k in range(f.n):
             if self.collect_pattern(f, k, out) != 0:
@@ -104,7 +104,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Make `out` the list of all subjects that match; -1: they are a large part of all, or there is no memory."""
+        """Set `out` to all matching subjects; -1: they are a large part of all, or no memory."""
         memset(out, 0, sizeof(Matches))
         out.max = self.table.table.used // 8 + FEW_SUBJECTS
         if not self.is_every(f) and self.collect(f, out) == 0:
@@ -114,7 +114,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Make `out` the list of all subjects that match; -1: no memory."""
+        """Set `out` to all matching subjects, in order of their ids; -1: no memory."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -164,7 +164,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Begin a table of the subjects of the messages from `seq` on; `remains` takes the old one. -1: no memory."""
+        """Rebuild the table from the messages from `seq` on; `remains` takes the old one. -1: no memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s
@@ -201,6 +201,6 @@ cdef class SubjectSet:
         return 0
 
     cdef void hand_over(self, Remains remains) except *:
-        """Go on with an empty table; `remains` takes the memory of this one."""
+        """Start with an empty table; `remains` takes the old one."""
         remains.take_subjects(&self.table, &self.by_token)
         self.known_tokens = 0

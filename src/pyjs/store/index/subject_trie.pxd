@@ -1,10 +1,10 @@
-"""The subjects of one store as a trie of their tokens: which of them match a filter."""
+"""A trie of the tokens of a store's subjects, for filters with wildcards."""
 from libc.stdint cimport uint32_t
 
 from pyjs.base.ref_table cimport RefTable
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
-cdef struct Branch:             # where subjects go on that begin alike
+cdef struct Branch:             # a node under which subjects with the same first tokens continue
     RefTable children           # token -> LEAF | id of the only subject that goes on with it, or number of a branch
     uint32_t number
     uint32_t parent             # number of the branch above; of the root: 0

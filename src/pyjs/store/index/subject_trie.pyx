@@ -1,12 +1,12 @@
-"""The subjects of one store as a trie of their tokens.
+"""A trie of the tokens of a store's subjects, for filters with wildcards.
 
-Made when a filter with wildcards first meets many subjects, and kept from then on: its answer costs as much as it
-has subjects, not as the store has. There is a branch where two subjects part, and above it one per token that they
-share; the rest of a subject that is alone below a branch is a leaf, which is eight bytes: tokens of leaves are read
-from the subjects. Knows nothing of messages.
+The first filter with wildcards over many subjects builds it; it then stays. A search costs as much as it has matches,
+independent of the number of subjects. A branch is a node where two subjects differ, or a token that they share; the
+rest of a subject alone below a branch is a leaf of eight bytes, whose tokens are read from the subject. Knows nothing
+of messages.
 
-Nothing here recurses: the depth of the trie is what clients make it.
-Compiled because a branch is taken per token of each subject (benchmarks/: scaling, subjects).
+Nothing here recurses: clients determine the depth of the trie.
+Compiled: a search takes a branch per token of each subject (benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc

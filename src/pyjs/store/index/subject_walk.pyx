@@ -1,10 +1,10 @@
-"""The subjects that match a filter, found and handed out a few at a time while the store goes on.
+"""The subjects that match a filter, found and returned in steps while the store changes.
 
-Few matches come from the index of subjects at once; where many subjects match, all of them are looked at, a few in
-each call of `look`, which goes first. Remembers ids and generations, not subjects: one that loses its last message
-meanwhile is left out. Knows nothing of what they are listed for.
+Few matches come from the index of subjects at once. For many, `look` examines all subjects, some in each call; it
+must finish first. The walk stores ids and generations, not subjects: a subject that loses its last message is left
+out. Knows nothing of its callers.
 
-Compiled because a stream may have millions of subjects (benchmarks/: scaling, subjects).
+Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free
@@ -36,7 +36,7 @@ cdef class SubjectWalk:
         free(self.ids)
 
     def look(self, uint32_t limit) -> bool:
-        """Look at `limit` more subjects; returns whether all matches are known, and nothing else may come before.
+        """Examine `limit` more subjects; return whether all matches are known. Call it until then, before `take`.
 
         Raises MemoryError.
         """
@@ -65,12 +65,12 @@ cdef class SubjectWalk:
         return 0
 
     def skip(self, size_t count) -> None:
-        """Leave out the next `count`."""
+        """Skip the next `count` subjects."""
         while count and self.next() != NULL:
             count -= 1
 
     def take(self, size_t count) -> dict:
-        """Return name and number of messages of the next `count`, those left out that are gone."""
+        """Return name and number of messages of the next `count` subjects, without removed ones."""
         cdef dict counts = {}
         cdef Subject* s
         while count:
@@ -82,7 +82,7 @@ cdef class SubjectWalk:
         return counts
 
     cdef Subject* next(self) noexcept nogil:
-        """The next subject that is not gone, NULL: there is none."""
+        """Return the next subject with live messages; NULL: there is none."""
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         cdef uint32_t id
@@ -96,5 +96,5 @@ cdef class SubjectWalk:
 
     @property
     def done(self) -> bool:
-        """Whether all were taken."""
+        """Whether all subjects were returned."""
         return self.at >= self.end

@@ -1,4 +1,4 @@
-"""The subjects of one store: a small number for each, its live count, its first and last sequence."""
+"""The subjects of one store: an id for each, its live count, its first and last sequence."""
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from pyjs.base.ref_table cimport RefTable
@@ -11,15 +11,15 @@ cdef struct Subject:            # its address changes when another one is added
     uint64_t count              # live messages, >= 1 while the subject is in the table
     uint64_t first              # sequence of its first live message, unless first_stale: then a lower bound
     uint64_t last               # sequence of its last live message, unless last_stale: then an upper bound
-    uint32_t id                 # used again after the subject has no messages left
-    uint32_t gen                # never used again: tells an id from an earlier owner of the same id; 0: removed
+    uint32_t id                 # used again after the subject's last message was removed
+    uint32_t gen                # never used again: distinguishes the owners of a reused id; 0: removed
     uint16_t len
     char first_stale
     char last_stale
     char[4] name                # and on, behind the struct; a zero byte ends it
 
-cdef struct Chunk:              # memory for subjects, filled from its begin to its end
-    char* base                  # NULL: given back, the number may be used again
+cdef struct Chunk:              # memory for subjects, filled from start to end
+    char* base                  # NULL: freed, the number may be used again
     uint32_t size
     uint32_t used
     uint32_t live               # bytes of the subjects that are not removed
@@ -41,7 +41,7 @@ cdef void subjects_init(SubjectTable* t) noexcept nogil
 cdef void subjects_free(SubjectTable* t) noexcept nogil
 cdef void subjects_clear(SubjectTable* t) noexcept nogil            # no subjects left; generations go on
 cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil     # NULL: absent
-# The subject, made with count 0 if absent; NULL: no memory. No address of another one is valid after it.
+# The subject, created with count 0 if absent; NULL: no memory. Invalidates all other Subject pointers.
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil
 cdef void subjects_remove(SubjectTable* t, Subject* s) noexcept nogil
 cdef bint subject_matches(const char* pattern, size_t pn, const char* subject, size_t sn) noexcept nogil

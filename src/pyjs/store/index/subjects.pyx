@@ -1,15 +1,14 @@
 """The subjects of one store.
 
-Knows nothing of files, records or consumers. Each subject with live messages has a small id (used again when the
-subject is gone) and a generation (never used again), so that a filter can remember its verdict per id. First and last
-are maintained lazily: dropping the first or last message of a subject only marks it stale, and the store searches
-when somebody asks.
+Knows nothing of files, records or consumers. Each subject with live messages has a small id (used again after the
+subject is removed) and a generation (never used again), so that a filter can cache its result per id. First and last
+are maintained lazily: dropping the first or last message of a subject only marks it stale; the next query searches.
 
-A stream may have millions of subjects, so each is one block of 40 bytes and its name. Blocks are written one after
-another into chunks, and 31 bits refer to one. A chunk without a live block is given back; when a new chunk is begun,
-those are emptied into it that are less than a quarter live. So blocks move, but only while a subject is added.
+A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to chunks
+one after another; 31 bits address one. A chunk without a live block is freed. A new chunk takes the blocks of chunks
+that are less than a quarter live. Blocks therefore move, but only while a subject is added.
 
-Compiled because every append looks its subject up here (benchmarks/: jspub-150k).
+Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -61,7 +60,7 @@ cdef inline uint32_t tag_of(const char* name, size_t n) noexcept nogil:
 
 
 cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
-    """Return a number that no chunk has; -1: there is none, or no memory."""
+    """Return a free chunk number; -1: none, or no memory."""
     cdef uint32_t i
     for i in range(t.n_chunks):
         if t.chunks[i].base == NULL:
@@ -74,7 +73,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Begin a chunk with room for `n` bytes at least, and empty others into it; -1: no memory."""
+    """Start a chunk with room for at least `n` bytes, and move the blocks of sparse chunks to it; -1: no memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -96,7 +95,7 @@ cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
 
 
 cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
-    """Move the live blocks of a chunk to the one that is being filled, which has room, and free it."""
+    """Move the live blocks of a chunk to the current one, which has room, and free it."""
     cdef Chunk* c = &t.chunks[number]
     cdef Chunk* to = &t.chunks[t.filling]
     cdef uint32_t at = FIRST_USED, slot, tag, ref, size
@@ -122,7 +121,7 @@ cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
 
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
-    """Make room for more ids; 0: there is no memory."""
+    """Make room for more ids; return False without memory."""
     return t.n_ids + 1 < NO_ID and grow_by_half(<void**> &t.refs, &t.ids_room, t.n_ids + 1, sizeof(uint32_t)) == 0
 
 

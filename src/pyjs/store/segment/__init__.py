@@ -1,1 +1,1 @@
-"""One segment file: read, checked, indexed, written anew, removed."""
+"""One segment file: read, checked, indexed, compacted, removed."""

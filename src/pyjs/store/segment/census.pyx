@@ -1,9 +1,9 @@
-"""Which messages of one segment are still there, when the removals of the whole stream are known.
+"""The live messages of one segment, given the removals of the whole stream.
 
-For whoever looks at one segment after the other and keeps none of them: a check of stored files. What a store that
-is open knows of its messages is in its index instead (store/index/sequences).
+For the check of stored files, which reads one segment after another and keeps none. An open store has its index
+instead (store/index/sequences).
 
-Knows no files. Compiled: a check goes over every entry of a store (benchmarks/store_start.py has such stores).
+Knows no files. Compiled: a check examines every entry of a store (benchmarks/store_start.py has such stores).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
@@ -14,7 +14,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
 
 
 def removals_of(SegmentContents c not None) -> bytes:
-    """Return the sequences that the DELETES records of a segment name, u64 each."""
+    """Return the sequences of the DELETES records of a segment, u64 each."""
     cdef bytes out = bytes(<size_t> c.n_removals * 8)
     cdef uint64_t* p = <uint64_t*> <char*> out
     cdef uint32_t i
@@ -24,7 +24,7 @@ def removals_of(SegmentContents c not None) -> bytes:
 
 
 def message_ranges(SegmentContents c not None) -> list:
-    """Return (first, last) of the sequences that had a message, removed or not."""
+    """Return (first, last) of each range of sequences with a message, removed or not."""
     cdef uint32_t i, begin = 0
     ranges = []
     for i in range(c.n):
@@ -45,14 +45,14 @@ def sorted_seqs(bytes seqs) -> bytes:
 
 
 def next_named(bytes seqs, uint64_t seq) -> int:
-    """Return the first of sorted sequences that is not smaller than `seq`; 0: there is none."""
+    """Return the first of sorted sequences that is >= `seq`; 0: none."""
     cdef size_t n = len(seqs) // 8
     cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
     return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
-    """The first place whose sequence is not smaller than `seq`."""
+    """Return the first place with a sequence >= `seq`."""
     cdef size_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1
@@ -64,9 +64,9 @@ cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogi
 
 
 def agrees(SegmentContents found not None, SegmentContents c not None) -> bool:
-    """Tell whether what an index file says is what its segment says.
+    """Return whether an index file agrees with its segment.
 
-    A message that was overwritten when the index file was there already is none that differs.
+    A message that was erased after the index file was written counts as equal.
     """
     if found.n != c.n or found.n_subjects != c.n_subjects or found.n_removals != c.n_removals \
             or found.names_size != c.names_size:
@@ -100,8 +100,8 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
     """Return (messages, bytes of their subjects and bodies, with headers, first sequence, overwritten ones).
 
-    Messages below `floor` and those that the sorted `removed` name are gone. The last of the five is the list of
-    messages that were overwritten although no record says that they were removed.
+    Messages below `floor` and in the sorted `removed` are not live. The fifth value lists the messages that are
+    erased without a record of their removal.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
     cdef size_t n = len(removed) // 8

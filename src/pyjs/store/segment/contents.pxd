@@ -1,4 +1,4 @@
-"""What one segment file holds, by itself: entries, subjects, removals, and what is damaged."""
+"""The contents of one segment file: entries, subjects, removals, damage."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Entry
@@ -6,9 +6,9 @@ from pyjs.store.index.sequences cimport Entry
 cdef enum:
     NO_PLACE = 0xffffffff       # as subject: there is none
 
-cdef uint64_t ERASED_BIT        # set in a removal whose message was overwritten
+cdef uint64_t ERASED_BIT        # set in the removal of an erased message
 
-cdef struct SubjectRow:         # 24 bytes, as in an .idx file; its place is the id that entries name it by
+cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to it by its place
     uint32_t count              # messages
     uint32_t first              # place of its first entry
     uint32_t last
@@ -17,21 +17,21 @@ cdef struct SubjectRow:         # 24 bytes, as in an .idx file; its place is the
     uint32_t spare
 
 cdef class SegmentContents:
-    """One segment file, read by a scan or from its index file. Liveness is not its business: removals are a list."""
+    """One segment file, read by a scan or from its index file. Removals are only listed, not applied."""
     cdef readonly uint64_t base_seq, incarnation
     cdef readonly uint32_t number
     cdef readonly bint sealed           # its last record is a footer
-    cdef readonly uint64_t end          # bytes that header and records take
+    cdef readonly uint64_t end          # size of header and records
     cdef readonly uint64_t chain        # checksum of the last record
-    cdef readonly uint64_t floor        # highest first_seq that a STATE record names; 0: none
+    cdef readonly uint64_t floor        # highest first_seq of a STATE record; 0: none
     cdef readonly int64_t first_ts      # of the first message; 0: none
     cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
     cdef readonly uint32_t messages, with_headers
     cdef readonly uint64_t message_bytes        # subjects, headers and payloads
     cdef Entry* entries                 # subject_id is a place in `subjects`, prev stays inside the segment
-    cdef bint borrowed                  # they are somebody else's
-    cdef object source                  # whose: the map of an index file; None: none is
-    cdef bint erased                    # from an index file: some are overwritten
+    cdef bint borrowed                  # `entries` belongs to another object
+    cdef object source                  # that object: the map of an index file; None: none
+    cdef bint erased                    # from an index file: some messages are erased
     cdef readonly uint32_t n
     cdef size_t room                    # a multiple of 64
     cdef SubjectRow* subjects
@@ -43,11 +43,11 @@ cdef class SegmentContents:
     cdef readonly uint32_t n_removals
     cdef size_t removals_room
     cdef readonly bint sparse           # its entries have wide gaps (store/index/sequences), and no index file
-    cdef readonly list problems         # (offset, size, what)
+    cdef readonly list problems         # (offset, size, text)
     cdef readonly list lost             # (first, last) sequence of each loss
-    cdef readonly dict mended           # place -> bytes of a record in which a damaged byte was put right
+    cdef readonly dict mended           # offset -> bytes of a record with one corrected byte
     cdef readonly uint64_t lost_bytes
-    cdef readonly bint end_damaged      # the last record is, whatever it was
+    cdef readonly bint end_damaged      # the last record is damaged
     cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
 
     cdef void own_entries(self) except *

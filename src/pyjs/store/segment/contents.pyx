@@ -1,11 +1,11 @@
-"""What one segment file holds, by itself: its tables, and how they grow.
+"""The contents of one segment file: its tables, and how they grow.
 
-They depend on the file alone, so they can be kept in an index file (store/segment/index_file): sequences that are
-gone are still entries, subjects have ids of this segment. A sequence without a message has the time of the message or
-STATE record before it in the file, 0 when there is none.
+They depend on the file alone, so an index file can hold them (store/segment/index_file): removed messages still have
+entries, and subjects have ids of this segment. A sequence without a message has the time of the message or STATE
+record before it in the file; 0: none.
 
-Knows nothing of records and files. Compiled: a start after a kill makes an entry of each record of the open segment
-(benchmarks/store_start.py).
+Knows nothing of records and files. Compiled: a start after a kill creates an entry for each record of the open
+segment (benchmarks/store_start.py).
 """
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -33,7 +33,7 @@ cdef class SegmentContents:
 
     # -- entries -----------------------------------------------------------------------------------------------
     cdef void own_entries(self) except *:
-        """Copy the entries that are somebody else's."""
+        """Copy borrowed entries."""
         cdef Entry* theirs = self.entries
         self.entries, self.room, self.borrowed = NULL, 0, False
         if self.reserve_entries(self.n) != 0:
@@ -48,7 +48,7 @@ cdef class SegmentContents:
         return &self.entries[self.n - 1]
 
     cdef int add_gap(self, uint64_t before) noexcept nogil:
-        """Let the next entry be that of the sequence `before`; those between hold nothing."""
+        """Add dead entries up to, excluding, the sequence `before`."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if before > first + WIDE_GAP:           # zeros behind one that says how many they are: no memory is written
@@ -68,13 +68,13 @@ cdef class SegmentContents:
         return 0
 
     cdef int reserve_entries(self, size_t n) noexcept nogil:
-        """Have room for `n` entries; -1: no memory."""
+        """Make room for `n` entries; -1: no memory."""
         if self.sparse:
             return self.grow_sparse(<uint32_t> n)
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Have room for `n` entries, zeros behind those that are there; pages of zeros are not touched."""
+        """Make room for `n` entries, with zeros after the existing ones; pages of zeros are not touched."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:
@@ -90,7 +90,7 @@ cdef class SegmentContents:
 
     # -- subjects and removals ---------------------------------------------------------------------------------
     cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
-        """Add a row for a subject that has none; returns its place, NO_PLACE: no memory."""
+        """Add a row for a new subject; return its place, NO_PLACE: no memory."""
         cdef SubjectRow* row
         if self.reserve(self.n_subjects + 1, self.names_size + size, 0) != 0:
             return NO_PLACE
@@ -104,7 +104,7 @@ cdef class SegmentContents:
         return self.n_subjects - 1
 
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil:
-        """Count the message of an entry, which is the last one up to now, under the subject at `place`."""
+        """Count the last entry's message for the subject at `place`."""
         cdef SubjectRow* row = &self.subjects[place]
         cdef uint32_t i = <uint32_t> (e.seq - self.base_seq)
         e.subject_id = place
@@ -123,7 +123,7 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
-        """Have room for so many of each; -1: no memory."""
+        """Make room for that many of each; -1: no memory."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
                 or grow(<void**> &self.names, &self.names_room, names_size, 1) != 0:
             return -1

@@ -1,10 +1,9 @@
-"""What an index file says, held against the records of its segment that are no messages.
+"""Verification of an index file against the other records of its segment (STATE, DELETES, META, FOOTER).
 
-An index file has a checksum of its own, so one that was made by another program, or by a mistake, may be whole and
-say something else than its segment. What could make messages go is never believed unseen: that there is no message
-at a sequence, which ones were removed, and what the first one is. The entries name the place of each message; what
-lies between these places are the other records, few bytes of a segment, and only those are read here. Places, sizes
-and subjects of messages are checked when a message is loaded, and by the check in the background.
+An index file that another program wrote, or an error, may have a right checksum and still differ from its segment. A
+start verifies everything that could remove messages: sequences without a message, removals, and first_seq. The
+entries have the place of each message; only the records between these places, few bytes of a segment, are read here.
+Places, sizes and subjects of messages are verified when a message is loaded, and by the background check.
 
 Knows no stores. Compiled: a clean start does this for each entry (benchmarks/store_start.py).
 """
@@ -25,7 +24,7 @@ cdef enum:
 
 
 def confirmed(SegmentContents c not None, image) -> bool:
-    """Tell whether the records between the messages of an index file say the same as it does.
+    """Return whether the records between the messages agree with the index file.
 
     Raises:
         OSError: the segment cannot be read.
@@ -53,13 +52,13 @@ def confirmed(SegmentContents c not None, image) -> bool:
 
 
 cdef class Between:
-    """The records that are no messages of one segment, one after the other."""
+    """Iterates over the records of one segment that are not messages."""
     cdef SegmentContents c
     cdef object image
-    cdef bytes data             # a piece of it
-    cdef uint64_t data_at       # the place of its first byte
+    cdef bytes data             # a piece of the image
+    cdef uint64_t data_at       # offset of its first byte
     cdef int reads
-    cdef uint64_t next_seq      # behind the last sequence that a record named
+    cdef uint64_t next_seq      # the sequence after the last one that a record named
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef uint32_t n_removals
@@ -70,7 +69,7 @@ cdef class Between:
         self.next_seq = c.base_seq
 
     cdef bint take(self, uint64_t at, uint64_t end) except *:
-        """Take the records at at..end; whether there are such, and all say what the index file does."""
+        """Read the records at at..end; return whether there are any and all agree with the index file."""
         cdef RecordHeader h
         cdef const char* p
         while at < end:
@@ -114,7 +113,7 @@ cdef class Between:
         return True
 
     cdef const char* bytes_at(self, uint64_t at, size_t size) except? NULL:
-        """The bytes of the image from `at` on; NULL: there are not so many."""
+        """Return `size` bytes of the image from `at` on; NULL: the image is shorter."""
         cdef size_t wanted
         if at < self.data_at or at + size > self.data_at + <uint64_t> len(self.data):
             self.reads += 1
@@ -126,9 +125,9 @@ cdef class Between:
 
 
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
-    """Tell whether the messages of a segment are those that an index file knows of its beginning.
+    """Return whether an index file has the same messages as the existing start of its segment.
 
-    Only then it can tell what stood in an end that is missing. What is damaged of the segment is not compared.
+    Only then it shows the messages of a missing end. Damaged parts of the segment are not compared.
     """
     cdef uint32_t i
     cdef Entry* e

@@ -1,18 +1,17 @@
-"""Index files: the contents of one segment in a form that a start can copy.
+"""Index files: the contents of one segment, ready to be mapped by a start.
 
     index  = header (128 bytes)  entry*  subject*  removal u64*  names  zeros up to a multiple of 8  checksum u64
 
-Little-endian, every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: it
-says nothing that its segment does not say, and whoever finds none, or one that is damaged or does not belong to the
-segment as it is, reads the segment instead. It belongs to it when the file's header is of the same stream and
-sequence, and the checksum of its last record, which is chained to all before it, stands where the index ends; a
-sealed segment's footer must say the same as well.
+Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: all
+of it is also in the segment. If it is missing, damaged or does not match the segment, the segment is read instead. It
+matches if stream and base sequence are those of the segment's header, and the segment has the same size and the same
+checksum of the last record, which the chain makes a checksum of all; the FOOTER of a sealed segment must agree too.
 
-That of an encrypted stream is encrypted as a whole, behind an outer header, and read into memory:
+In an encrypted stream the whole index is encrypted, after an outer header, and read into memory:
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
-Knows nothing of stores. It is written by whatever thread syncs a sealed segment, and by a stop.
+Knows nothing of stores. The thread that syncs a sealed segment writes it, or a stop.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
@@ -40,17 +39,17 @@ from pyjs.store.crypt.vault import BLOCK_SIZES
 
 
 cdef enum:
-    BUFFER_SIZE = 65536         # for what stands around the entries
+    BUFFER_SIZE = 65536         # for the parts around the entries
     BUFFER_KEPT_MAX = 4194304
     OUTER_SIZE = 32             # of the header of an encrypted file
-    SMALL_ENTRIES = 16          # of an index that is kept beside others
+    SMALL_ENTRIES = 16          # of an index that goes to the common file (store/format/tail_file)
     SMALL_SIZE = 2048           # bytes of it
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
 
 
 class IndexUnusable(PyjsError):
-    """There is no index file, or it cannot be used; `ordinary`: nothing is wrong with the disk."""
+    """The index file is missing or unusable; `ordinary`: the disk has no fault."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)
@@ -63,7 +62,7 @@ cdef inline size_t padded(size_t size) noexcept nogil:
 
 # -- bytes -----------------------------------------------------------------------------------------------------
 cpdef bytes encode_index(SegmentContents c):
-    """Return the index file of what a segment holds."""
+    """Return the index file for the contents of a segment."""
     cdef size_t size = encoded_size(c)
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef char* out = PyBytes_AS_STRING(data)
@@ -78,7 +77,7 @@ cdef size_t encoded_size(SegmentContents c) noexcept nogil:
 
 
 cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
-    """Write the index file to `out`; the entries may be in their place already."""
+    """Write the index file to `out`; the entries may already be in place."""
     cdef IndexHeader h
     cdef char* p = out + INDEX_HEADER_SIZE
     cdef uint64_t checksum
@@ -108,7 +107,7 @@ cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
 
 
 cpdef SegmentContents decode_index(data):
-    """Return what an index file says. Its entries stay in `data`, which the contents keep.
+    """Return the contents in an index file. The entries stay in `data`, which the contents keep alive.
 
     Raises:
         IndexUnusable: it is damaged, or of another version.
@@ -155,7 +154,7 @@ cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
 
 
 cdef bint consistent(SegmentContents c) except *:
-    """Whether entries and subjects are what a scan makes: a start follows their numbers without a look."""
+    """Whether entries and subjects are valid: a start uses their numbers without checks."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
@@ -186,7 +185,7 @@ cdef bint consistent(SegmentContents c) except *:
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
-    """Whether entry i fits those before it, which are counted in `rows`; counts it."""
+    """Whether entry i fits the entries before it, which `rows` counts; then count it too."""
     cdef Entry* e = &c.entries[i]
     cdef SubjectRow* row
     if e.seq != c.base_seq + i:
@@ -214,17 +213,17 @@ def index_path(str segment_path) -> str:
 
 
 def encrypted(data, key) -> bytes:
-    """Return the file that holds an index, encrypted."""
+    """Return the bytes of an encrypted index file."""
     nonce = key.new_nonce()
     head = b"PYJSIDX\n" + INDEX_VERSION.to_bytes(4, "little") + key.algorithm.to_bytes(4, "little") + nonce
     return head + key.stream(key.algorithm, nonce).apply(data, 0)
 
 
 def decrypted(data, key):
-    """Return the index that a file holds; a plain one as it is.
+    """Return the plain index in a file; a plain file as it is.
 
     Raises:
-        IndexUnusable: it is encrypted, and not with `key`.
+        IndexUnusable: it is encrypted with another key.
     """
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
@@ -236,12 +235,12 @@ def decrypted(data, key):
 
 
 def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
-    """Return the contents of the segment `path`, whose plain image is given, from its index file.
+    """Return the contents of the segment `path` with the plain image `image`, from its index file.
 
-    `stored` is that file, if it was kept elsewhere.
+    `stored` is the index file, if it was stored in the common file of its account.
 
     Raises:
-        IndexUnusable: read the segment.
+        IndexUnusable: the caller must read the segment.
         OSError: descriptors or memory are short.
     """
     cdef SegmentContents c
@@ -285,7 +284,7 @@ def map_whole(disk, str path) -> object:
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Tell whether the file whose header is `head` holds what `c` says; `tail` ends where `c` does."""
+    """Return whether the index `c` matches the segment with the header `head`; `tail` ends where `c` does."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary
@@ -315,9 +314,9 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file; a part of one is worse than none, and recognised. Raises OSError.
+    """Write an index file; an incomplete one is recognized by its checksum. Raises OSError.
 
-    One of that name is removed, not overwritten: it may be mapped.
+    An existing file of that name is removed, not overwritten: it may be mapped.
     """
     try:
         disk.unlink(path)
@@ -328,7 +327,7 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a segment, made by the store alone; None: it is not small, or needs the segment.
+    """Return the index file of a small segment, without reading its file; None: too large, or the file is needed.
 
     In the thread of the store.
     """
@@ -348,7 +347,7 @@ def small_index(FullSegment f not None):
 
 
 cdef object unset_buffer(size_t size):
-    """Return room for `size` bytes whose pages are first touched when they are filled, without the GIL."""
+    """Return a buffer of `size` bytes whose pages are touched only when they are filled, without the GIL."""
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
@@ -356,7 +355,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     """Write the index file of a segment; for any thread.
 
     Raises:
-        IndexUnusable: the segment is damaged, or another stream's: the next start shall read it.
+        IndexUnusable: the segment is damaged, or another stream's: the next start must read it.
         OSError, ValueError, CorruptRecord, UnknownFormat, Locked: it cannot be read.
     """
     cdef const unsigned char[::1] view
@@ -384,7 +383,7 @@ def index_segment(disk, FullSegment f not None) -> None:
 
 
 def whole_image(disk, str path, key):
-    """Return the plain image of a segment, a map where it can be one."""
+    """Return the plain image of a segment, as a map if the file is plain."""
     with closing(disk, disk.open_read_only(path)) as fd:
         image = open_image(disk, path, fd, key)
         if image.size == 0:
@@ -393,7 +392,7 @@ def whole_image(disk, str path, key):
 
 
 def index_segments(disk, segments) -> list:
-    """Write the index files of segments; return what kept one from being written, which costs nothing but time."""
+    """Write the index files of segments; return the errors, which only cost time at the next start."""
     problems = []
     for segment in segments:
         try:
@@ -405,7 +404,7 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Take down what the index file of `s` needs; `whole`: the file has every record that the store knows of."""
+    """Return the data for the index file of `s`; `whole`: the file has every record that the store knows."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
@@ -420,9 +419,9 @@ cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object re
 
 cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
-        """Return what the segment holds, whose file is mapped: by the entries if they will do, else by its records.
+        """Return the contents of the segment mapped at `file`: from the entries if possible, otherwise by a scan.
 
-        `room` takes the entries where they are in an index file; it must stay as long as the contents.
+        The entries are copied to `room`, their place in the index file; it must live as long as the contents.
         """
         cdef SegmentContents c
         cdef int failed
@@ -446,9 +445,9 @@ cdef class FullSegment:
         return c
 
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
-        """Fill `c` by the entries; of the file only one record of each subject is read, for its name.
+        """Fill `c` from the entries; reads only one record of each subject from the file, for its name.
 
-        NULL for the file: the names are those of the store, in whose thread this is.
+        If `file` is NULL, the names come from the store; then only in the store's thread.
         """
         cdef SubjectTable* table = &self.catalogue.subjects.table
         cdef uint32_t* places
@@ -485,7 +484,7 @@ cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
 
 
 def remove_file(disk, log, str path) -> None:
-    """Remove a file that is not to be used again, if it is there."""
+    """Remove a file that must not be used again, if it exists."""
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -495,15 +494,15 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that then writes the index files of the segments sealed meanwhile; without them nothing is lost."""
+    """A SyncJob that afterwards writes the index files of newly sealed segments; they are only a cache."""
 
     def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
-        self.problems = []              # what kept an index file from being written
+        self.problems = []              # errors of writing index files
 
     def __call__(self):
-        """Sync; return the error of the first call that failed, None: all is safe."""
+        """Sync; return the error of the first call that failed, None: all is durable."""
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)

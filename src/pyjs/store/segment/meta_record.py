@@ -1,6 +1,6 @@
-"""The stream's metadata in one of its segments, for a stream whose metadata files are gone.
+"""The stream's metadata in one of its segments, for a stream whose metadata files are lost.
 
-Knows nothing of where the segments of a stream are.
+Knows nothing of the stream's directory.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyjs.store.segment.scan import last_meta
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
-HEAD_SIZE = 1 << 20  # bytes of a segment in which the metadata in clear ends
+HEAD_SIZE = 1 << 20  # bytes of a segment within which the unencrypted META record ends
 
 
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
-    """Return the envelope in the last META record of a segment, b"": there is none.
+    """Return the envelope in the last META record of a segment; b"": there is none.
 
-    That in clear of an encrypted one has the data key by which the rest is read. With `around`, pages that cannot be
-    read count as zeros.
+    In an encrypted segment the unencrypted META record has the wrapped data key. With `around`, unreadable pages
+    count as zeros.
 
     Raises:
-        Locked: the key is not known.
+        Locked: the key is unknown.
         CorruptRecord, UnknownFormat, OSError: it cannot be read.
     """
     with closing(disk, disk.open_read_only(path)) as fd:

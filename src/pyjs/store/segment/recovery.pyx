@@ -1,15 +1,15 @@
-"""Reading the segments of a directory back.
+"""Recovery: reads the segments of a directory at a start.
 
-Each segment comes from its index file, if there is one that fits, or else from its records: after a clean stop no
-record is read, after a kill those of the open segment. What both give is the same (store/segment/scan), so what
-follows does not ask where it came from. A segment whose index file is missing or unusable is read, and gets a new
-one; one with damage in it never has one, so that every start finds and tells it.
+The contents of a segment come from its index file if it matches, otherwise from a scan of its records: after a clean
+stop no record is read, after a kill those of the open segment. Both give the same contents (store/segment/scan). A
+segment whose index file is missing or unusable is scanned and gets a new one. A damaged segment has none, so that
+every start finds and reports the damage.
 
-An index file also bears witness: it names the messages of a segment that is missing, or of an end that was cut off.
+An index file also shows losses: it names the messages of a missing segment, or of an end that was cut off.
 
-`steps` gives the segments as values, which the store adopts; what is known after the last of them (losses, removals,
-where to go on) is in the Recovery. Knows nothing of stores.
-Compiled: a start takes over millions of entries (benchmarks/store_start.py).
+`steps` yields the segments, which the store adopts; after the last one the Recovery has the losses, the removals and
+the next sequence. Knows nothing of stores.
+Compiled: a start adopts millions of entries (benchmarks/store_start.py).
 """
 from pyjs.store.index.sequences cimport ENTRY_MSG
 from pyjs.store.format.record cimport (
@@ -35,7 +35,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def is_segment(str name) -> bool:
-    """Whether a file has the name of a segment; others are not ours."""
+    """Whether a file name is that of a segment; other files are not the server's."""
     digits = name[:-4]
     return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
@@ -43,11 +43,10 @@ def is_segment(str name) -> bool:
 
 def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False,
                 image=None):
-    """Return what the segment `path` holds by its bytes; None: its header is damaged, and its records do not tell it.
+    """Return the contents of the segment `path` by a scan; None: its header is damaged and cannot be rebuilt.
 
-    `data` are the bytes of `image`, which says how they stand in the file; None: as they are. With `sure` the header
-    is known to have been of `number`, `incarnation` and `next_seq`: where the records in front are damaged as well,
-    those behind are taken.
+    `data` are the bytes of `image`, which maps them to the file; None: the file is plain. With `sure` the header is
+    known to have had `number`, `incarnation` and `next_seq`: then records after damaged ones at the start are taken.
 
     Raises:
         UnknownFormat: another version wrote it.
@@ -75,7 +74,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
 
 
 def report(log, str path, SegmentContents c) -> None:
-    """Tell the operator what is damaged in a segment."""
+    """Log the damage of a segment."""
     for at, size, what in c.problems:
         log.warn(f"{path} at {at}: {size} bytes: {what}")
 
@@ -101,7 +100,7 @@ cdef class Recovery:
         """Yield each segment of the directory, oldest first, as a RecoveredSegment; None: a step without one.
 
         Raises, at any step:
-            OSError, UnknownFormat, Locked, MemoryError: what is stored cannot be read.
+            OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
         directory = self.files.directory
         names = self.files.disk.list_dir(directory)
@@ -123,7 +122,7 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """Have a file of the index that bears witness for a segment which is not among the `names` of its place."""
+        """Write the stored index file of a segment that is missing in `names`, so that its loss is counted."""
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
             if f"{stem}.seg" not in names:
@@ -132,17 +131,17 @@ cdef class Recovery:
                     names.append(f"{stem}.idx")
 
     def _has_stored(self, path) -> bool:
-        """Whether the index file of a segment was kept elsewhere."""
+        """Whether the index file of a segment was stored in the common file of its account."""
         stored = self.stored_tail
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
     def _keep_tail(self, path) -> None:
-        """Write the index file that was kept elsewhere: its segment is not as it was, and it tells what was in it."""
+        """Write the stored index file as a file of its own: its segment changed, and the index shows the loss."""
         (_, data), self.stored_tail = self.stored_tail, None
         store_index(self.files.disk, index_path(path), data)
 
     def _read_segment(self, path, number, last):
-        """Return what one file holds, a RecoveredSegment; None: it is set aside."""
+        """Return one file as a RecoveredSegment; None: it was set aside."""
         cdef SegmentContents c, known = None
         cdef bint restored = False
         self.next_number = max(self.next_number, number + 1)
@@ -190,7 +189,7 @@ cdef class Recovery:
         return self.take(c, image, size, ended, c.end if indexed else 0)
 
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed):
-        """Count what a segment tells of losses and removals, and go on behind it."""
+        """Add the losses and removals of a segment, and continue after it."""
         cdef RecoveredSegment found = RecoveredSegment()
         found.contents, found.ended, found.size, found.indexed = c, ended, size, indexed
         found.form = image.form.flags if image.form is not None else 0
@@ -203,9 +202,9 @@ cdef class Recovery:
         return found
 
     def _contents_in(self, path, number, image):
-        """Return what a segment holds, what its index file knew of it, and whether it is the index file that tells.
+        """Return the contents of a segment, those of its index file, and whether the first come from the index file.
 
-        None for the first: the header is damaged, and nothing tells what it was. None for the second: nothing.
+        None for the first: the header is damaged and cannot be rebuilt. None for the second: no index file.
         """
         cdef SegmentContents c, known
         if image.problem:
@@ -219,7 +218,7 @@ cdef class Recovery:
         return c, known, False
 
     def _from_index(self, path, image):
-        """Return the contents by the index file; None: read the segment."""
+        """Return the contents from the index file; None: the segment must be read."""
         if self._has_stored(path):
             try:
                 stored = self.stored_tail[1]
@@ -237,19 +236,19 @@ cdef class Recovery:
         return None
 
     def _from_records(self, path, number, image, SegmentContents known=None):
-        """Return the contents by the segment itself; None: its header is damaged, and its records do not tell it.
+        """Return the contents by a scan; None: the header is damaged and cannot be rebuilt.
 
-        With `known` its index file tells what the header was.
+        `known` are the contents of its index file, which has the fields of the header.
         """
         next_seq = self.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
                            image)
 
     def _keep_index(self, path, SegmentContents c not None, left) -> None:
-        """Write the index file of a segment that was read whole and is sealed or `left`, once its bytes are safe.
+        """Sync a segment that was scanned and is sealed or `left`, then write its index file.
 
-        The next start does not read a segment that has one, and so would not sync what a killed process left. The
-        store refuses messages if they cannot be brought to the medium.
+        The next start does not read a segment with an index file, so it would not sync writes of a killed process. If
+        the sync fails, the store refuses messages.
         """
         if c.problems or c.sparse or not (c.sealed or left):
             return
@@ -267,7 +266,7 @@ cdef class Recovery:
             self.files.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def _witness(self, path):
-        """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
+        """Return the contents of a whole index file of this stream, whatever its segment is; None: none."""
         cdef SegmentContents known
         try:
             known = decode_index(decrypted(map_whole(self.files.disk, path), self.files.key))
@@ -278,7 +277,7 @@ cdef class Recovery:
         return known if known.incarnation == self.files.incarnation else None
 
     def _miss_segment(self, path) -> None:
-        """Take note of an index file without its segment: in ordinary work it is the index file that goes first."""
+        """Note an index file without its segment: a regular removal removes the index file first."""
         cdef SegmentContents known = self._witness(path)
         if known is None or known.base_seq <= self.last_seq:
             remove_file(self.files.disk, self.files.log, path)
@@ -288,7 +287,7 @@ cdef class Recovery:
         self._mourn(path, known, what)
 
     def _mourn(self, path, SegmentContents known, what="") -> None:
-        """Count the messages of a segment that is gone as lost, and go on behind its sequences."""
+        """Count the messages of a missing segment as lost, and continue after its sequences."""
         self._bridge(known.base_seq)
         before = len(self.lost)
         self.miss(known, 0)
@@ -297,7 +296,7 @@ cdef class Recovery:
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
 
     def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
-        """Let an open segment that is shorter than when its index file was written end where it did, in losses."""
+        """Count the missing end of an open segment, which its index file shows, as lost."""
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
                 or not begins_alike(known, c):
             return False
@@ -312,7 +311,7 @@ cdef class Recovery:
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost, and keep what else only their segment said."""
+        """Count the messages from entry `start` on as lost, and keep removals that only their segment recorded."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:
@@ -322,7 +321,7 @@ cdef class Recovery:
             self.unrecorded.append(known.removals[i])
 
     def _set_aside(self, path, size, reason, witnessed=False) -> None:
-        """Give an unreadable file another name; an empty one was never used."""
+        """Set an unreadable file aside; remove an empty one, which was never used."""
         directory, _, name = path.rpartition("/")
         if not witnessed:
             remove_file(self.files.disk, self.files.log, index_path(path))
@@ -336,7 +335,7 @@ cdef class Recovery:
         self.files.names_unsynced = True
 
     def _bridge(self, base_seq) -> None:
-        """Go on at `base_seq`; what lies between was lost if the end of the file before is gone and it fits there."""
+        """Continue at `base_seq`; the sequences before it are lost if the end of the previous file is missing."""
         if self.cut and self.last_seq + 1 < base_seq:
             last_seq = self.last_seq
             self.lost.append((last_seq + 1, min(base_seq - 1, last_seq + self.cut)))

@@ -1,7 +1,6 @@
-"""Removal of segments that nothing needs any more, as a job for any thread.
+"""Removal of retired segments, as a job for any thread.
 
-Knows nothing of what was in them, nor of who needed it: what is removed here was given up before, in a way that the
-next start understands.
+Knows nothing of their contents: records that make them superfluous are durable before the job runs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SegmentRemoval:
-    """Superfluous segments of one directory."""
+    """Retired segments of one directory."""
 
     def __init__(self, disk: Disk, log: Log, directory: str, paths: list[str]) -> None:
         self._disk = disk
@@ -25,13 +24,13 @@ class SegmentRemoval:
         self._paths = paths
 
     def __call__(self) -> OSError | None:
-        """Remove them with their index files; return the error after which some may come back, None: none will."""
+        """Remove them with their index files; return the error (some may come back), None: durably removed."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:
                 self._disk.unlink(path)
             except FileNotFoundError:
-                pass  # it could not even be made
+                pass  # it could not even be created
             except OSError as error:
                 self._log.warn(f"{path} could not be removed: {error}")
         try:

@@ -1,25 +1,25 @@
-"""Sealed segments written anew, without what is gone from them."""
+"""Compaction of one sealed segment."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentRewrite:
-    """One segment to be written anew: a job for any thread, which touches nothing but files.
+    """A job that compacts one segment, for any thread; it uses only files.
 
-    It knows the segment as it was when the job was made. Who made it decides at the end whether that is still right.
+    It has the state of the segment when the job was created; the caller decides at the end whether that still holds.
     """
     cdef object disk
     cdef readonly str path              # of the segment; the new file is beside it, see `new_path`
     cdef readonly uint32_t number
-    cdef readonly uint64_t mark         # the new file may take its place when this commit is on the medium
-    cdef public bint stale              # the segment changed in a way that the new file does not know of
+    cdef readonly uint64_t mark         # the new file may replace the old one when this commit is durable
+    cdef public bint stale              # the segment changed meanwhile: discard the new file
     cdef readonly uint32_t form         # of the new file: flags of its outer header
-    cdef uint32_t codec                 # what it is to be compressed with
-    cdef object key                     # vault.StreamKey: what it is encrypted with; None: nothing
-    cdef readonly bint written          # the new file is whole and on the medium
+    cdef uint32_t codec                 # compression of the new file
+    cdef object key                     # vault.StreamKey of the stream; None: not encrypted
+    cdef readonly bint written          # the new file is whole and durable
     cdef readonly SegmentContents contents      # of the new file
-    cdef uint64_t incarnation, base, first, last        # sequences: of the old segment, and what is left
+    cdef uint64_t incarnation, base, first, last        # sequences: base of the old segment, first and last live one
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef bytes meta
@@ -41,5 +41,5 @@ cdef class SegmentRewrite:
 
 cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
                                object key, uint32_t codec)
-# Makes what takes the place of `old` in the index; NULL: no memory, or the new file does not hold what is live.
+# Returns the segment that replaces `old` in the index; NULL: no memory, or the new file lacks a live message.
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil

@@ -1,12 +1,12 @@
-"""Sealed segments written anew, without what is gone from them: the disk usage of a stream follows its messages.
+"""Compaction of one sealed segment: writes its live messages to a new file.
 
-A segment of which more than half is dead is read, checked, and written to a new file beside it: its metadata, the
-live messages, the removals in it that other segments still need, first_seq and time. The new file is synced before
-it is renamed over the old one, and that is done only when everything that made the messages superfluous is on the
-medium, so a crash at any moment leaves one whole file. A damaged segment is left as it is.
+The job reads and checks a segment that is over half dead, and writes a new file beside it: metadata, live messages,
+removals that other segments still need, first_seq and time. The new file is synced, and renamed over the old one when
+the removals of its dead messages are durable. Invariant: one whole file exists at every moment. A damaged segment is
+left as it is.
 
-Knows nothing of stores: store/file chooses segments and puts the new ones in their place. Runs in any thread, without
-the GIL. Compiled: it copies every live record and seals it anew (benchmarks/store_start.py reads what it wrote).
+Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
+Compiled: it copies and seals every live record (benchmarks/store_start.py reads its files).
 """
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -33,7 +33,7 @@ from pyjs.store.format.recast import NEW
 
 cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
                                object key, uint32_t codec):
-    """Return the job that writes `s` anew; `s` has live messages."""
+    """Return the job that compacts `s`, which must have live messages."""
     cdef SegmentRewrite job = SegmentRewrite()
     job.key, job.codec = key, codec
     cdef size_t words = (s.n + 63) >> 6
@@ -66,11 +66,11 @@ cdef class SegmentRewrite:
 
     @property
     def new_path(self) -> str:
-        """Where the new file is until it takes the old one's place."""
+        """The path of the new file until it replaces the old one."""
         return f"{self.path}{NEW}"
 
     def __call__(self):
-        """Write the new file and sync it; return the error that kept it from being written, None: it is there."""
+        """Write and sync the new file; return the error, None: it is durable."""
         cdef const unsigned char[::1] view
         cdef SegmentContents old
         cdef const char* file
@@ -99,7 +99,7 @@ cdef class SegmentRewrite:
         return None
 
     def save(self) -> None:
-        """Bring the new file to the medium."""
+        """Write and sync the new file."""
         image = memoryview(<char[:self.size]> self.out).cast("B")
         self.form, parts = encode_file(image, self.codec, self.key, self.meta)
         write_file(self.disk, self.new_path, parts)
@@ -164,7 +164,7 @@ cdef class SegmentRewrite:
         return failed
 
     cdef int put_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
-        """Add a record that is no message."""
+        """Add a record of another kind than MSG."""
         cdef RecordHeader h
         memset(&h, 0, sizeof(h))
         h.length = <uint32_t> (RECORD_SIZE_MIN + n)
@@ -177,7 +177,7 @@ cdef class SegmentRewrite:
         return 0
 
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil:
-        """Add a record of the old file; only its checksum becomes another one."""
+        """Add a record of the old file; only its checksum changes."""
         if self.make_room(length) != 0:
             return -1
         memcpy(self.out + self.size, record, length - CHECKSUM_SIZE)

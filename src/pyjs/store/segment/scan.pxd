@@ -1,4 +1,4 @@
-"""What one segment file holds, by its records."""
+"""Scan: the contents of one segment file from its records."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
@@ -6,13 +6,13 @@ from pyjs.store.format.record cimport RecordHeader, SegmentHeader
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentScan:
-    """One reading of one segment file; good for one."""
-    cdef SegmentContents c              # what it gives
-    cdef uint64_t shift                 # where the image begins in its file: writes stop at sectors of that
-    cdef bint unread                    # the disk could not read its end: that is no write that was cut short
+    """One scan of one segment file; use it once."""
+    cdef SegmentContents c              # the result
+    cdef uint64_t shift                 # offset of the image in its file: writes are torn at sectors of the file
+    cdef bint unread                    # the end of the file is unreadable: that is not a torn write
     cdef const char* p
     cdef size_t size
-    cdef size_t effort                  # bytes that may still be hashed to find records behind damage
+    cdef size_t effort                  # bytes that may still be hashed to find records after damage
     cdef int mends                      # records in which a damaged byte was looked for
     cdef uint64_t bad_before            # pages of maps that could not be read before
     cdef Table by_name                  # name -> place of the subject + 1

@@ -1,11 +1,12 @@
-"""What one segment file holds, by its records: each is checked, and damage is told.
+"""Scan: the contents of one segment file from its records, and its damage.
 
-Where a record does not check out there are three cases. Its checksum alone is damaged: the next record, whose seed is
-that checksum, fits the one computed, and nothing is lost. Valid records follow somewhere: the bytes between are
-damage, and what follows is kept. Nothing valid follows: the last write was cut short and was never acknowledged;
-unless a whole record stands there, then it is damage as well.
+If a record does not fit, there are three cases:
 
-A short record that tells of removals, which nothing else may say, is put right when one byte of it is damaged.
+- Only its checksum is damaged: the next record continues the computed one, and nothing is lost.
+- A record that fits follows later: the bytes between are damage; the scan continues with that record.
+- No record that fits follows: the last write was torn and never acknowledged. A complete record there is damage.
+
+One damaged byte in a short record of removals, which may be their only record, is corrected.
 
 Knows the format (store/format/record), no files and no store: it works on bytes, in any thread, without the GIL.
 Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
@@ -25,9 +26,9 @@ from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG,
 from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
 
 cdef enum:
-    GAP_MAX = 2097152           # sequences of one segment that hold no message; more are damage
-    EFFORT_PART = 64            # of the file's size: bytes that are hashed to find records behind damage
-    EFFORT_EACH = 512           # when that is used up: longer records are not looked for any more
+    GAP_MAX = 2097152           # sequences of one segment without a message; more are damage
+    EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
+    EFFORT_EACH = 512           # after that: longer records are not searched any more
     MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
@@ -35,17 +36,17 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequenc
 
 
 cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
-    """Where the zeros begin that fill the rest of the file."""
+    """Return the offset of the zeros that fill the rest of the file."""
     while size > at and p[size - 1] == 0:
         size -= 1
     return size
 
 
 def scan_segment(bytes data) -> SegmentContents:
-    """Return what the bytes of a segment file hold. For tests and tools.
+    """Return the contents of the bytes of a segment file. For tests and tools.
 
     Raises:
-        ValueError: they do not begin with the header of a segment.
+        ValueError: they do not begin with a segment header.
     """
     if check_segment_header(data, len(data)) != 0:
         raise ValueError("no header of a segment that this version reads")
@@ -53,7 +54,7 @@ def scan_segment(bytes data) -> SegmentContents:
 
 
 def last_meta(bytes data) -> bytes:
-    """Return the body of the last META record of a segment file, b"": there is none. Its header may be damaged."""
+    """Return the body of the last META record of a segment file, b"": none. The file's header may be damaged."""
     cdef SegmentContents c
     cdef SegmentHeader header
     cdef RecordHeader first
@@ -90,9 +91,9 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Whether a subject can stand in a protocol line: what separates there, and no other byte, is refused.
+    """Whether a subject can be in a protocol line: only separators are refused.
 
-    The rule is that of wire/parser: each subject that a client can publish to must be readable again.
+    The rule is that of wire/parser: every subject that a client can publish to must be readable again.
     """
     cdef size_t i
     for i in range(n):
@@ -109,19 +110,19 @@ cdef class SegmentScan:
         table_free(&self.by_name)
 
     cdef SegmentContents whole(self, const char* p, size_t size):
-        """Read a file whose header was found to be one."""
+        """Scan a file with a whole header."""
         cdef SegmentHeader header
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
         return self.behind(&header, p, size)
 
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size):
-        """Read a file whose own header is damaged, with one that was made for it."""
+        """Scan a file with a damaged header, using the rebuilt `header`."""
         memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.adrift = True              # that may be the damage
         return self.behind(header, p, size)
 
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size):
-        """Read the records behind a header."""
+        """Scan the records after a header."""
         cdef SegmentContents c = self.c
         cdef int failed
         c.base_seq, c.incarnation, c.number = header.base_seq, header.incarnation, header.number
@@ -174,7 +175,7 @@ cdef class SegmentScan:
         return 0
 
     cdef bint accept(self, size_t at) noexcept nogil:
-        """Whether the record at `at` is to be taken; the chain goes on with its checksum then."""
+        """Whether the record at `at` fits; the chain then continues with its checksum."""
         cdef const char* p = self.p + at
         cdef size_t left = self.size - at
         cdef RecordHeader h
@@ -200,9 +201,9 @@ cdef class SegmentScan:
         return False
 
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
-        """Take the record of removals that these bytes were before one of them was damaged.
+        """Take a record of removals with one damaged byte, after correcting it.
 
-        1: it is taken; 0: that is not what they are; -1: no memory. Their proof are 96 bits, so it is no guess.
+        1: taken; 0: it is no such record; -1: no memory. Check and checksum, 96 bits, prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -222,7 +223,7 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Whether length and sequence of an overwritten message, which no checksum proves, fit what follows it."""
+        """Whether length and sequence of an erased message, which no checksum proves, fit the next record."""
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -232,7 +233,7 @@ cdef class SegmentScan:
         return after.seq >= h.seq + (after.kind == KIND_MSG) and after.seq - h.seq < GAP_MAX
 
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
-        """Judge the bytes at..used, behind which nothing valid stands."""
+        """Decide whether the bytes at..used, after which no record fits, are a torn write or damage."""
         cdef RecordHeader h
         cdef size_t end = self.cut_at(used)
         cdef bint whole = plausible(self.p + at, self.size - at)
@@ -255,7 +256,7 @@ cdef class SegmentScan:
         self.c.end_damaged = True         # its sequence field may be the damage
 
     cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
-        """Whether a write stopped at `end`, within the checksum of a record all of which is right up to there."""
+        """Whether a write was torn at `end`, within the checksum of a record that is right up to there."""
         cdef size_t begin = at + length - CHECKSUM_SIZE
         cdef uint64_t computed
         cdef bint sound = True
@@ -265,10 +266,10 @@ cdef class SegmentScan:
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
-        """Where a write stopped, of which the last byte that is not zero stands before `used`; 0: it is damage.
+        """Return where a write was torn whose last byte that is not zero is before `used`; 0: it is damage.
 
-        A power loss stops it at a sector, a kill at a page. What was written may end with zeros of its own: then
-        these reach up to the page, and zeros that were reserved follow.
+        A power loss tears a write at a sector, a kill at a page. The written bytes may end with zeros of their own:
+        these reach up to the page, followed by the zeros of reserved space.
         """
         cdef size_t page = (used + self.shift + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE - self.shift
         if (used + self.shift) % SECTOR_SIZE == 0:
@@ -280,9 +281,9 @@ cdef class SegmentScan:
             self.c.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
-        """The next place where a record stands that fits the checksum in front of it, or its own check; 0: none.
+        """Return the next offset of a record that continues the checksum before it, or whose check is right; 0: none.
 
-        Bytes that look like long records everywhere, as a client may have sent them, must not keep a start waiting.
+        The work is limited: a client may have sent bytes that look like long records everywhere.
         """
         cdef uint64_t before = 0
         cdef uint32_t length = 0
@@ -301,7 +302,7 @@ cdef class SegmentScan:
 
     # -- what they say -----------------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Take the record that stands at `at`; `record` are its bytes, there or put right elsewhere."""
+        """Take the record at `at`; `record` are its bytes, in place or a corrected copy."""
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0
@@ -376,14 +377,14 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Whether the next entry can be that of `before`: all gaps of a segment together have their limit."""
+        """Whether the next entry can have the sequence `before`: the gaps of a segment have a common limit."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
         return before <= expected or before - expected + (self.c.n - self.c.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
-        """Let the next entry be that of `before`: the sequences between hold nothing, or were lost just now."""
+        """Add dead entries up to, excluding, the sequence `before`: they hold no message, or were lost."""
         cdef uint64_t first = self.c.base_seq + self.c.n
         if self.after_damage and first < before:
             with gil:
@@ -392,7 +393,7 @@ cdef class SegmentScan:
         return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
-        """Return the place of the subject's row, made if absent; NO_PLACE: no memory."""
+        """Return the place of the subject's row, added if absent; NO_PLACE: no memory."""
         cdef SubjectRow* row
         cdef uint32_t place
         if self.c.n_subjects:

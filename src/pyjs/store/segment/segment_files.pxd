@@ -2,7 +2,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef class SegmentFiles:
-    """The directory of a stream's segments, and which bytes and names in it are not on the medium yet."""
+    """The directory of a stream's segments, and its unsynced files and names."""
     cdef readonly object disk               # base.disk.Disk
     cdef readonly object handles            # open_files.OpenFiles of the node
     cdef readonly object log                # base.log.Log
@@ -13,6 +13,6 @@ cdef class SegmentFiles:
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
     cdef bint names_unsynced                # the directory changed
-    cdef public tuple names_above           # directories found at the start, to be synced with the first job
+    cdef public tuple names_above           # directories found at the start; the first job syncs them
 
     cdef void wrote(self, str path) except *

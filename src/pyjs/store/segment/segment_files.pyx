@@ -1,7 +1,6 @@
-"""The directory of a stream's segments: their paths, their open files, and what of them is not synced.
+"""The directory of a stream's segments: paths, open files, unsynced files and names.
 
-Knows nothing of records. Compiled because every write of a batch is noted here (benchmarks/, JetStream async
-publish).
+Knows nothing of records. Compiled: every write of a batch is noted here (benchmarks/, JetStream async publish).
 """
 import errno
 
@@ -32,7 +31,7 @@ cdef class SegmentFiles:
         return f"{self.directory}/{number:08d}.seg"
 
     cdef void wrote(self, str path) except *:
-        """Note that an open file has bytes that the next sync has to cover."""
+        """Mark an open file as unsynced."""
         self.handles.wrote(path)
         if path not in self.unsynced:
             self.unsynced.append(path)

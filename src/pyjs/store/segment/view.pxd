@@ -1,4 +1,4 @@
-"""Memory with the plain image of one segment file, filled where it is read."""
+"""View: memory with the plain image of one segment file, filled where it is read."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Filled
@@ -9,29 +9,29 @@ cdef class ViewCache:
     cdef readonly uint64_t held     # bytes filled in
     # Address of each View -> None; in front those that were not used for long. A view that goes leaves.
     cdef dict views
-    cdef uint64_t reads             # records that were read in views
+    cdef uint64_t reads             # number of records read in views
 
     cdef int make_room(self) except -1
     cdef bint is_over(self)
 
 cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
-    """Note that a record of that view is read: it stays for a while."""
+    """Note that a record of the view was read, so that the view is not freed soon."""
     cache.reads += 1
     filled.used = cache.reads
 
 cdef class View:
-    """The image of a segment in memory of our own. Who points into it keeps it."""
+    """The image of a segment in memory of our own. Readers that point into it keep it alive."""
     cdef ViewCache cache
     cdef object owner               # a weak reference to the SegmentMaps
     cdef uint32_t number            # of the segment
     cdef uint64_t held              # bytes that were filled in
-    cdef uint64_t looked_at         # `reads` when it was passed over
+    cdef uint64_t looked_at         # `reads` at the last look of make_room
     cdef unsigned char[::1] room
     cdef char* memory               # of `room`
     cdef readonly uint64_t size
     cdef Filled filled
     cdef object image               # store/format/form.PlainImage
-    cdef bint passing               # made for a bulk read: it goes when that is through with the segment
+    cdef bint passing               # created by a bulk read, which frees it after the segment
     cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1

@@ -1,18 +1,17 @@
-"""Memory with the plain image of one segment file, filled where it is read.
+"""View: memory with the plain image of one segment file, filled where it is read.
 
-A segment that is compressed or encrypted cannot be mapped. Its records are read from memory of the image's size, of
-which a chunk of 64 KiB becomes real when a record in it is asked for: the image (store/format/image) decrypts or
-decompresses it then, and a bit says that it is there. What is written to the open segment is put here as well, if
-its end is.
+A compressed or encrypted segment cannot be mapped. Its records are read from memory of the image's size. A read fills
+the chunk of 64 KiB of its record: the image (store/format/image) decrypts or decompresses it, and a bit marks it as
+filled. Writes to the open segment are copied here too, if the view holds its end.
 
-Of a chunk with places that the disk cannot read, or that do not check out, no bit says so: who reads in it asks here,
-and what does not touch those places is served.
+A chunk with unreadable or damaged places has no bit: every read in it comes through here, and records outside those
+places are served.
 
-All views of a node share one limit of bytes, that of their ViewCache. Those that were not used for long go first, and
-only their owner forgets them; to be used costs no more than a number that is written down (`used`).
+All views of a node share one limit of bytes, that of their ViewCache. The least recently used views are freed first,
+by their owner; noting a use costs one store (`used`).
 
-Knows nothing of records. Compiled: the message path reads records here as it does in a map
-(benchmarks/, JetStream rows with `key`).
+Knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/, JetStream rows with
+`key`).
 """
 cimport cython
 from cpython.weakref cimport PyWeakref_NewRef
@@ -41,7 +40,7 @@ cdef class ViewCache:
         return len(self.views)
 
     cdef int make_room(self) except -1:
-        """Give views up until the rest is within the limit; first those not used since they were looked at."""
+        """Free views until the rest is within the limit; first those not used since the last look."""
         cdef View view
         cdef size_t address, left = 2 * len(self.views)
         while self.is_over() and left:
@@ -63,7 +62,7 @@ cdef class ViewCache:
 @cython.no_gc_clear                 # so that `leave` finds the cache at the end
 cdef class View:
     def __cinit__(self, ViewCache cache not None, owner, uint32_t number, image, uint64_t size):
-        from pyjs.base.file_map import blank_memory     # here: a start need not have it
+        from pyjs.base.file_map import blank_memory     # imported lazily: not needed at start-up
 
         self.cache = cache
         self.owner = PyWeakref_NewRef(owner, None)
@@ -84,13 +83,13 @@ cdef class View:
         free(self.filled.chunks)
 
     cdef int count(self, uint64_t n) except -1:
-        """Count bytes that were filled in."""
+        """Add filled bytes to the total."""
         self.held += n
         self.cache.held += n
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Have the owner forget this view."""
+        """Let the owner forget this view."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)
@@ -98,15 +97,15 @@ cdef class View:
         return 0
 
     cdef void leave(self) noexcept:
-        """Count no more: the owner has forgotten this view."""
+        """Leave the cache: the owner has forgotten this view."""
         self.cache.views.pop(<size_t> <void*> self, None)
         self.cache.held -= self.held
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
-        """Have the bytes begin..end here: 0, 1: some of them cannot be read.
+        """Fill the bytes begin..end: 0, 1: some of them cannot be read.
 
-        The file, which is open as `fd`, has `limit` bytes of the image by now.
+        The file is open as `fd`; its image has `limit` bytes now.
         """
         cdef uint64_t chunk
         limit = min(limit, self.size)
@@ -148,7 +147,7 @@ cdef class View:
         return 0
 
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
-        """Take bytes that were just written, if those before them are here."""
+        """Copy bytes that were just written, if the bytes before them are filled."""
         if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
             memcpy(self.memory + at, data, n)
             self.filled.end = at + n
