@@ -1,1 +1,1 @@
-"""What every room stands on: time, chance, disk, numbers. Knows no other room."""
+"""The seams (time, chance, disk) and small tools. Imports no other package of the server."""

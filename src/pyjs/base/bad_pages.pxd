@@ -1,4 +1,4 @@
-"""Maps of files whose pages may turn out unreadable."""
+"""Guarded maps: unreadable pages become zeros."""
 from libc.stdint cimport uint64_t
 
 cdef uint64_t bad_pages() noexcept nogil                        # replaced by zeros so far

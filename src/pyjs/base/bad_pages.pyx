@@ -1,12 +1,12 @@
-"""Maps of files whose pages may turn out unreadable: cut off by somebody, or on a bad sector.
+"""Guarded maps of files: an unreadable page (the file was cut, or a bad sector) becomes zeros.
 
-The system answers a read of such a page with SIGBUS, which ends a process. Inside a map that is guarded here the page
-becomes zeros instead, and is counted: what stood there is lost, its checksum says so, and whoever reads checks that.
-A SIGBUS anywhere else is passed on to who had the signal before, so that faulthandler goes on to work. The signal is
-taken with the first map: a process that opens no store keeps it as it was.
+Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page by
+zeros and counts it; the checksum of the lost bytes then does not fit, and readers check it. Any other SIGBUS goes to
+the previous handler, so faulthandler still works. The first map installs the handler: a process without a store keeps
+its own.
 
-Knows nothing of what is in the maps. Compiled because a signal handler runs no Python (benchmarks/: pull 500 is what
-must not pay for it).
+Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python (benchmarks/: pull 500 must not
+become slower).
 """
 from libc.stdint cimport uint64_t, uintptr_t
 
@@ -22,7 +22,7 @@ cdef list free_slots = []
 
 
 def guard(const unsigned char[::1] memory) -> int:
-    """Guard a map; return what `release` is given before it goes, -1: it is not guarded, the table is full."""
+    """Guard a map; return its slot for `release`, -1: the table is full and the map is not guarded."""
     cdef size_t slot = free_slots.pop() if free_slots else pyjs_maps_used()
     if pyjs_guard(slot, <uintptr_t> &memory[0], memory.shape[0]) != 0:
         return NO_SLOT
@@ -30,7 +30,7 @@ def guard(const unsigned char[::1] memory) -> int:
 
 
 def release(ssize_t slot) -> None:
-    """Guard a map no more."""
+    """Unregister the guard before the memory is freed."""
     if slot != NO_SLOT:
         pyjs_release(slot)
         free_slots.append(slot)

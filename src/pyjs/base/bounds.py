@@ -1,12 +1,13 @@
-"""How much of anything may come in: the ranges of numbers, times, depths and lengths, each stated once.
+"""Bounds of input values: the ranges of numbers, times, depths and lengths, each stated once.
 
-Two questions are asked of a value from outside. Its reader asks whether the field takes it at all: a number kind has
-the range of its type in nats-server (`NUMBERS`), and what is outside of it is refused with the peer's error. The
-engine asks how much of it counts: many fields take more than a C integer holds once it is added to a time, and no
-clock will ever tell the difference (`TAKEN`). The configuration keeps, shows and stores the value as it was given;
-what the engine copies into its own attributes went through `taken`.
+An input value has two ranges:
 
-Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists which field is of which kind.
+- `NUMBERS`: the range that the reader accepts, which is that of its type in nats-server. A value outside is refused
+  with nats-server's error.
+- `TAKEN`: the range that the engine uses. Many fields accept more than fits in a C integer after adding a time. The
+  configuration stores and shows the given value; the engine copies `taken(field, value)` into its own attributes.
+
+Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists the kind of each field.
 
 Source: types of nats-server's API structures; accepted values probed on nats-server 2.15.1.
 """
@@ -34,16 +35,16 @@ INT64 = Range(-(1 << 63), (1 << 63) - 1)
 UINT32 = Range(0, (1 << 32) - 1)
 UINT64 = Range(0, (1 << 64) - 1)
 
-# What the number kinds of a request take, by their names in error texts.
+# Accepted range of each number kind of a request, by its name in error texts.
 NUMBERS = {"int": INT64, "int64": INT64, "int32": INT32, "uint64": UINT64, "time.Duration": INT64}
 
-DURATION_SIZE_MAX = 1000  # of one in a header or an ack, in bytes: each of its parts costs a microsecond
-JSON_DEPTH_MAX = 10_000  # objects and lists around each other
+DURATION_SIZE_MAX = 1000  # bytes of a duration in a header or an ack: each of its parts costs a microsecond
+JSON_DEPTH_MAX = 10_000  # nested objects and lists
 TIME_NS = Range(-62_167_219_200 * NS_PER_S, 253_402_300_800 * NS_PER_S - 1)  # the years 0 to 9999
-SEQ_MAX = UINT64.high - 1  # of a message: the sequence behind the last one is a number too
+SEQ_MAX = UINT64.high - 1  # of a message, so that last_seq + 1 fits in 64 bits
 SPAN_NS = Range(0, 1 << 61)  # 73 years: two of them added to a time of this century fit in 64 bits
 
-# What the engine takes of a field, where that is less than the field's kind allows.
+# Range that the engine uses, where it is smaller than the range of the field's kind.
 TAKEN = {
     "max_age": SPAN_NS,
     "duplicate_window": SPAN_NS,
@@ -68,10 +69,10 @@ TAKEN = {
 
 
 def taken(field: str, value: int) -> int:
-    """Return what the engine uses for the value of a field."""
+    """Return the value that the engine uses for a field: the nearest one in its range."""
     return TAKEN[field].clamp(value)
 
 
 def wrapped_ns(time_ns: int) -> int:
-    """Return a time as the 64 bits that nats-server compares it in: one before 1677 or after 2262 is another."""
+    """Return a time wrapped to 64 bits, as nats-server compares it: times before 1677 or after 2262 change."""
     return (time_ns + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,6 +1,6 @@
-"""The seam for time: one clock for deadlines, which never goes backwards, and wall time beside it.
+"""The seam for time: a monotonic clock for deadlines, and wall time beside it.
 
-A server has one Clock (server/driver.py makes the real one); tests move a virtual one. Nothing else reads time.
+A server has one Clock (server/system/clock.py has the real one); tests move a virtual one. Nothing else reads time.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ NS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Source of time; subclasses say where it comes from.
+    """A source of time; subclasses implement it.
 
-    Deadlines count in `now_ns`, which no step of the wall clock moves. Messages are stored with wall time, which is
+    Deadlines use `now_ns`, which steps of the wall clock do not change. Messages are stored with wall time, which is
     `now_ns() + skew_ns()`.
     """
 
     def now_ns(self) -> int:
-        """Return nanoseconds: the wall time of the start and what has passed since; never less than before."""
+        """Return nanoseconds: wall time of the start plus the time since then; never decreases."""
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
-        """Return how far wall time is ahead of `now_ns`; negative: it is behind, the wall clock was set back."""
+        """Return wall time minus `now_ns`; negative: the wall clock was set back."""
         return 0
 
     def wall_ns(self) -> int:
-        """Return nanoseconds since the epoch, as the wall clock shows them."""
+        """Return the wall time in nanoseconds since the epoch."""
         return self.now_ns() + self.skew_ns()
 
 
 class VirtualClock(Clock):
-    """A clock that stands still until told to move. For tests and simulations."""
+    """A clock that only `advance` moves. For tests and simulations."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns

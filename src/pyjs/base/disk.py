@@ -1,9 +1,9 @@
-"""The seam for files: the few calls that the store makes, each once per batch or file, never per message.
+"""The seam for files: the calls that the store makes once per batch or file, never per message.
 
-OsDisk is the only place of the house that touches the file system below the shell; a test's subclass fails at the
-k-th call, forgets what was not synced, or counts. Every call raises OSError as the system gives it.
+Below `server/`, only OsDisk touches the file system. Subclasses for tests fail at the k-th call, forget unsynced
+bytes, or count calls. Every call raises the system's OSError.
 
-Order of effects on a crash is the caller's business: a file's bytes are safe after `sync_file`, its name after
+The caller is responsible for the order of effects: the bytes of a file are durable after `sync_file`, its name after
 `sync_dir` of its directory.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     Part: TypeAlias = bytes | bytearray | memoryview  # of a file that is written
 
 PAGE_SIZE = 4096
-STATFS_SIZE = 256  # more than any struct statfs takes; it begins with the type, a long
-# Types of file systems (statfs(2)) on which syncfs leaves everything on the medium and reports what failed. On
-# others, as those in user space, it may return before the medium has anything.
+STATFS_SIZE = 256  # larger than every struct statfs, which begins with the type, a long
+# Types of file systems (statfs(2)) whose syncfs makes everything durable and reports errors. On others, such as those
+# in user space, it may return earlier.
 # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -36,18 +36,18 @@ SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor; subclasses say where they are."""
+    """Files by path and descriptor; subclasses implement it."""
 
     open_files_max: int = 512  # descriptors for the files of streams and consumers
 
     def open_file(self, path: str, *, create: bool = False) -> int:
-        """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
+        """Return a descriptor for reading and writing; `create` creates a missing file."""
 
     def open_read_only(self, path: str) -> int:
         """Return a descriptor for reading."""
 
     def close_file(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of `data` at `offset`."""
@@ -56,37 +56,37 @@ class Disk(Protocol):
         """Return up to `size` bytes from `offset`; fewer only at the end of the file."""
 
     def read_file(self, path: str) -> bytes:
-        """Return the whole of a small file."""
+        """Return the bytes of a small file."""
 
     def size_of(self, fd: int) -> int:
         """Return the length of an open file."""
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file, or lengthen it with zeros."""
+        """Cut a file, or extend it with zeros."""
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for offset .. offset + size, so that a later write there cannot find the disk full."""
+        """Reserve space for offset .. offset + size, so that a later write there does not fail for lack of space."""
 
     def sync_file(self, fd: int) -> None:
-        """Return when the file's bytes are on the medium (fdatasync)."""
+        """Make the file's bytes durable (fdatasync)."""
 
     def sync_dir(self, path: str) -> None:
-        """Return when the names in a directory are on the medium."""
+        """Make the names in a directory durable."""
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory, for `sync_filesystem`; errors since then are what that reports."""
+        """Return a descriptor of a directory for `sync_filesystem`, which reports errors since this call."""
 
     def sync_filesystem(self, fd: int) -> None:
-        """Return when everything on the file system of a directory is on the medium (syncfs), of other programs too.
+        """Make the whole file system of a directory durable (syncfs), including writes of other programs.
 
         Raises:
-            OSError: ENOSYS or EOPNOTSUPP where that cannot be had or trusted; else something could not be written.
+            OSError: ENOSYS or EOPNOTSUPP: not supported or not trusted here; otherwise a write failed.
         """
 
     def check_file(self, fd: int) -> None:
-        """Return when an open file has no write under way, and none that failed unless that was told before.
+        """Wait until an open file has no write in progress; raise an error of a write that was not reported before.
 
-        After `sync_filesystem` the file's bytes are on the medium then, as after `sync_file`.
+        After `sync_filesystem` the file's bytes are then durable, as after `sync_file`.
         """
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
@@ -96,45 +96,45 @@ class Disk(Protocol):
         """Return a read-only map of the first `size` bytes; it holds no descriptor."""
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name, in one step; a file of that name is replaced."""
+        """Rename a file or directory atomically; an existing file of the new name is replaced."""
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory, and those above it, unless it is there."""
+        """Create a directory and its parents, if missing."""
 
     def remove_some(self, path: str, files_max: int) -> int:
-        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed.
+        """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        Fewer than `files_max`: nothing is left.
+        Fewer than `files_max`: the directory is gone.
         """
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
 
     def list_dir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; an absent one has none."""
+        """Return the names in a directory, sorted; [] without a directory."""
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name."""
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock.
+        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock.
 
         Raises:
             BlockingIOError: another process has it.
         """
 
     def lock_shared(self, path: str) -> int:
-        """Take a lock on a file that is there, beside others who only read; returns its descriptor.
+        """Take a shared lock on an existing file; return its descriptor, which holds the lock.
 
         Raises:
-            BlockingIOError: another process has it for itself.
+            BlockingIOError: another process has an exclusive lock.
         """
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take a lock on a directory, for oneself or beside others who only read; returns its descriptor.
+        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock.
 
         Raises:
             BlockingIOError: another process has it.
@@ -142,7 +142,7 @@ class Disk(Protocol):
         """
 
     def unlock(self, fd: int) -> None:
-        """Give back a lock of `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
+        """Release a lock of `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
         self.close_file(fd)
 
     def is_directory(self, path: str) -> bool:
@@ -150,13 +150,13 @@ class Disk(Protocol):
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Return whether descriptors or memory were short: a call that may work later, and says nothing of the file."""
+    """Return whether an error is a lack of descriptors or memory: the call may work later, the file has no fault."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
 @contextmanager
 def closing(disk: Disk, fd: int) -> Iterator[int]:
-    """Give a descriptor that was just opened, and close it at the end of the `with`."""
+    """Yield a descriptor, and close it at the end of the `with`."""
     try:
         yield fd
     finally:
@@ -164,10 +164,10 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a new file, or a new content of one, and bring it to the medium; its name is the caller's to sync.
+    """Write a file, or replace its contents, and sync it; the caller syncs its name.
 
     Raises:
-        OSError: a part of it may be there.
+        OSError: a part of the file may be written.
     """
     with closing(disk, disk.open_file(path, create=True)) as fd:
         disk.truncate(fd, 0)
@@ -180,10 +180,10 @@ def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = Tru
 
 
 def read_around(disk: Disk, path: str) -> bytes:
-    """Return the bytes of a file, zeros for pages that cannot be read.
+    """Return the bytes of a file, with zeros for unreadable pages.
 
     Raises:
-        OSError: not because of a page.
+        OSError: another error than an unreadable page.
     """
     try:
         return disk.read_file(path)
@@ -196,7 +196,7 @@ def read_around(disk: Disk, path: str) -> bytes:
 
 
 def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
-    """Return a page of a file, zeros if it cannot be read."""
+    """Return a page of a file; zeros if it is unreadable."""
     try:
         return disk.read_at(fd, size, offset).ljust(size, b"\0")
     except OSError as error:
@@ -215,7 +215,7 @@ WRITE_AND_WAIT = 1 | 2 | 4
 
 
 def _type_of_filesystem(fd: int) -> int:
-    """Return the type of the file system of a descriptor, 0: it is not known."""
+    """Return the type of the file system of a descriptor; 0: unknown."""
     found = _Statfs()
     if _libc.fstatfs(fd, found) != 0:
         return 0
@@ -223,10 +223,10 @@ def _type_of_filesystem(fd: int) -> int:
 
 
 class OsDisk(Disk):
-    """The file system of this machine. Files are made 0600, directories 0700."""
+    """The file system of this machine. New files have mode 0600, directories 0700."""
 
     def open_file(self, path: str, *, create: bool = False) -> int:
-        """Return a descriptor for reading and writing; with `create` the file is made if it is absent."""
+        """Return a descriptor for reading and writing; `create` creates a missing file."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
 
     def open_read_only(self, path: str) -> int:
@@ -234,7 +234,7 @@ class OsDisk(Disk):
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close_file(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         os.close(fd)
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
@@ -251,7 +251,7 @@ class OsDisk(Disk):
         return data
 
     def read_file(self, path: str) -> bytes:
-        """Return the whole of a small file."""
+        """Return the bytes of a small file."""
         with open(path, "rb") as file:
             return file.read()
 
@@ -260,22 +260,22 @@ class OsDisk(Disk):
         return os.fstat(fd).st_size
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file, or lengthen it with zeros."""
+        """Cut a file, or extend it with zeros."""
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for offset .. offset + size, so that a later write there cannot find the disk full."""
+        """Reserve space for offset .. offset + size, so that a later write there does not fail for lack of space."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
             os.ftruncate(fd, offset + size)
 
     def sync_file(self, fd: int) -> None:
-        """Return when the file's bytes are on the medium (fdatasync)."""
+        """Make the file's bytes durable (fdatasync)."""
         getattr(os, "fdatasync", os.fsync)(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Return when the names in a directory are on the medium."""
+        """Make the names in a directory durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -283,11 +283,11 @@ class OsDisk(Disk):
             os.close(fd)
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory, for `sync_filesystem`; errors since then are what that reports."""
+        """Return a descriptor of a directory for `sync_filesystem`, which reports errors since this call."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:
-        """Return when everything on the file system of a directory is on the medium (syncfs)."""
+        """Make the whole file system of a directory durable (syncfs)."""
         if _syncfs is None or _type_of_filesystem(fd) not in SYNCFS_TYPES:
             raise OSError(errno.EOPNOTSUPP, "syncfs is not to be relied on here")
         if _syncfs(fd) != 0:
@@ -295,7 +295,7 @@ class OsDisk(Disk):
             raise OSError(number, os.strerror(number))
 
     def check_file(self, fd: int) -> None:
-        """Return when an open file has no write under way, and none that failed unless that was told before."""
+        """Wait until an open file has no write in progress; raise an error that was not reported before."""
         if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
             self.sync_file(fd)
 
@@ -305,12 +305,12 @@ class OsDisk(Disk):
 
     def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes."""
-        from pyjs.base.file_map import FileMap  # with the first map: a start without streams needs none
+        from pyjs.base.file_map import FileMap  # imported lazily: a start without streams needs no map
 
         return FileMap(fd, size)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name, in one step; a file of that name is replaced."""
+        """Rename a file or directory atomically; an existing file of the new name is replaced."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
@@ -318,7 +318,7 @@ class OsDisk(Disk):
         os.unlink(path)
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory, and those above it, unless it is there."""
+        """Create a directory and its parents, if missing."""
         parent = path.rpartition("/")[0]
         if parent and not os.path.isdir(parent):  # os.makedirs would give the parents the mode of the umask
             self.make_dirs(parent)
@@ -329,9 +329,9 @@ class OsDisk(Disk):
                 raise
 
     def remove_some(self, path: str, files_max: int) -> int:
-        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed.
+        """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        Fewer than `files_max`: nothing is left.
+        Fewer than `files_max`: the directory is gone.
         """
         removed = 0
         with os.scandir(path) as entries:
@@ -358,7 +358,7 @@ class OsDisk(Disk):
         os.rmdir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; an absent one has none."""
+        """Return the names in a directory, sorted; [] without a directory."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
@@ -369,15 +369,15 @@ class OsDisk(Disk):
         return os.path.exists(path)
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, made if absent; returns its descriptor, which holds the lock."""
+        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock."""
         return self._locked(self.open_file(path, create=True), fcntl.LOCK_EX)
 
     def lock_shared(self, path: str) -> int:
-        """Take a lock on a file that is there, beside others who only read; returns its descriptor."""
+        """Take a shared lock on an existing file; return its descriptor, which holds the lock."""
         return self._locked(self.open_read_only(path), fcntl.LOCK_SH)
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take a lock on a directory, for oneself or beside others who only read; returns its descriptor."""
+        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return self._locked(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
@@ -390,7 +390,7 @@ class OsDisk(Disk):
         return fd
 
     def unlock(self, fd: int) -> None:
-        """Give back a lock, and close its descriptor."""
+        """Release a lock, and close its descriptor."""
         # Closing alone would leave it with a forked child, which has the file as well.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)

@@ -1,22 +1,22 @@
-"""Errors that more than one room raises."""
+"""Errors that more than one package raises."""
 
 from __future__ import annotations
 
-# What taking apart raises whose bytes are whole, by their checksum, and make no sense.
+# Errors of decoding bytes whose checksum is right but whose contents are invalid.
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class PyjsError(Exception):
-    """Base of every error that a user may see; its text says where, what and what to do."""
+    """Base of every error that a user may see; its text names the place, the cause and the remedy."""
 
 
 def reason_of(error: OSError) -> str:
-    """Return what the system says of an error, in lower case as Go writes it."""
+    """Return the system's text of an error, in lower case as Go writes it."""
     return (error.strerror or str(error)).lower()
 
 
 class StoreFailed(PyjsError):
-    """A write or sync failed: the stream takes no more messages until it can be trusted again.
+    """A write or sync failed: the stream refuses messages until it works again.
 
     The text names the directory, for the log; `reason` does not, for clients.
     """
@@ -28,11 +28,11 @@ class StoreFailed(PyjsError):
 
 
 class NotNow(PyjsError):
-    """What is stored cannot be read at present, for want of descriptors or memory; nothing is lost."""
+    """Stored bytes cannot be read at present, for lack of descriptors or memory; nothing is lost."""
 
 
 class CorruptRecord(PyjsError):
-    """Stored bytes are not what was written."""
+    """Stored bytes differ from those that were written."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at {offset}: {reason}")

@@ -1,10 +1,10 @@
-"""A read-only map of a file, of which pages that turn out unreadable become zeros; and memory that is mapped alike.
+"""Read-only maps of files whose unreadable pages become zeros; and anonymous mapped memory.
 
 A map holds no descriptor, unlike one of the mmap module: a store of thousands of segments maps most of them, and a
 process has few descriptors. The file may be closed, renamed and removed while it is mapped.
 
-Loaded with the first map: a process without a store leaves the signal alone that tells of such pages. Compiled: each
-segment of a start makes and drops maps (benchmarks/store_start.py).
+Imported with the first map, since it installs a handler for SIGBUS. Compiled: a start maps and unmaps each segment
+(benchmarks/store_start.py).
 """
 from cpython.buffer cimport PyBuffer_FillInfo
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
@@ -23,7 +23,7 @@ cdef Py_ssize_t n_open = 0
 
 
 def open_maps() -> int:
-    """Return how many files are mapped."""
+    """Return the number of mapped files."""
     return n_open
 
 
@@ -38,8 +38,8 @@ cdef class FileMap:
         """Map the first `size` bytes.
 
         Raises:
-            ValueError: the file is not so long, or `size` is 0.
-            OSError: the system gives no map.
+            ValueError: the file is shorter, or `size` is 0.
+            OSError: mapping failed.
         """
         global n_open
         cdef struct_stat found
@@ -60,7 +60,7 @@ cdef class FileMap:
         global n_open
         if self.data == NULL:
             return
-        release(self.slot)              # before the memory belongs to something else
+        release(self.slot)              # unregister the guard before the memory is freed
         munmap(self.data, self.size)
         n_open -= 1
 
@@ -104,11 +104,11 @@ cdef class FileMap:
             n_open -= 1
 
     def unguard(self) -> None:
-        """Let an unreadable page end the process again: for a reader that checks nothing."""
+        """Remove the guard, for readers without checks: an unreadable page ends the process again."""
         release(self.slot)
         self.slot = -1
 
 
 def blank_memory(size_t size):
-    """Return memory of zeros, of which a page is real when something is written there; it goes with its last user."""
+    """Return memory of zeros whose pages are allocated when they are written; freed with its last reference."""
     return anonymous.mmap(-1, max(size, 1), flags=anonymous.MAP_PRIVATE | anonymous.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""Texts as Go writes them: times, durations, sizes, quoted strings. Clients and operators parse these forms.
+"""Texts as Go writes them: times, durations, sizes, quoted strings. Clients and operators parse them.
 
 Source: the Go documentation of time.RFC3339Nano, time.Duration.String and strconv.Quote.
 """
@@ -15,17 +15,17 @@ ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
 _LARGE_UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60))
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
-_dates: dict[int, str] = {}  # the texts of days since 1970: stored messages are mostly of few
+_dates: dict[int, str] = {}  # cached texts of days since 1970: stored messages are from few days
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def time_text(ns: int) -> str:
-    """Return RFC 3339 in UTC with as many digits of the second as are not zero; 0 is Go's zero time."""
+    """Return RFC 3339 in UTC without trailing zeros of the second; 0 is Go's zero time."""
     return moment_text(ns) if ns else ZERO_TIME
 
 
 def moment_text(ns: int) -> str:
-    """Return the same for a time that is never unset; 0 is the beginning of 1970."""
+    """Return `time_text` of a time that is always set; 0 is the start of 1970."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)
@@ -105,20 +105,20 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"} | dict(
 
 
 def quoted(text: str) -> str:
-    """Return `text` in double quotes; quotes, backslashes and characters that do not print are escaped.
+    """Return `text` in double quotes; quotes, backslashes and unprintable characters are escaped.
 
-    Characters that stand for bytes which are no UTF-8 ("surrogateescape") are shown as those bytes.
+    Invalid UTF-8 bytes (decoded with "surrogateescape") are shown as bytes.
     """
     return '"' + "".join(_shown(c) for c in text) + '"'
 
 
 def quoted_bytes(value: bytes) -> str:
-    """Return `value`, text of a client, as `quoted` does."""
+    """Return a client's text `value` as `quoted` does."""
     return quoted(value.decode("utf-8", "surrogateescape"))
 
 
 def printable(text: str) -> str:
-    """Return `text` as it is, but for characters that do not print, line ends among them."""
+    """Return `text` with unprintable characters, including line ends, escaped."""
     return text if text.isprintable() else "".join(c if c in '"\\' else _shown(c) for c in text)
 
 

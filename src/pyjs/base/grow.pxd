@@ -1,7 +1,7 @@
-"""Growing C arrays, in place of a realloc of their own wherever one item more may come.
+"""Growing C arrays.
 
-An array is a pointer, NULL at first, and `room`, the number of items that it has memory for. Whoever owns it counts
-the items and frees the pointer.
+An array is a pointer, NULL at first, and `room`, the number of items that its memory holds. The owner counts the
+items and frees the pointer.
 """
 from libc.stdlib cimport realloc
 
@@ -9,7 +9,7 @@ cdef enum:
     ROOM_MIN = 16               # items of the first allocation
 
 cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Give an array memory for exactly `count` items of `size` bytes; -1: no memory, it is as it was."""
+    """Resize an array to exactly `count` items of `size` bytes; -1: no memory, the array is unchanged."""
     cdef void* grown = realloc(items[0], count * size)
     if grown == NULL:
         return -1
@@ -18,13 +18,13 @@ cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) n
     return 0
 
 cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Make room for `count` items of `size` bytes, doubling; 0, -1: no memory, the array is as it was."""
+    """Make room for `count` items of `size` bytes, by doubling; 0, -1: no memory, the array is unchanged."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)
 
 cdef inline int grow_by_half(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """As `grow`, by half only: for arrays of millions of items, of which the spare room would show."""
+    """As `grow`, by half: for arrays of millions of items, whose spare room would waste memory."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] + (room[0] >> 1) + 4), size)

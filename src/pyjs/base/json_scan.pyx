@@ -1,13 +1,13 @@
-"""A JSON scanner that words syntax faults as nats-server does and finds the raw text of a value.
+"""A JSON scanner with nats-server's texts of syntax errors; it also finds the raw text of a value.
 
-Slow and rarely used: readers (jetstream/config/json_strict, core/auth/handshake) come here only when a text is
-wrong, when it is more than the JSON library takes, or when an error text needs the raw form of a number. It reads
-document after document, and remembers which containers are open in an array of its own: no depth of a client's body
-is a depth of the C stack. A value that lies deeper than any table of fields reaches (VALUES_DEPTH) is checked and
-left out, so that a body costs no more memory than a few times its size.
+Slow and rarely used: readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
+text that the JSON library refuses, or for the raw form of a number in an error text. It reads document after
+document. Open containers are in an array, so the depth of a client's body does not use the C stack. A value deeper
+than VALUES_DEPTH, which no table of fields reaches, is checked and left out, so memory is at most a few times the
+body.
 
-Knows nothing of fields or kinds. Compiled because a megabyte that is wrong in its last byte must not hold up
-everybody else (benchmarks/hostile.py; 2 to 20 ms).
+Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
+(benchmarks/hostile.py; 2 to 20 ms).
 Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
 """
 from libc.stdint cimport int64_t
@@ -17,10 +17,10 @@ import re
 from pyjs.base.bounds import JSON_DEPTH_MAX
 
 cdef enum:
-    VALUES_DEPTH = 8            # containers around a value that is still built
+    VALUES_DEPTH = 8            # containers around the deepest value that is built
     DEPTH_MAX = 10000           # JSON_DEPTH_MAX
-    SMALL_DIGITS = 18           # of a number that fits in 64 bits for sure
-    DIGITS_MAX = 20             # of one that may fit in them
+    SMALL_DIGITS = 18           # a number of at most so many digits fits in 64 bits
+    DIGITS_MAX = 20             # a number of more digits does not
 
 assert DEPTH_MAX == JSON_DEPTH_MAX
 BEYOND = 10**DIGITS_MAX         # stands for a whole number that no kind takes
@@ -32,10 +32,10 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """A body that is not what the request needs; the text is what follows "invalid JSON: "."""
+    """An invalid body; the text is the part after "invalid JSON: "."""
 
     def lenient_text(self) -> str:
-        """Return the text of the requests that the peer reads with its lenient decoder: pull, unpin."""
+        """Return the text for requests that nats-server reads with its lenient decoder: pull, unpin."""
         return _OFFSET.sub("", str(self)).replace("unexpected EOF", "unexpected end of JSON input")
 
 
@@ -57,7 +57,7 @@ def documents(bytes body):
 
 
 def raw_text(bytes body, tuple path) -> str:
-    """Return the text of the value at `path` (names in lower case), the last one if there are several, or ""."""
+    """Return the raw text of the value at `path` (names in lower case): the last one, "" without one."""
     scanner = Scanner(body, list(path))
     try:
         while scanner.skip_blanks():
@@ -68,19 +68,19 @@ def raw_text(bytes body, tuple path) -> str:
 
 
 cdef class Scanner:
-    """Where a body is read, and which containers are open there."""
+    """The position in a body, and the containers that are open there."""
 
     cdef bytes body
     cdef const unsigned char* p
     cdef size_t n, at
-    cdef list wanted                        # path of the value whose text is asked for, None: of no value
+    cdef list wanted                        # path of the value whose text is wanted; None: none
     cdef readonly size_t found_start, found_end
     cdef int built                          # VALUES_DEPTH, or -1: values are only checked
     cdef int depth                          # open containers
     cdef unsigned char[DEPTH_MAX] kinds     # of the open containers: { or [
-    cdef list made                          # those of them that are built
-    cdef list path                          # of each of these: key or index of the value being read
-    cdef size_t[VALUES_DEPTH + 1] starts    # where the values on the path begin
+    cdef list made                          # the open containers that are built
+    cdef list path                          # of each of these: key or index of the current value
+    cdef size_t[VALUES_DEPTH + 1] starts    # offsets of the values on the path
 
     def __init__(self, bytes body, wanted):
         self.body = body
@@ -92,7 +92,7 @@ cdef class Scanner:
         self.path = []
 
     def skip_blanks(self) -> bool:
-        """Move to the next character that counts; False at the end."""
+        """Move to the next character that is not blank; False at the end."""
         while self.at < self.n and (self.p[self.at] == c' ' or self.p[self.at] == c'\t'
                                     or self.p[self.at] == c'\r' or self.p[self.at] == c'\n'):
             self.at += 1
@@ -145,7 +145,7 @@ cdef class Scanner:
         return 0
 
     cdef int begin_item(self) except -1:
-        """Read what comes before a value: in an object its key."""
+        """Read the part before a value: in an object its key."""
         cdef bint built = self.depth <= self.built
         cdef object key
         if self.kinds[self.depth - 1] == c'[':
@@ -163,7 +163,7 @@ cdef class Scanner:
         return 0
 
     cdef object close(self):
-        """End the innermost container and return it, or an empty one in its place."""
+        """Close the innermost container and return it; an empty one if it is not built."""
         self.at += 1
         self.depth -= 1
         if self.depth < self.built:
@@ -172,7 +172,7 @@ cdef class Scanner:
         return {} if self.kinds[self.depth] == c'{' else []
 
     cdef int put(self, value) except -1:
-        """Put a value that has ended where it belongs."""
+        """Add a finished value to the innermost container."""
         if self.depth > self.built:
             return 0
         if self.wanted is not None and len(self.wanted) == self.depth and self.is_wanted():
@@ -232,7 +232,7 @@ cdef class Scanner:
             self.at += 1
 
     cdef str escape(self, bint built):
-        """Return the character that the escape here stands for (not `built`: nothing), and go to its last byte."""
+        """Return the character of the escape here (not `built`: nothing), and move to its last byte."""
         cdef size_t start = self.at
         cdef unsigned char c
         self.at += 1
@@ -251,7 +251,7 @@ cdef class Scanner:
         raise JsonFault(f"invalid escape sequence {_sequence(self.body[start:end])} in string at offset {end}")
 
     cdef object number(self):
-        """Read a number; one that no kind takes is BEYOND or REAL."""
+        """Read a number; one that no kind accepts is BEYOND or REAL."""
         cdef size_t start = self.at, digits
         cdef int64_t value = 0
         cdef bint real = False
@@ -285,7 +285,7 @@ cdef class Scanner:
         return -value if self.p[start] == c'-' else value
 
     cdef int digits(self) except -1:
-        """Pass one digit or more."""
+        """Skip one digit or more."""
         if not c'0' <= self.here() <= c'9':
             raise self.bad("in numeric literal")
         while self.at < self.n and c'0' <= self.p[self.at] <= c'9':
@@ -295,13 +295,13 @@ cdef class Scanner:
     # -- faults ------------------------------------------------------------------------------------------------
 
     cdef int need(self) except -1:
-        """Return the next character that counts."""
+        """Return the next character that is not blank."""
         if not self.skip_blanks():
             raise JsonFault("unexpected EOF")
         return self.p[self.at]
 
     cdef int here(self) except -1:
-        """Return the character at the place reached."""
+        """Return the character at the current position."""
         if self.at >= self.n:
             raise JsonFault("unexpected EOF")
         return self.p[self.at]
@@ -313,14 +313,14 @@ cdef class Scanner:
 
 
 cdef str _text(bytes raw):
-    """Return the text of a string without escapes; each byte that is not UTF-8 becomes U+FFFD, as in the peer."""
+    """Return the text of a string without escapes; each invalid byte becomes U+FFFD, as in nats-server."""
     if raw.isascii():
         return raw.decode("ascii")
     return _BAD_BYTE.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
 
 
 cdef str _joined(list parts):
-    """Return the text of the parts; halves of pairs, as escapes name them, are joined, and one alone is U+FFFD."""
+    """Join the parts; escaped surrogate pairs are combined, and a lone surrogate becomes U+FFFD."""
     cdef str text
     if not parts:
         return ""
@@ -339,7 +339,7 @@ cdef bint _is_text(bytes raw) except -1:
 
 
 cdef bytes _first_character(bytes raw):
-    """Return the bytes of the first character of `raw`, or one byte that is none."""
+    """Return the bytes of the first character of `raw`, or one invalid byte."""
     for size in range(1, len(raw) + 1):
         if _is_text(raw[:size]):
             return raw[:size]
@@ -360,7 +360,7 @@ def _quoted(one: str) -> str:
 
 
 def _sequence(raw: bytes) -> str:
-    """Return an escape sequence as Go shows it: between backquotes where it can stand there."""
+    """Return an escape sequence as Go shows it: between backquotes where possible."""
     text = raw.decode("utf-8", "replace")
     if _is_text(raw) and text.isprintable() and "`" not in text and "\ufeff" not in text:
         return f"`{text}`"

@@ -1,10 +1,10 @@
-"""What every room may say to the operator: one line at a level. Where it goes is the shell's business."""
+"""The interface of the log: one line at a level. `server/` decides where lines go."""
 
 from __future__ import annotations
 
 
 class Log:
-    """A log that keeps nothing; subclasses write lines."""
+    """A log that discards everything; subclasses write lines."""
 
     debug_on = False
     trace_on = False
@@ -13,28 +13,28 @@ class Log:
         """Take one line; `level` is INF, WRN, ERR, FTL, DBG or TRC."""
 
     def info(self, text: str) -> None:
-        """Say what happens in ordinary work."""
+        """Log an ordinary event."""
         self.write("INF", text)
 
     def warn(self, text: str) -> None:
-        """Say what the operator should look at."""
+        """Log a condition that the operator should examine."""
         self.write("WRN", text)
 
     def error(self, text: str) -> None:
-        """Say what failed."""
+        """Log a failure."""
         self.write("ERR", text)
 
     def fatal(self, text: str) -> None:
-        """Say why the server ends."""
+        """Log the reason why the server ends."""
         self.write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """Say what helps to understand a connection; only when debug_on."""
+        """Log details of a connection; only if debug_on."""
         if self.debug_on:
             self.write("DBG", text)
 
     def trace(self, text: str) -> None:
-        """Say what goes over the wire; only when trace_on."""
+        """Log protocol lines; only if trace_on."""
         if self.trace_on:
             self.write("TRC", text)
 

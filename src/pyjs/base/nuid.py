@@ -8,7 +8,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def token(rng: Rng, length: int) -> str:
-    """Return `length` base-62 digits (62**length names; 22 digits are beyond collision, as a NUID is)."""
+    """Return `length` random base-62 digits; 22 digits never collide in practice, like a NUID."""
     value = int.from_bytes(rng.randbytes(length + 2), "little")
     digits = []
     for _ in range(length):
@@ -23,7 +23,7 @@ def nuid(rng: Rng) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Return the eight characters by which nats-server shortens a text: bytes of its SHA-256 as digits."""
-    import hashlib  # 5 ms, which a start without consumers can do without
+    """Return nats-server's eight-character digest of a text: bytes of its SHA-256 as digits."""
+    import hashlib  # imported lazily: 5 ms, not needed by a start without consumers
 
     return "".join(DIGITS[byte % 62] for byte in hashlib.sha256(text.encode()).digest()[:8])

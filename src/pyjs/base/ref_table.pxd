@@ -1,8 +1,8 @@
-"""Hash table of 32-bit references: eight bytes an entry, the keys are where the references lead."""
+"""Hash table of 32-bit references: eight bytes an entry; keys are stored with the referenced objects."""
 from libc.stdint cimport uint32_t
 
 cdef struct RefSlot:
-    uint32_t tag                # a part of the key's hash: tells most keys apart without a look at them
+    uint32_t tag                # a part of the key's hash: distinguishes most keys without reading them
     uint32_t ref                # the user's, never 0; 0: empty
 
 cdef struct RefTable:           # all zero: an empty table
@@ -15,7 +15,7 @@ cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil       # the entry 
 cdef void ref_fit(RefTable* t) noexcept nogil                       # give memory back when few entries are left
 cdef void ref_free(RefTable* t) noexcept nogil                      # empty again
 
-# A search: begin at tag & mask; each hit is for the user to compare; go on with the slot after it.
+# A search: start at tag & mask; the caller compares each hit, and continues with the slot after it.
 cdef inline uint32_t ref_search(RefTable* t, uint32_t tag, uint32_t* at) noexcept nogil:
     """Return the next reference with this tag at or after slot `at`, and its slot; 0: there are no more."""
     if t.slots == NULL:

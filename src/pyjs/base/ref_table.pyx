@@ -1,10 +1,10 @@
-"""Hash table of 32-bit references to what the user keeps elsewhere.
+"""Hash table of 32-bit references to objects of the caller.
 
-Open addressing with linear probing, at most 4/5 filled; a removal closes the gap, so that no marks of removed entries
-are left. An entry is a reference and 32 bits of its key's hash, which also say where it belongs: the table grows
-without a look at the keys. Knows nothing of keys; the user compares them (ref_search).
+Open addressing with linear probing, at most 4/5 filled; a removal closes the gap, so there are no marks of removed
+entries. An entry is a reference and 32 bits of its key's hash, which also determine its slot: the table grows without
+reading keys. Knows nothing of keys; the caller compares them (ref_search).
 
-Compiled because every append looks up its subject here (benchmarks/: jspub-150k).
+Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Rng:
-    """Source of random bytes; subclasses say where they come from."""
+    """A source of random bytes; subclasses implement it."""
 
     def randbytes(self, count: int) -> bytes:
         """Return `count` random bytes."""
@@ -29,7 +29,7 @@ class SeededRng(Rng):
 
     def randbytes(self, count: int) -> bytes:
         """Return the next `count` bytes of the seed's sequence."""
-        import hashlib  # only tests pay for it
+        import hashlib  # imported lazily: only tests need it
 
         while len(self._rest) < count:
             text = f"{self._seed}:{self._block}".encode()

@@ -1,7 +1,6 @@
-"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are.
+"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
 
-Knows nothing of what is due. A node has one, whose `next_deadline_ns` arms one timer of the event loop; the event
-loop has one for its own.
+Knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` arms one timer of the event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SWEEP_MIN = 64  # fewer deadlines than this are not worth a sweep
+SWEEP_MIN = 64  # a heap of fewer deadlines is not swept
 
 
 class Timer:
@@ -28,7 +27,7 @@ class Timer:
         self.owner = owner  # whose state the callback changes
 
     def cancel(self) -> None:
-        """Never fire; the owner is not kept until the heap is swept."""
+        """Cancel the deadline; the reference to the owner is dropped at once."""
         if self.callback is not None:
             self.callback = self.owner = None
             self._timers.note_cancelled()
@@ -43,13 +42,13 @@ class Timers:
         self._cancelled = 0  # deadlines in the heap that never fire
 
     def at(self, deadline_ns: int, callback: Callable[[], None], owner: object = None) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`; `owner`: who is mended when it fails."""
+        """Call `callback` in the first turn at or after `deadline_ns`; after an error in it, `owner` is mended."""
         timer = Timer(self, deadline_ns, callback, owner)
         heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
         return timer
 
     def note_cancelled(self) -> None:
-        """Forget what was cancelled once it is more than half: left behind, it would hold the pages of a crowd."""
+        """Remove cancelled deadlines when they are more than half of the heap, so that its memory shrinks."""
         self._cancelled += 1
         if self._cancelled >= SWEEP_MIN and 2 * self._cancelled > len(self._heap):
             self._heap = [item for item in self._heap if item[2].callback is not None]
@@ -57,23 +56,23 @@ class Timers:
             self._cancelled = 0
 
     def next_deadline_ns(self) -> int | None:
-        """Return the earliest live deadline, None when there is none."""
+        """Return the earliest live deadline; None: there is none."""
         while self._heap and self._heap[0][2].callback is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now_ns: int) -> bool:
-        """Return whether a deadline may have passed at `now_ns`: the earliest, or one that was cancelled."""
+        """Return whether a deadline, possibly a cancelled one, has passed at `now_ns`."""
         return bool(self._heap) and self._heap[0][0] <= now_ns
 
     def due(self, now_ns: int) -> Timer | None:
-        """Return the earliest deadline if it has passed at `now_ns`; `pop` takes it out."""
+        """Return the earliest deadline if it has passed at `now_ns`; `pop` removes it."""
         deadline_ns = self.next_deadline_ns()
         return self._heap[0][2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     def pop(self) -> Callable[[], None]:
-        """Take out the deadline that `due` returned; the caller calls its callback."""
+        """Remove the deadline that `due` returned; the caller calls its callback."""
         timer = heapq.heappop(self._heap)[2]
         callback, timer.callback = timer.callback, None
         assert callback is not None

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, read into integers; gotext.py writes them.
+"""Durations and sizes: text to integers; gotext.py writes them.
 
 Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
 sign, then one or more decimal numbers each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 INT64_MAX = (1 << 63) - 1
-DIGITS_MAX = 20  # of a number: more do not fit in 64 bits; of a fraction: more do not count
+DIGITS_MAX = 20  # of a number: more do not fit in 64 bits; of a fraction: later digits are ignored
 SHOWN_MAX = 40  # characters of a wrong text that an error repeats
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
@@ -36,10 +36,10 @@ for _power, _letter in enumerate("kmgtpe", start=1):
 
 
 def parse_duration_ns(text: str) -> int:
-    """Return the nanoseconds that `text` means, "1h30m" for instance.
+    """Return the nanoseconds of a duration such as "1h30m".
 
     Raises:
-        ValueError: the text is no duration; the message says which part.
+        ValueError: the text is not a duration; the message names the wrong part.
     """
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
@@ -57,7 +57,7 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _take_part(text: str, at: int) -> tuple[int, int]:
-    """Read the number with its unit at `at`; return its nanoseconds and where the next one begins."""
+    """Read the number with its unit at `at`; return its nanoseconds and the offset of the next one."""
     found = _PART.match(text, at)
     assert found is not None  # every part of it may be empty
     digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]
@@ -82,12 +82,12 @@ def _shown(text: str) -> str:
 
 
 def parse_number(text: str) -> int:
-    """Return the integer that `text` means, with the suffixes of the configuration language: "64k", "1GB".
+    """Return the integer of a text with the suffixes of the configuration language: "64k", "1GB".
 
     A bare letter counts in thousands (1k is 1000), with b, i or ib it counts in 1024s.
 
     Raises:
-        ValueError: the text is no such number, or does not fit in 64 bits.
+        ValueError: the text is not such a number, or does not fit in 64 bits.
     """
     body = text[1:] if text.startswith("-") else text
     digits = body[: len(body) - len(body.lstrip("0123456789"))]
