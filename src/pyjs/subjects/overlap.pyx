@@ -1,12 +1,12 @@
-"""Which of many subjects overlap: a trie of their tokens, wildcards included.
+"""Overlap of subjects: a trie of the tokens of many subjects with wildcards.
 
-Two subjects overlap when some literal subject matches both. A search visits the branches that can still meet its
-subject, so that its cost is the depth of the subject unless wildcards meet many branches; it yields now and then, and
-whoever must not take long does the rest later. The tokens at the end of a subject that are its own make no branches
-until a search, or another subject, comes that way: subjects can have a hundred thousand tokens.
+Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject;
+its cost is the depth of the subject unless wildcards match many branches. It yields after some work, so that the
+caller can continue later. The last tokens of a subject that no other subject shares are one list, and become branches
+only when a search or another subject reaches them: subjects can have a hundred thousand tokens.
 
-Knows nothing of streams: a subject has an owner, which is any value. Compiled because a request may have a hundred
-thousand subjects (benchmarks/hostile.py: subjects, filters).
+Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
+subjects (benchmarks/hostile.py: subjects, filters).
 """
 
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
@@ -16,21 +16,21 @@ cdef int ADD_WORK = 8           # visits that take as long as adding a subject d
 
 
 cdef class _Branch:
-    """What follows the same first tokens. Most branches have one child, for which no dict is made."""
+    """A node: the subjects with the same first tokens. Most branches have one child, stored without a dict."""
 
     cdef str token              # that leads to the only child; None: there is none, or `children` has them
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
-    cdef list tail              # tokens of the only subject that goes on here, not yet branches; None: there are none
-    cdef Py_ssize_t tail_at     # where in `tail` those that follow begin; there is at least one
+    cdef list tail              # tokens of the only subject that continues here, not yet branches; None: none
+    cdef Py_ssize_t tail_at     # index in `tail` of the next token; tail_at < len(tail)
     cdef tuple tail_owners      # of that subject
 
     def __cinit__(self):
         self.owners = ()
 
     cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
-        """Let the subject that goes on with the `tokens` from `at` be all that follows this branch."""
+        """Store the tokens from `at` on as the tail of this branch, its only continuation."""
         if at == len(tokens):
             self.owners = owners
         else:
@@ -38,7 +38,7 @@ cdef class _Branch:
         return 0
 
     cdef int unfold(self) except -1:
-        """Make a branch of the first token of `tail`, if there is one."""
+        """Turn the first token of `tail`, if there is a tail, into a branch."""
         cdef list tail = self.tail
         cdef _Branch child
         if tail is None:
@@ -53,7 +53,7 @@ cdef class _Branch:
         return 0
 
     cdef bint ends_with(self, list tokens, Py_ssize_t at) except -1:
-        """Whether `tail` is the `tokens` from `at`."""
+        """Whether `tail` equals the tokens from `at` on."""
         return self.tail is not None and self.tail[self.tail_at:] == tokens[at:]
 
     cdef _Branch below(self, str token):
@@ -88,7 +88,7 @@ cdef class _Branch:
         return self.token is None and not self.children and self.tail is None
 
     cdef bint is_taken(self, object owner) except -1:
-        """Whether a subject of somebody but `owner` ends here."""
+        """Whether a subject of another owner than `owner` ends here."""
         for each in self.owners:
             if each != owner:
                 return True
@@ -96,7 +96,7 @@ cdef class _Branch:
 
 
 cdef class _Search:
-    """One search in a tree, gone through a bounded number of branches at a time."""
+    """One search in a tree, a bounded number of branches at a time."""
 
     cdef list tokens, branches, places      # `branches` are to be visited, each at its place among the tokens
     cdef object owner
@@ -110,7 +110,7 @@ cdef class _Search:
         self.owner = owner
 
     cdef int go_on(self, int most) except -1:
-        """Visit up to `most` branches; return how many of these visits were not needed, 0: there may be more."""
+        """Visit up to `most` branches; return the number of visits that were not needed, 0: there may be more."""
         while self.branches and not self.found:
             if most == 0:
                 return 0
@@ -213,7 +213,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def overlapping(self, str subject, object owner=None):
-        """Return whether a subject of somebody but `owner` overlaps with the valid `subject`; in steps."""
+        """Return whether a subject of another owner than `owner` overlaps the valid `subject`; in steps."""
         cdef _Search search = _Search(self.root, subject, owner)
         while search.go_on(STEP_SIZE) == 0:
             yield
@@ -221,17 +221,17 @@ cdef class SubjectTree:
 
 
 def first_overlap(subjects):
-    """Return the first of the valid `subjects` that overlaps with another one of them, None: none does; in steps."""
+    """Return the first of the valid `subjects` that overlaps another one; None: none; in steps."""
     return (yield from first_found(subjects, False))
 
 
 def first_covered(subjects):
-    """Return the first of the valid `subjects` all of which another one of them matches, None; in steps."""
+    """Return the first of the valid `subjects` that another one covers; None: none; in steps."""
     return (yield from first_found(subjects, True))
 
 
 def first_found(subjects, bint covering):
-    """Return the first subject for which a search among the others finds one."""
+    """Return the first subject for which a search among the others finds a match."""
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search
     cdef list known = list(subjects)
@@ -258,7 +258,7 @@ def first_found(subjects, bint covering):
 
 
 def at_once(steps):
-    """Return the result of work in steps, all done now."""
+    """Run work in steps to its end, and return the result."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""Routes: what delivery needs for one subject; and the cache that holds them for all subscription lists of a node."""
+"""Routes: the receivers of one subject; and the cache of routes for all subscription lists of a node."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -6,7 +6,7 @@ from libc.string cimport memcmp
 from pyjs.subjects.trie cimport Found, SubState
 
 cdef struct Target:
-    PyObject* sink              # borrowed: the Sublist owns the Subscription, and routes end before it does
+    PyObject* sink              # borrowed: the Sublist owns the Subscription, which outlives its routes
     SubState* sub
     const char* head            # "HMSG subject sid " (plus one: "MSG ..."); NULL: to be written from its parts
     uint32_t head_len
@@ -21,10 +21,10 @@ cdef struct Route:
     uint32_t n
     uint32_t n_groups
     uint32_t generation         # of the first byte's class when it was built
-    uint32_t busy               # a scratch route: messages that are being delivered through it
-    bint inexact                # a prefix that does not decide: look the whole subject up
-    bint scratch                # not cached: the next miss may build its route here
-    bint used                   # found since it was last looked at by `trim`
+    uint32_t busy               # of a scratch route: deliveries in progress
+    bint inexact                # of a prefix route: subscriptions depend on the tail, look up the whole subject
+    bint scratch                # not cached: the next miss may overwrite it
+    bint used                   # found since the last look of `trim`
     # of a cached one: a block of a segment, with its targets, groups, heads and key behind it
     uint32_t list_id            # 0: dead
     uint32_t key_len
@@ -55,7 +55,7 @@ cdef class RouteCache:
     cdef public size_t size_max
     cdef Segment* oldest
     cdef Segment* newest
-    cdef uint16_t* doors                # what was looked for lately and not cached: DOORS * 4 fingerprints
+    cdef uint16_t* doors                # fingerprints of recent misses that were not cached: DOORS * 4
     cdef uint32_t door_turn
     cdef ListRecord* lists              # by list id; 0 is nobody
     cdef uint32_t n_lists

@@ -1,18 +1,19 @@
-"""Routes, and the cache that holds them for all subscription lists of a node.
+"""Routes, and the cache of routes for all subscription lists of a node.
 
-A route is everything that delivery needs for one literal subject: the plain subscriptions, one group per queue name,
-and the prebuilt start of each line on the wire. It is one block of memory.
+A route has everything for deliveries to one literal subject: the plain subscriptions, one group per queue name, and
+the prebuilt start of each line on the wire. It is one block of memory.
 
-The cache is bounded in bytes, not in routes. Blocks are written one after another into segments. `trim`, called once
-a turn, takes the oldest segment apart: routes that were found since are moved to the newest one, the others are
-dropped, and the segment is freed. It does so while the cache is nearly full, and for segments that are older than
-AGE_NS while the cache is larger than SMALL, so that a server at rest gives the memory back.
+The cache is limited in bytes. Blocks are written one after another into segments. `trim`, called once a turn, empties
+the oldest segment: it moves routes that were used since to the newest segment, drops the others, and frees the
+segment. It does so while the cache is nearly full, and for segments older than AGE_NS while the cache is larger than
+SMALL, so that an idle server frees memory.
 
-A subject is cached when it is looked for the second time: fingerprints of subjects that were looked for lately and
-not cached are in `doors`. So subjects that are published to once cost no memory.
+A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. Subjects
+that are published to once therefore cost no memory.
 
-The lists' subjects are told apart by a salt in the hash. Knows nothing of tries, and of lists only their generations.
-Compiled because every message finds its route here (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
+A salt in the hash separates the subjects of different lists. Knows nothing of tries, and of lists only their
+generations.
+Compiled: every message finds its route here (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -27,7 +28,7 @@ cdef enum:
     SMALL = 2097152             # below this, routes do not age
     SEGMENT_SIZE = 131072
     DOORS = 65536               # times four fingerprints: 512 KiB
-    TRIM_STEPS = 4              # segments that one trim takes apart
+    TRIM_STEPS = 4              # segments that one trim empties
     MIN_SLOTS = 64
 cdef int64_t AGE_NS = 5000000000
 cdef uint64_t GOLDEN = <uint64_t> 0x9E3779B97F4A7C15
@@ -50,7 +51,7 @@ cdef void grouping_free(Grouping* g) noexcept nogil:
 
 
 cdef void group(Grouping* g, Found* found) noexcept nogil:
-    """Give each queue name among the found subscriptions a slot, and count its members."""
+    """Assign a slot to each queue name among the found subscriptions, and count its members."""
     cdef size_t i
     cdef Mark* mark
     g.round += 1
@@ -74,7 +75,7 @@ cdef void group(Grouping* g, Found* found) noexcept nogil:
 # -- one route -------------------------------------------------------------------------------------------------
 
 cdef size_t route_size(Found* found, Grouping* g, size_t n, bint heads) noexcept nogil:
-    """Return the bytes of a route with everything behind it."""
+    """Return the size of a route with its targets, groups, heads and key."""
     cdef size_t i, size = sizeof(Route) + found.n * sizeof(Target) + g.n_groups * sizeof(Group)
     if heads:
         for i in range(found.n):
@@ -92,7 +93,7 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grouping* g, bint heads) noexcept nogil:
-    """Write the targets, groups and heads behind `r`, and its key behind them."""
+    """Write the targets, groups, heads and key after `r`."""
     cdef Target* targets = <Target*> (r + 1)
     cdef char* at
     cdef size_t i
@@ -176,21 +177,21 @@ cdef class RouteCache:
         return at
 
     cdef void unregister(self, uint32_t list_id) noexcept:
-        """Forget a list; its routes go with the next look at their segments."""
+        """Unregister a list; `trim` drops its routes with their segments."""
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
             self.lists[list_id].next_free = self.free_id
             self.free_id = list_id      # an id with routes is given up
 
     cdef uint64_t new_salt(self) noexcept nogil:
-        """Return what tells the subjects of one list from those of the others; never again the same."""
+        """Return a salt for the subjects of one list; never returned again."""
         self.next_salt += GOLDEN
         return self.next_salt & ~<uint64_t> 1
 
     # -- finding and adding --------------------------------------------------------------------------------
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil:
-        """Whether `h` was asked for lately; it is from now on."""
+        """Return whether `h` was looked up recently, and note this lookup."""
         cdef uint16_t mark = <uint16_t> (h >> 48) | 1
         cdef uint16_t* door
         if self.doors == NULL:
@@ -225,7 +226,7 @@ cdef class RouteCache:
         return r
 
     cdef void remove(self, Route* r) noexcept nogil:
-        """Drop a cached route; its memory goes with its segment."""
+        """Drop a cached route; its memory is freed with its segment."""
         self.forget(r)
         r.list_id = 0
 
@@ -238,7 +239,7 @@ cdef class RouteCache:
         return 0
 
     cdef void forget(self, Route* r) noexcept nogil:
-        """Take the entry of `r` out, and close the gap."""
+        """Remove the entry of `r` from the table, and close the gap."""
         cdef size_t at = (r.hash >> 7) & self.mask, home, gap
         while self.entries[at].route != r:
             at = (at + 1) & self.mask
@@ -277,7 +278,7 @@ cdef class RouteCache:
         return 0
 
     cdef char* reserve(self, size_t n, bint force) noexcept nogil:
-        """Return `n` bytes of the newest segment; NULL: the cache is full, or the route is much of it."""
+        """Return `n` bytes of the newest segment; NULL: the cache is full, or the route is too large."""
         cdef Segment* segment = self.newest
         cdef size_t size = SEGMENT_SIZE
         if segment == NULL or segment.used + n > segment.size:
@@ -304,9 +305,9 @@ cdef class RouteCache:
     # -- giving memory back --------------------------------------------------------------------------------
 
     def trim(self, int64_t now_ns) -> bool:
-        """Take a few of the oldest segments apart if it is time; once a turn, not from inside a delivery.
+        """Empty a few of the oldest segments if they are due; once a turn, never during a delivery.
 
-        Returns whether more are due.
+        Return whether more are due.
         """
         cdef int steps = 0
         self.now_ns = now_ns
@@ -319,7 +320,7 @@ cdef class RouteCache:
 
     @property
     def next_trim_ns(self) -> int:
-        """When segments are due although nothing is added; 0: they stay."""
+        """The time when segments are due without new routes; 0: never."""
         return self.oldest.born_ns + AGE_NS if self.oldest != NULL and self.size > SMALL else 0
 
     cdef bint full(self) noexcept nogil:
@@ -331,7 +332,7 @@ cdef class RouteCache:
         return self.full() or self.now_ns >= self.oldest.born_ns + AGE_NS or self.now_ns < self.oldest.born_ns
 
     cdef void recycle(self) noexcept nogil:
-        """Move what is in use out of the oldest segment, and free it."""
+        """Move the used routes out of the oldest segment, and free it."""
         cdef Segment* segment = self.oldest
         cdef size_t at = (sizeof(Segment) + 15) & ~<size_t> 15
         cdef bint full = self.full()
@@ -349,7 +350,7 @@ cdef class RouteCache:
         free(segment)
 
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
-        """Move a route that is in use to the newest segment; when the cache is full only three of four of them."""
+        """Move a used route to the newest segment; in a full cache only three of four."""
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL
         cdef size_t at

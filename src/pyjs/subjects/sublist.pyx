@@ -1,15 +1,15 @@
-"""The subscription list: which subscriptions match a subject.
+"""The subscription list: finds the subscriptions that match a subject.
 
-Knows nothing of what a sink is. Publishing asks for the route of a literal subject: it is in the cache (`routes`), or
-a walk of the trie (`trie`) finds the subscriptions and the route is built, in the cache if the subject was looked for
-lately, else in memory that the next miss uses again. A miss makes no Python object.
+Knows nothing of sinks. A publish looks up the route of a literal subject: it is in the cache (`routes`), or a walk of
+the trie (`trie`) finds the subscriptions and builds the route, in the cache if the subject was looked up recently,
+otherwise in scratch memory that the next miss overwrites. A miss creates no Python object.
 
-A SUB or UNSUB of a literal subject removes that subject's route. One with wildcards outdates the routes of its
-class, which is the first byte of the subject (all classes when the first token is a wildcard): they are rebuilt
-when they are next asked for, or dropped with their segment. So no route leads to a subscription that was removed.
+A SUB or UNSUB of a literal subject removes that subject's route. One with wildcards outdates all routes of its class,
+which is the first byte of the subject (all classes if the first token is a wildcard): they are rebuilt at their next
+lookup, or dropped with their segment. Invariant: no route leads to a removed subscription.
 
-Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix, as long as no
-subscription tells tails apart; where one does, the prefix is marked inexact and the whole subject is looked up.
+Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix, unless a
+subscription depends on the tail: then the prefix is marked inexact and the whole subject is looked up.
 
 Compiled: every message passes `find` (benchmarks/: core publish, 1-1, 150,000 distinct subjects, new subjects).
 """
@@ -29,12 +29,12 @@ from pyjs.subjects.trie cimport (
 from sys import getsizeof
 
 cdef enum:
-    SCRATCHES_MAX = 64          # deliveries inside each other; the last one's messages find nobody
+    SCRATCHES_MAX = 64          # nested deliveries; messages of a deeper one have no receivers
     SCRATCH_KEEP = 65536        # bytes of a scratch route that are kept for the next miss
     FIT_EVERY = 1024            # subscriptions between two looks at the size of their dict
     ENTRY_SIZE_MAX = 200        # bytes of an entry of a dict that only grew: half of it
 
-cdef Route NOTHING              # what a failed miss answers: nobody is interested
+cdef Route NOTHING              # the route of a failed lookup: no receivers
 memset(&NOTHING, 0, sizeof(Route))
 
 
@@ -59,7 +59,7 @@ cdef class Subscription:
 
     @property
     def max(self) -> int:
-        """Deliveries after which it ends (UNSUB max); 0: unlimited."""
+        """The number of deliveries after which it ends (UNSUB max); 0: unlimited."""
         return self.state.max
 
     @max.setter
@@ -77,7 +77,7 @@ cdef class Subscription:
 
     @property
     def filtered(self) -> bool:
-        """Whether sink.accepts(subject) is asked before a route leads here; set while it is not inserted."""
+        """Whether routes include it only if sink.accepts(subject); set it before `insert`."""
         return self.state.filtered
 
     @filtered.setter
@@ -86,7 +86,7 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Leave out subscriptions whose sink does not accept `subject`; a prefix cannot tell, so it is inexact."""
+    """Drop subscriptions whose sink does not accept `subject`; a prefix becomes inexact instead."""
     cdef size_t i, kept = 0
     cdef Subscription sub
     found.inexact = found.inexact or not exact
@@ -99,7 +99,7 @@ cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exac
 
 
 cdef dict fitted(dict entries):
-    """Return `entries`, in a new dict if few are left of many: a dict does not shrink."""
+    """Return `entries`, copied to a new dict if it has become small: a dict does not shrink."""
     return dict(entries) if getsizeof(entries) > ENTRY_SIZE_MAX * (len(entries) + FIT_EVERY) else entries
 
 
@@ -133,7 +133,7 @@ cdef class Sublist:
 
     @property
     def visited(self) -> int:
-        """Nodes that walks looked at and subscriptions that they found."""
+        """The number of nodes visited and subscriptions found by walks."""
         return self.found.visited
 
     # -- publishing ----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ cdef class Sublist:
         return self.route(subject, n, h, old, False)
 
     cdef Route* route(self, const char* subject, size_t n, uint64_t h, Route* old, bint heads) noexcept nogil:
-        """Return a route of what a walk found: cached when the subject was looked for lately."""
+        """Build the route of a walk's subscriptions: cached if the subject was looked up recently."""
         cdef Route* r = NULL
         if self.found.filtered:
             with gil:
@@ -196,7 +196,7 @@ cdef class Sublist:
         return self.scratch(subject, n) if r == NULL else r
 
     cdef Route* scratch(self, const char* subject, size_t n) noexcept nogil:
-        """Return a route in memory that the next miss may use again."""
+        """Return a route in scratch memory, which the next miss may overwrite."""
         cdef size_t size = route_size(&self.found, &self.grouping, n, False)
         cdef uint32_t i = 0
         cdef Route** scratches
@@ -234,7 +234,7 @@ cdef class Sublist:
     # -- subscribing ---------------------------------------------------------------------------------------
 
     def insert(self, Subscription sub) -> None:
-        """Add `sub`; its subject must be valid. Not from inside a delivery."""
+        """Add `sub`; its subject must be valid. Never during a delivery."""
         if sub.queue:
             self.join_queue(sub)
         try:
@@ -247,7 +247,7 @@ cdef class Sublist:
         self.outdate(sub.subject)
 
     cdef int join_queue(self, Subscription sub) except -1:
-        """Give `sub` the id of its queue name."""
+        """Assign the id of its queue name to `sub`."""
         entry = self.queues.get(sub.queue)
         if entry is None:
             queue_id = self.free_queue_ids.pop() if self.free_queue_ids else len(self.queues) + 1
@@ -270,7 +270,7 @@ cdef class Sublist:
             grouping_free(&self.grouping)
 
     def remove(self, Subscription sub) -> bool:
-        """Take `sub` out; False when it was not in. Not from inside a delivery."""
+        """Remove `sub`; return whether it was there. Never during a delivery."""
         if self.owned.pop(id(sub), None) is None:
             return False
         sub.state.closed = True
@@ -283,7 +283,7 @@ cdef class Sublist:
         return True
 
     cdef void outdate(self, bytes subject) noexcept:
-        """Make sure that no route built before answers for a subject that `subject` matches."""
+        """Invalidate all routes of literal subjects that `subject` matches."""
         cdef const char* s = subject
         cdef size_t n = len(subject), i, dots = 0
         if has_wildcard(s, n):
@@ -327,7 +327,7 @@ cdef class Sublist:
         return self.collected()
 
     def matches(self, bytes subject) -> bool:
-        """Tell whether a subscription matches the literal `subject`."""
+        """Return whether a subscription matches the literal `subject`."""
         trie_walk(&self.found, self.root, subject, len(subject), False)
         return self.found.n > 0
 
@@ -336,7 +336,7 @@ cdef class Sublist:
         return list(self.owned.values())
 
     def num_cached(self) -> int:
-        """Return how many routes are held."""
+        """Return the number of cached routes."""
         return self.cache.lists[self.list_id].n_routes
 
     def cached_fanout(self) -> tuple:

@@ -1,11 +1,11 @@
-"""Subject transforms: a pattern that subjects match, and a destination made of their tokens.
+"""Subject transforms: a source pattern, and a destination built from the tokens of a matching subject.
 
 A destination token is a literal, `$n` or a mapping function in double braces; `n` counts the `*` of the source from
-one. A trailing `>` takes over what the source's `>` matched. Knows nothing of who asks for a transform: streams,
+one. A trailing `>` copies the tokens that the source's `>` matched. Knows nothing of its callers: streams,
 republishing, sources and account mappings share this module.
 
-What a subject becomes is remembered for the last few thousand subjects, unless chance has a part in it: a repeated
-subject costs one look-up, another some microseconds. Streams without a transform never come here.
+Results for the last few thousand subjects are cached, except for random mappings: a repeated subject costs one
+lookup, a new one some microseconds. Streams without a transform do not use this module.
 
 Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts and corner cases probed on nats-server
 2.15.1 (tests/conformance/scenarios/transform).
@@ -42,11 +42,11 @@ _OUT_OF_RANGE = "wildcard index out of range"
 
 
 class TransformError(ValueError):
-    """A transform that cannot be; the text is nats-server's."""
+    """An invalid transform; the text is nats-server's."""
 
 
 class SubjectTransform:
-    """One transform, ready to be applied."""
+    """One parsed transform."""
 
     def __init__(self, source: str, destination: str, rng: Rng) -> None:
         """Read a transform; an empty source is `>`.
@@ -60,7 +60,7 @@ class SubjectTransform:
         self._known: dict[bytes, bytes | None] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return what becomes of `subject`, None: the source does not match it."""
+        """Return `subject` transformed; None: the source does not match it."""
         try:
             return self._known[subject]
         except KeyError:
@@ -84,7 +84,7 @@ class SubjectTransform:
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
-    """Return the transform, None: an empty destination changes nothing.
+    """Return the transform; None: an empty destination changes nothing.
 
     Raises:
         TransformError: it cannot be.
@@ -93,7 +93,7 @@ def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform 
 
 
 def check_transform(source: str, destination: str) -> None:
-    """Refuse a transform that cannot be.
+    """Refuse an invalid transform.
 
     Raises:
         TransformError: says why.
@@ -102,7 +102,7 @@ def check_transform(source: str, destination: str) -> None:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """As check_transform, for configurations where the destination is looked at first.
+    """As check_transform, for configurations whose destination is checked first.
 
     Raises:
         TransformError: says why.
@@ -174,7 +174,7 @@ class _Reader:
         return self._of_one_token(name, args, token)
 
     def _token_at(self, number: int, token: str) -> int:
-        """Return where the source has its `*` of this number; numbers below one mean the first token."""
+        """Return the index of the source's `*` of this number; numbers below one mean the first token."""
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
         if number > len(self._stars):
@@ -196,7 +196,7 @@ class _Reader:
         return _random(limit, self._rng)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece of a function that works on one token, which its first argument names."""
+        """Return the piece of a function of one token, which its first argument names."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -269,7 +269,7 @@ def _characters(token: bytes) -> list[bytes]:
 
 
 def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Piece:
-    """Return the piece of a function that takes a token apart; what is too short for that stays whole."""
+    """Return the piece of a function that cuts a token; a token that is too short stays whole."""
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 
 

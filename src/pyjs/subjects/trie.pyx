@@ -1,11 +1,10 @@
-"""The trie of subject tokens that holds subscriptions.
+"""The trie of the tokens of subscriptions' subjects.
 
-One node per token; `*` and `>` are branches of their own. A node holds its subscriptions as a chain through their own
-memory, so that taking one out costs the same however many there are. Nothing here recurses: the depth of the trie is
-what clients make it.
+One node per token; `*` and `>` are separate branches. A node has its subscriptions as a chain through their own
+memory, so that removing one takes constant time. Nothing here recurses: clients determine the depth of the trie.
 
 A walk visits each node at most once and collects, per level: `>`, the branch of `*`, the branch of the token.
-Knows nothing of sinks and routes. Compiled because a route miss walks here (benchmarks/: core publish to new
+Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks/: core publish to new
 subjects).
 """
 from libc.stdint cimport uint32_t
@@ -32,7 +31,7 @@ cdef TrieNode* new_node(TrieNode* parent, const char* token, size_t n) except NU
 
 
 cdef inline bint bare(TrieNode* node) noexcept nogil:
-    """Whether nothing hangs on `node` any more."""
+    """Whether `node` has neither subscriptions nor children."""
     return node.first == NULL and node.children.used == 0 and node.any_token == NULL and node.any_tail == NULL
 
 
@@ -48,7 +47,7 @@ cdef inline size_t token_end(const char* s, size_t n, size_t i) noexcept nogil:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* token, size_t n, bint last) except NULL:
-    """Return the child of `node` for `token`, a new one if there is none."""
+    """Return the child of `node` for `token`; create it if there is none."""
     cdef TrieNode* below
     if n == 1 and token[0] == c'*':
         if node.any_token == NULL:
@@ -108,7 +107,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil:
 
 
 cdef void prune(TrieNode* node) noexcept nogil:
-    """Free `node` and the nodes above it that nothing hangs on any more."""
+    """Free `node` and its parents, as far as they have neither subscriptions nor children."""
     cdef TrieNode* parent
     while node.parent != NULL and bare(node):
         parent = node.parent
@@ -125,7 +124,7 @@ cdef void prune(TrieNode* node) noexcept nogil:
 
 
 cdef inline TrieNode* chained(TrieNode* node, TrieNode* chain) noexcept nogil:
-    """Put `node` in front of a chain through `parent`."""
+    """Insert `node` before a chain through `parent`."""
     if node == NULL:
         return chain
     node.parent = chain
@@ -222,7 +221,7 @@ cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint 
 
 
 cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
-    """Collect what matches any tail below `node`, the end of the prefix."""
+    """Collect the subscriptions that match any tail below `node`, the end of the prefix."""
     if node.children.used or (deep and node.any_token != NULL):
         found.inexact = True
     if node.any_tail != NULL:
