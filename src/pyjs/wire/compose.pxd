@@ -1,6 +1,6 @@
-"""The one builder of messages that the server composes itself: replies, stored messages, deliveries.
+"""Builder of all messages that the server composes itself: replies, stored messages, deliveries.
 
-The body is elsewhere, not behind the tail. Whoever hands the message on writes the tail, and the reply if it has one.
+The body does not follow the tail. The caller writes the tail, and the reply, if there are any.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -13,7 +13,7 @@ cdef enum:
 
 cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const char* body, size_t header_len,
                          size_t size) noexcept nogil:
-    """Make `m` a message of the server's own without reply and tail; `size` counts headers and payload in bytes."""
+    """Set `m` to a message of the server without reply and tail; header_len <= size, in bytes."""
     m.subject = subject
     m.subject_len = <uint32_t> subject_len
     m.reply = m.tail = NULL

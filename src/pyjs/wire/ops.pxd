@@ -1,4 +1,4 @@
-"""One publish on its way, and the operations that the parser finds. No code: a table of shapes."""
+"""The struct of one publish, and the operations of the parser. Declarations only."""
 from libc.stdint cimport uint32_t
 
 cdef struct Msg:
@@ -13,9 +13,9 @@ cdef struct Msg:
     uint32_t header_len         # 0: no headers
     uint32_t size               # header_len + payload length
     bint split                  # the body is not behind the tail: composed by the server, body elsewhere
-    bint aliased                # `subject` is not the subject the route was found by (JetStream deliveries)
+    bint aliased                # the route was found by another subject than `subject` (JetStream deliveries)
     void* origin                # the publishing session (borrowed), NULL: the server itself
-    void* whole                 # bytes (borrowed) that `body` is all of, which receivers may keep; NULL: they copy
+    void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
 
 cdef enum Op:
     OP_NEED                     # this read is used up
@@ -28,8 +28,8 @@ cdef enum Op:
     OP_INFO
     OP_OK
     OP_ERR
-    OP_BAD                      # not the protocol: -ERR 'Unknown Protocol Operation' and close
-    OP_BAD_ARGS                 # wrong arguments of a known verb: close without a word
+    OP_BAD                      # no verb: -ERR 'Unknown Protocol Operation' and close
+    OP_BAD_ARGS                 # wrong arguments of a known verb: close without -ERR
     OP_LINE_TOO_LONG
     OP_TOO_BIG                  # over max_payload
     OP_NO_HEADERS               # HPUB without headers support

@@ -1,4 +1,4 @@
-"""The parser of what clients send: a cursor over received bytes."""
+"""The protocol parser: a cursor over received bytes."""
 from pyjs.wire.ops cimport Msg
 
 cdef class Parser:
@@ -15,7 +15,7 @@ cdef class Parser:
     cdef size_t kept_len
     cdef size_t kept_room
     cdef size_t kept_need           # its whole length, 0: its control line is not complete yet
-    cdef bint kept_done             # the operation in `kept` has been handed out
+    cdef bint kept_done             # the operation in `kept` was returned
     cdef char* scratch              # a rebuilt tail, for lines that cannot be forwarded as they came
     cdef size_t scratch_room
 

@@ -1,9 +1,9 @@
-"""The parser of what clients send: a cursor over received bytes.
+"""The protocol parser: a cursor over received bytes.
 
-`begin` takes one read, `next` answers operation after operation until OP_NEED, `finish` copies an incomplete
-operation away so that the read's memory may go. Operations are parsed in place; only one that a read cut in two
-is copied, and then no more of the following read than it needs. The same bytes give the same operations however
-they are split.
+`begin` takes one read, `next` returns operation after operation until OP_NEED, `finish` copies an incomplete
+operation so that the read's memory may be freed. Operations are parsed in place; only an operation that is split
+between reads is copied, with no more of the next read than it needs. Invariant: the same bytes give the same
+operations, however they are split into reads.
 
 Knows the grammar and the size limits and nothing else: no subscriptions, no replies. Grammar and the reaction to
 each kind of wrong input as nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: every message passes
@@ -20,7 +20,7 @@ from pyjs.wire.ops cimport (
 )
 
 cdef enum:
-    MAX_ARGS = 5                # of any verb, plus one to see that there are too many
+    MAX_ARGS = 5                # most arguments of a verb, plus one to detect too many
     MAX_SIZE_DIGITS = 9
 
 cdef struct Arg:
@@ -29,7 +29,7 @@ cdef struct Arg:
 
 
 cdef inline int verb(const char* p, size_t n, const char* name, size_t m) noexcept nogil:
-    """1: p starts with `name` (given in lower case); 0: it may, but ends before; -1: it does not."""
+    """Return 1: p starts with `name` (in lower case); 0: p is a prefix of it; -1: neither."""
     cdef size_t i
     for i in range(m):
         if i == n:
@@ -50,7 +50,7 @@ CLASS[<int> c'\n'] = 2
 
 
 cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
-    """Split p[start:] at blanks up to the line end, whose place goes to `end`; n: there is none.
+    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, n: there is none.
 
     Returns the number of tokens, at most MAX_ARGS.
     """
@@ -73,7 +73,7 @@ cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t
 
 
 cdef inline long parse_size(const char* p, size_t n) noexcept nogil:
-    """The number in 1 to 9 ASCII digits, else -1."""
+    """Return the number in 1 to 9 ASCII digits; -1: another text."""
     cdef size_t i
     cdef long value = 0
     if n == 0 or n > MAX_SIZE_DIGITS:
@@ -86,7 +86,7 @@ cdef inline long parse_size(const char* p, size_t n) noexcept nogil:
 
 
 cdef class Parser:
-    """Operations out of received bytes; one per connection."""
+    """Parses the operations of one connection."""
 
     def __cinit__(self):
         self.max_payload = 1024 * 1024
@@ -137,7 +137,7 @@ cdef class Parser:
         return 0
 
     cdef int next_kept(self) noexcept nogil:
-        """Complete the cut operation with as little of this read as it needs."""
+        """Complete the split operation with as little of this read as it needs."""
         cdef size_t take, used = 0
         cdef const char* end
         cdef int op
@@ -166,7 +166,7 @@ cdef class Parser:
                 return OP_NEED
 
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil:
-        """Parse the operation at `p`. OP_NEED: it is not complete, `kept_need` is its length if that is known."""
+        """Parse the operation at `p`. OP_NEED: it is incomplete; `kept_need` is its length, if known."""
         cdef int hit
         cdef char c = p[0] | 0x20
         self.kept_need = 0
@@ -205,7 +205,7 @@ cdef class Parser:
         return OP_BAD
 
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil:
-        """Take the rest of the control line behind the verb, which ends at `start`."""
+        """Parse the rest of the control line after the verb, which ends at `start`."""
         cdef const char* end
         cdef size_t stop
         cdef bint free_form = op == OP_PING or op == OP_PONG or op == OP_OK      # anything may follow
@@ -232,7 +232,7 @@ cdef class Parser:
         return op
 
     cdef int publish(self, bint with_headers, const char* p, size_t n, size_t start, size_t* used) noexcept nogil:
-        """Take a PUB or HPUB whose arguments begin at p[start]."""
+        """Parse a PUB or HPUB whose arguments begin at p[start]."""
         cdef Arg found[MAX_ARGS]
         cdef size_t line_end = 0
         cdef size_t count = split(p, n, start, found, &line_end), body = line_end + 1
@@ -274,7 +274,7 @@ cdef class Parser:
         m.body = p + body
         m.aliased = False
         m.tail = found[1].p
-        # Forward the line as it came if it is written the usual way; else write its end anew.
+        # Forward the line unchanged if it has the usual form; otherwise rebuild its tail.
         if (found[count - 1].p + found[count - 1].n == p + body - 2 and p[body - 2] == c'\r'
                 and (count == 2 or found[count - 2].p + found[count - 2].n + 1 == last.p)
                 and (count < 4 or found[1].p + found[1].n + 1 == found[2].p)
