@@ -1,4 +1,4 @@
-"""One account: its subscriptions, its counters, delivery to whoever is interested."""
+"""One account: its subscriptions, its counters, delivery to them."""
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
@@ -18,7 +18,7 @@ cdef class Account:
 
     # Deliver to every subscription that matches m.subject; returns the number of receivers.
     cdef int publish(self, Msg* m) noexcept nogil
-    # Deliver to those interested in `dest`, showing m.subject on the wire (JetStream deliveries).
+    # Deliver to the subscriptions of `dest`, with m.subject on the wire (JetStream deliveries).
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil

@@ -1,7 +1,7 @@
-"""One account: its subscriptions, and delivery of a message to whoever is interested.
+"""One account: its subscriptions, and the delivery of messages to them.
 
-Messages never leave their account. `publish` finds the route of the subject and hands the message to each plain
-subscription and to one member of each queue group, chosen at random among those that take it.
+Messages never leave their account. `publish` finds the route of the subject and delivers the message to each plain
+subscription and to one member of each queue group, chosen at random among those that accept it.
 
 Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
 `publish` (benchmarks/: core publish, 1-1, 1-10).
@@ -17,12 +17,12 @@ from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    STEP = 200                  # subscriptions that leave in one step: half a millisecond
-    WHOLE_MIN = 65536           # a body so large goes to the transport as it is; to copy less is cheaper
+    STEP = 200                  # subscriptions removed in one step: half a millisecond
+    WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
 
 
 cdef class Account:
-    """A name space of subjects with everyone subscribed to them."""
+    """A name space of subjects with its subscriptions."""
 
     def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15,
                   RouteCache routes=None):
@@ -48,7 +48,7 @@ cdef class Account:
         cdef uint32_t i
         cdef int receivers = 0
         if r.scratch:
-            r.busy += 1         # a publish inside this one builds its route elsewhere
+            r.busy += 1         # a nested publish must build its route elsewhere
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
@@ -92,7 +92,7 @@ cdef class Account:
     # -- for Python code -----------------------------------------------------------------------------------
 
     def send(self, bytes subject, bytes payload, bytes headers=b"", bytes reply=b"") -> int:
-        """Publish as the server itself; returns the number of receivers."""
+        """Publish as the server itself; return the number of receivers."""
         cdef Msg m
         cdef bytes body = headers + payload if headers else payload
         cdef bytes tail = b"%b %b%d\r\n" % (reply, b"%d " % len(headers) if headers else b"", len(body))
@@ -108,36 +108,36 @@ cdef class Account:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more subscription is too many."""
+        """Whether the account may have no more subscriptions."""
         return self.limits is not None and 0 <= self.limits.max_subscriptions <= len(self.subs)
 
     def has_interest(self, bytes subject) -> bool:
-        """Tell whether a message to the literal `subject` would find a subscription."""
+        """Return whether a subscription matches the literal `subject`."""
         return len(subject) > 0 and self.interested(subject, len(subject))
 
     def subscribe(self, bytes subject, Sink sink, bytes queue=b"", bytes sid=b"") -> Subscription:
-        """Subscribe `sink`; the subject must be valid. Not from inside a delivery."""
+        """Subscribe `sink`; the subject must be valid. Never during a delivery."""
         cdef Subscription sub = Subscription(sink, subject, queue, sid)
         self.add(sub)
         return sub
 
     def subscribe_handler(self, bytes subject, object handler) -> Subscription:
-        """Have `handler` called with a Request, in the turn, for each message that matches `subject`."""
+        """Call `handler` with a Request, in the turn, for each message that matches `subject`."""
         return self.subscribe(subject, PySink(self.turn, handler))
 
     cpdef object add(self, Subscription sub):
-        """Insert a subscription made elsewhere."""
+        """Insert an existing subscription."""
         self.subs.insert(sub)
         if self.watched:
             self.interest_changed(sub.subject)
 
     def unsubscribe(self, Subscription sub) -> None:
-        """Take a subscription out; nothing more is delivered to it."""
+        """Remove a subscription; nothing more is delivered to it."""
         if self.subs.remove(sub) and self.watched:
             self.interest_changed(sub.subject)
 
     def unsubscribe_steps(self, list subs):
-        """As unsubscribe for all of `subs`, in steps; each leaves the list, so that a step frees what it ends."""
+        """Unsubscribe all of `subs` in steps; removes them from the list, so that each step frees its part."""
         while subs:
             for sub in subs[-STEP:]:
                 self.unsubscribe(sub)
@@ -145,9 +145,9 @@ cdef class Account:
             yield
 
     def watch_interest(self, bytes subject, object changed) -> None:
-        """Call `changed` whenever a subscription that matches the literal `subject` comes or goes.
+        """Call `changed` when a subscription that matches the literal `subject` is added or removed.
 
-        Called from the SUB or UNSUB itself: it may only record work.
+        It runs inside the SUB or UNSUB: it may only record work.
         """
         self.watched.setdefault(subject, []).append(changed)
 
@@ -160,7 +160,7 @@ cdef class Account:
             self.watched.pop(subject, None)
 
     def interest_changed(self, bytes subject) -> None:
-        """Tell those who watch a subject that `subject` matches."""
+        """Call the watchers of all subjects that `subject` matches."""
         if not has_wildcard(subject, len(subject)):
             for changed in list(self.watched.get(subject, ())):
                 changed()

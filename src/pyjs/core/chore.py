@@ -1,10 +1,10 @@
-"""Work too long for one turn: an iterator that does a bounded step each time, and who it is done for.
+"""Chores: work too long for one turn, as an iterator of bounded steps, with its owner.
 
-A step yields None when it did enough for now, or a `Park`: a function that takes the chore and puts it back into
-`Turn.chores` when it can go on. Until then it costs no turn anything.
+A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back into
+`Turn.chores` when it can continue. A parked chore costs nothing.
 
-`Gates` keeps work with one stream, or one consumer, in order although it is done in steps: changes have it alone,
-reports share it, first come, first served. Work that fits in one step needs no gate while nobody is inside.
+`Gates` orders the chores of one stream or consumer: a change has exclusive access, reports share it, first come,
+first served. Work of a single step needs no gate while nobody is inside.
 
 Knows nothing of streams: a gate has a name.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Chore:
-    """One piece of work in steps."""
+    """Work in steps, and its owner."""
 
     __slots__ = ("owner", "steps")
 
@@ -36,7 +36,7 @@ class Chore:
         self.owner = owner
 
     def go_on(self) -> bool:
-        """Do a step; tell whether the next one can be done."""
+        """Do a step; return whether the next one can run."""
         for park in self.steps:
             if park is None:
                 return True
@@ -46,14 +46,14 @@ class Chore:
 
 
 class _Gate:
-    """Who works with one stream, and who waits for it."""
+    """The chores inside one gate, and those that wait."""
 
     __slots__ = ("alone", "inside", "let_in", "waiting")
 
     def __init__(self) -> None:
         self.inside = 0
-        self.let_in = 0  # of those inside: they waited, and have not gone on yet
-        self.alone = False  # the one inside changes the stream
+        self.let_in = 0  # chores inside that waited and have not continued yet
+        self.alone = False  # the chore inside has exclusive access
         self.waiting: deque[tuple[Chore, bool]] = deque()
 
     def admits(self, alone: bool) -> bool:
@@ -65,30 +65,30 @@ class _Gate:
 
 
 class Gates:
-    """The gates of one account; a name has one while somebody is inside."""
+    """The gates of one account; a gate exists while a chore is inside."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._gates: dict[str, _Gate] = {}
 
     def is_busy(self, name: str) -> bool:
-        """Return whether somebody is inside."""
+        """Return whether a chore is inside."""
         return name in self._gates
 
     def enter(self, name: str, alone: bool) -> Generator[Step, None, None]:
-        """Wait until the stream called `name` is free, and enter; `leave` has to follow."""
+        """Wait until the gate `name` is free, and enter; the caller must call `leave`."""
         gate = self._gates.setdefault(name, _Gate())
         if gate.admits(alone) and not (gate.waiting or gate.let_in):
             gate.admit(alone)
             return
-        yield lambda chore: gate.waiting.append((chore, alone))  # who lets it in admits it
+        yield lambda chore: gate.waiting.append((chore, alone))  # _let_in admits it
         gate.let_in -= 1
         self._let_in(gate)
 
     def within(
         self, name: str, alone: bool, steps: Callable[[], Generator[Step, None, Result]]
     ) -> Generator[Step, None, Result]:
-        """Do the steps inside the gate called `name`; returns what they return."""
+        """Run the steps inside the gate `name`; return their result."""
         yield from self.enter(name, alone)
         try:
             return (yield from steps())
@@ -96,7 +96,7 @@ class Gates:
             self.leave(name)
 
     def leave(self, name: str) -> None:
-        """Let those in who waited."""
+        """Leave the gate, and admit waiting chores."""
         gate = self._gates[name]
         gate.inside -= 1
         self._let_in(gate)
@@ -104,7 +104,7 @@ class Gates:
             del self._gates[name]
 
     def _let_in(self, gate: _Gate) -> None:
-        """Admit those who waited longest; who comes now waits until they have gone on, or it would be before them."""
+        """Admit the chores that waited longest; new ones wait until these have continued, to keep the order."""
         while gate.waiting and gate.admits(gate.waiting[0][1]):
             chore, alone = gate.waiting.popleft()
             gate.admit(alone)

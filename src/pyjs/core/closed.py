@@ -1,4 +1,4 @@
-"""Closed connections as monitoring remembers them: the counters of their sessions, without their buffers."""
+"""Closed connections for monitoring: counters of their sessions, without their buffers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Owners = tuple[tuple[Account, User | None], ...]
 
-SHOWN_MAX = 256  # subscriptions of a closed connection that are remembered
+SHOWN_MAX = 256  # remembered subscriptions of a closed connection
 PACKED = 64  # sessions in one piece
 
 
@@ -37,7 +37,7 @@ class ClosedSubscription:
 
     @classmethod
     def of(cls, sub: Subscription, before: ClosedSubscription | None = None) -> ClosedSubscription:
-        """Return what is kept of `sub`; it shares what is equal with one of another client."""
+        """Return a copy of `sub` for monitoring; equal values are shared with `before`."""
         subject = before.subject if before is not None and before.subject == sub.subject else sub.subject
         sid = before.sid if before is not None and before.sid == sub.sid else sub.sid
         return cls(subject, sub.queue, sid, sub.delivered, sub.max)
@@ -67,7 +67,7 @@ class ClosedSession:
 
     @classmethod
     def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
-        """Return what is kept of `session`; it shares what is equal with the one that ended before it."""
+        """Return a copy of `session` for monitoring; equal values are shared with `before`."""
         values = {each.name: getattr(session, each.name) for each in fields(cls) if each.name != "shown"}
         first = before.shown[0] if before is not None and before.shown else None
         subs = islice(session.subscriptions.values(), SHOWN_MAX)
@@ -100,8 +100,8 @@ class _Piece:
 class ClosedSessions:
     """The last `most` sessions that ended, oldest first; all but the newest are packed into pieces.
 
-    Objects that are made for each session while it is freed lie where it was, and hold the pages: of 85 MB that 9,000
-    clients took, 70 stayed after they had left.
+    Unpacked objects would be allocated in the memory of the freed sessions and keep its pages: of 85 MB for 9,000
+    clients, 70 MB stayed after they had left.
     """
 
     def __init__(self, most: int) -> None:
@@ -111,7 +111,7 @@ class ClosedSessions:
         self._last: ClosedSession | None = None
 
     def add(self, session: ClientSession) -> None:
-        """Remember a session that ended."""
+        """Store a session that ended."""
         self._last = ClosedSession.of(session, self._last)
         self._newest.append(self._last)
         if len(self._newest) == PACKED:
@@ -135,7 +135,7 @@ class ClosedSessions:
         return list(self)[at]
 
     def parts(self) -> Iterator[list[ClosedSession]]:
-        """Return an iterator over all that are remembered now, some at a time."""
+        """Return an iterator over all stored sessions, some at a time."""
         return _parts(tuple(self._pieces), list(self._newest), max(self._surplus(), 0))
 
 
@@ -149,7 +149,7 @@ def _parts(
 
 
 def _pack(sessions: list[ClosedSession], known: Owners) -> _Piece:
-    """Return them as a piece, whose owners are those that are `known` from the one before, if they suffice."""
+    """Pack sessions into a piece; reuse `known`, the owners of the piece before, if they suffice."""
     owners = {_key(each.account, each.user): (each.account, each.user) for each in sessions}
     numbers = {_key(*owner): number for number, owner in enumerate(known)}
     if not owners.keys() <= numbers.keys():

@@ -1,7 +1,7 @@
-"""Work that waits for its turn: accounts take turns, and within an account its connections do.
+"""A fair queue: round robin over accounts, and within an account over its connections.
 
-What one connection asked for stays in its order, unless it comes back (`put_back`): then it is the first of its
-connection again, after everybody else had a turn. Knows nothing of what the work is.
+The items of one connection stay in order; an item that is put back (`put_back`) is the first of its connection again,
+after all other connections had a turn. Knows nothing of the items.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue for each connection of each account; `take` goes round."""
+    """A queue for each connection of each account; `take` serves them in turn."""
 
     __slots__ = ("_accounts", "count")
 
@@ -39,7 +39,7 @@ class FairQueue(Generic[T]):
         self.count += 1
 
     def take(self) -> tuple[Owner, T]:
-        """Return the next item and who owns it; the queue must not be empty."""
+        """Return the next item and its owner; the queue must not be empty."""
         account = next(iter(self._accounts))
         connections = self._accounts.pop(account)
         connection = next(iter(connections))

@@ -1,9 +1,9 @@
-"""Unexpected exceptions: each is counted, and logged with its traceback unless the same one was logged just now.
+"""Faults: unexpected exceptions, counted, and logged with their traceback unless the same one was logged recently.
 
-A fault stays where it happens: whoever catches it reports it here and goes on with the next piece of work. What the
-fault may have left half changed is the business of its owner.
+The code that catches a fault reports it here and continues with the next work. The owner of the failed work must mend
+its half-changed state.
 
-Knows nothing of what failed but a text.
+Knows only a text of the failed work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
 
 QUIET_NS = 10 * NS_PER_S  # the same fault is logged no more often
-KNOWN_MAX = 256  # faults that are told apart
+KNOWN_MAX = 256  # different faults that are counted separately
 
 
 class Faults:
@@ -48,7 +48,7 @@ class Faults:
 
 
 def _place(error: Exception) -> str:
-    """Return what two exceptions have in common that come from the same fault."""
+    """Return a key that is equal for exceptions of the same fault."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,6 +1,6 @@
-"""What sessions need of the node they live in: the seams, the settings, and where to report.
+"""The interface of the node for its sessions: the seams, the settings, and reports.
 
-Node (node.py) is the one implementation; this base class keeps core from knowing it.
+Node (node.py) is the only implementation; this base class keeps core independent of it.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Host:
         raise NotImplementedError("Node supplies INFO")
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) when no more clients are taken, None: welcome."""
+        """Return (-ERR text, close reason) if the server takes no more clients; None: accepted."""
         raise NotImplementedError("Node counts the connections")
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) when `account` takes no more clients, None: welcome."""
+        """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
         raise NotImplementedError("Node knows the accounts' limits")
 
     def session_closed(self, session: ClientSession) -> None:
@@ -70,5 +70,5 @@ class Host:
         raise NotImplementedError("Node keeps the sessions")
 
     def relieve(self, now_ns: int) -> None:
-        """Write what has piled up; a session calls it in the middle of a read when buffers are full."""
+        """Write the queued output; a session calls it in the middle of a read when buffers are full."""
         raise NotImplementedError("Node has the turn")

@@ -1,4 +1,4 @@
-"""What one connection has read and not parsed yet."""
+"""The unparsed input of one connection."""
 
 cdef enum Wait:
     HELD = 1                    # reading, until what is here has been parsed

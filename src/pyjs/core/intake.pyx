@@ -1,7 +1,7 @@
-"""What one connection has read and not parsed yet, and why its reading or parsing waits.
+"""The unparsed input of one connection, and the reasons why reading or parsing waits.
 
-Knows nothing of operations and of turns: the session parses and asks for turns, this says when the transport reads.
-Compiled because every read passes here (benchmarks/: request/reply, core publish).
+Knows nothing of operations and turns: the session parses and asks for turns; Intake pauses and resumes the transport.
+Compiled: every read passes here (benchmarks/: request/reply, core publish).
 """
 from collections import deque
 
@@ -14,20 +14,20 @@ cdef class Intake:
         self.reads = deque()
 
     cdef int hold(self) except -1:
-        """Read no more before what is here has been parsed."""
+        """Pause reading until the input is parsed."""
         if not self.waits & HELD:
             self.waits |= HELD
             self.link.pause_reading()
         return 0
 
     cdef int rest(self) except -1:
-        """Neither read nor parse before `go_on(REST)`."""
+        """Pause reading and parsing until `go_on(REST)`."""
         self.waits |= REST
         self.link.pause_reading()
         return 0
 
     cdef int go_on(self, unsigned int wait) except -1:
-        """End one reason to wait; read on if it was the last one against reading."""
+        """End one reason to wait; resume reading if no other reason is left."""
         if self.waits & wait:
             self.waits &= ~wait
             if not self.waits & (HELD | REST):

@@ -1,9 +1,9 @@
-"""One kind of work of a turn: in order while there is little, in fair order and a bounded amount while there is much.
+"""One kind of work of a turn: in order of arrival if there is little, in fair order up to a share if there is much.
 
-The share of a turn is a number of items, and a time by the clock of the node: the number is the bound where that
-clock stands still, as in tests. An item is never cut short, so each has to be small. At least one is done per turn.
+A share is a number of items and a time by the clock of the node; the number is the limit where that clock stands
+still, as in tests. An item is never interrupted, so each must be small. At least one item runs per turn.
 
-Knows nothing of the work itself. An item that fails is reported, and the next one is done.
+Knows nothing of the work itself. A failed item is reported, and the next one runs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much of a turn one kind of work may take."""
+    """The part of a turn that one kind of work may use."""
 
     items: int
     ns: int
-    stride: int = 1  # items between two looks at the clock: more than one where an item takes microseconds
-    few: int = 0  # so many new items need not queue behind those that wait
+    stride: int = 1  # items between two reads of the clock: more than one if an item takes microseconds
+    few: int = 0  # up to so many new items do not queue after the waiting ones
 
 
 class Lane(Generic[T]):
-    """The work of one kind: the new items of a turn, and those that earlier turns had no time for."""
+    """The work of one kind: new items, and items left from earlier turns."""
 
     __slots__ = ("_clock", "_do", "_failed", "_left", "_left_ns", "_owner_of", "_share", "_turn", "waiting")
 
@@ -47,15 +47,15 @@ class Lane(Generic[T]):
     ) -> None:
         self._clock = clock
         self._share = share
-        self._do = do  # returns something true when the item is to be done again, in fair order
+        self._do = do  # a true result means: run the item again, in fair order
         self._owner_of = owner_of
         self._failed = failed
-        self.waiting: FairQueue[T] = FairQueue()  # no turn had time for these; only the lane changes it
-        self._turn = 0  # the number of the turn that `_left` and `_left_ns` are of
+        self.waiting: FairQueue[T] = FairQueue()  # items left from earlier turns; only the lane changes it
+        self._turn = 0  # the turn of `_left` and `_left_ns`
         self._left = self._left_ns = 0  # of the share
 
     def run(self, fresh: list[T], turn: int) -> None:
-        """Do the items that wait and the new ones, as far as the share of this turn reaches; the rest waits."""
+        """Run waiting and new items within the share of this turn; queue the rest."""
         if turn != self._turn:
             self._turn, self._left, self._left_ns = turn, self._share.items, self._share.ns
         if not self.waiting.count and self._left == self._share.items and len(fresh) <= 1:
@@ -111,7 +111,7 @@ class Lane(Generic[T]):
             self._failed(item, error)
 
     def _has_room(self, done: int, deadline_ns: int) -> bool:
-        """Return whether another item may be done after `done` of this run; the first of a turn always may."""
+        """Return whether another item may run after `done` of this run; the first of a turn always may."""
         left = self._left - done
         return left > 0 and (left == self._share.items or self._clock.now_ns() < deadline_ns)
 

@@ -1,4 +1,4 @@
-"""What a session needs of its transport. The shell implements it over a socket, a test over a list of bytes."""
+"""The interface of a transport for its session: `server/` has sockets, tests have lists of bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a connection."""
+    """The client's end of a connection."""
 
     ip: str
     port: int
@@ -22,18 +22,18 @@ class Link:
         raise NotImplementedError("a Link subclass sends the bytes")
 
     def write_all(self, pieces: list[bytes]) -> None:
-        """Queue each of `pieces` for sending, in this order; nobody changes them."""
+        """Queue each of `pieces` for sending, in this order; they must not change."""
         for piece in pieces:
             self.write(piece)
 
     def close(self) -> None:
-        """Close once everything written has been sent."""
+        """Close after everything written was sent."""
 
     def abort(self) -> None:
         """Close at once; unsent output is dropped."""
 
     def pending_size(self) -> int:
-        """Return how many written bytes have not been sent yet."""
+        """Return the number of written bytes that are not sent yet."""
         return 0
 
     def pause_reading(self) -> None:

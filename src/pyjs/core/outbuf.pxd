@@ -6,19 +6,19 @@ cdef class OutBuf:
     cdef size_t len             # bytes in `data`
     cdef size_t capacity
     cdef PyObject* large        # owned bytes object that `data` is in, once it is large; NULL: `data` is malloc'd
-    cdef list pieces            # in front of `data`: bytes objects, full ones or as they came
+    cdef list pieces            # before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
     cdef public size_t limit           # max_pending: more sets `overflow`
     cdef size_t stall_at        # pending bytes from which publishers are slowed down
-    cdef size_t unsent          # bytes with the transport when it was last given some
+    cdef size_t unsent          # bytes in the transport after the last write to it
     cdef public bint overflow
 
     cdef inline size_t queued(self) noexcept nogil:
-        """Bytes that wait for the transport."""
+        """Return the number of bytes that wait for the transport."""
         return self.pieces_len + self.len
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Bytes that wait here or, when it was last given some, with the transport."""
+        """Return the number of bytes here, plus those in the transport after the last write to it."""
         return self.pieces_len + self.len + self.unsent
 
     cdef void set_limit(self, size_t limit) noexcept

@@ -1,9 +1,8 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
-Knows nothing of what the bytes mean. Grows by doubling, is handed out whole, and gives large memory back: much output
-is collected piece by piece in the memory of the objects that it leaves as, so that nothing copies it, neither when it
-grows nor when it is taken. A large message that is an object already is queued as it is. Compiled: every delivery
-writes here (benchmarks/: 1-1, 1-10).
+Knows nothing of the bytes. Grows by doubling and is taken as a whole. Much output is written piece by piece into
+bytes objects, which go to the transport without a copy, and whose memory is freed afterwards. A large message that is
+already a bytes object is queued without a copy. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear
@@ -19,12 +18,12 @@ cdef extern from "Python.h":
 
 cdef enum:
     START = 4096
-    KEEP_MAX = 524288           # a larger buffer is an object, which leaves when it is taken
+    KEEP_MAX = 524288           # a larger buffer is a bytes object, which goes to the transport
     PIECE = 1048576             # bytes of such an object, or one message
 
 
 cdef class OutBuf:
-    """Bytes on their way out."""
+    """The output buffer of one connection."""
 
     def __cinit__(self, size_t limit=67108864):
         self.set_limit(limit)
@@ -68,7 +67,7 @@ cdef class OutBuf:
         return self.data + self.len
 
     cdef int begin_piece(self, size_t n) noexcept:
-        """Queue what is here as a piece, and go on in an object with room for `n` bytes; -1: no memory."""
+        """Queue the buffer as a piece, and continue in an object with room for `n` bytes; -1: no memory."""
         try:
             if self.len:
                 self.pieces.append(self.take())
@@ -97,7 +96,7 @@ cdef class OutBuf:
         return 0
 
     cdef int add_whole(self, bytes piece) except -1:
-        """Queue an object behind what is there, without a copy."""
+        """Queue an object after the buffer, without a copy."""
         if self.pieces_len + self.len + <size_t> len(piece) > self.limit:
             self.overflow = True
             return 1
@@ -110,7 +109,7 @@ cdef class OutBuf:
         return 0
 
     cdef list take_all(self):
-        """Return everything queued, objects first that were queued so, and start afresh."""
+        """Return everything queued as a list of objects, and start with an empty buffer."""
         cdef list pieces = self.pieces
         if self.len:
             pieces.append(self.take())
@@ -124,7 +123,7 @@ cdef class OutBuf:
         self.pieces_len = self.len = 0
 
     cdef bytes take(self):
-        """Return what was copied here, and start afresh but for the pieces."""
+        """Return the buffer as one object, and empty it; pieces stay."""
         cdef PyObject* large = self.large
         cdef size_t size = self.len
         self.len = 0

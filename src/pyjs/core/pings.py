@@ -1,7 +1,7 @@
-"""The PINGs that a server sends to one client: they measure the round-trip time and find clients that are gone.
+"""The server's PINGs to one client: they measure the round-trip time and detect dead connections.
 
-Intervals as nats-server 2.15: the first one early, at a moment that differs between clients; later ones only when
-nothing was heard for an interval.
+Intervals as nats-server 2.15: the first PING early, at a random time; later ones only after an interval without
+input.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Pings:
         self._schedule(interval + host.rng.below(max(1, interval // 5)))
 
     def cancel(self) -> None:
-        """Send none any more."""
+        """Stop sending PINGs."""
         if self._timer is not None:
             self._timer.cancel()
 
     def connected(self) -> None:
-        """Take the time until CONNECT for the round-trip time until there is a better measurement."""
+        """Use the time until CONNECT as round-trip time until the first PONG."""
         if not self.rtt_ns:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 
     def pong(self) -> None:
-        """Take the client's PONG."""
+        """Handle the client's PONG."""
         if self._outstanding:
             self.rtt_ns = max(1, self._session.turn.now - self._sent_at_ns)
         self._outstanding = 0
@@ -58,7 +58,7 @@ class Pings:
         self._timer = host.timers.at(host.clock.now_ns() + after_ns, self._due, self._session)
 
     def _due(self) -> None:
-        """Send a PING unless the client was heard lately; close it when too many went unanswered."""
+        """Send a PING after an interval without input; close the client if too many PINGs are unanswered."""
         session, settings = self._session, self._session.host.settings
         now_ns = session.host.clock.now_ns()
         quiet_ns = now_ns - session.last_activity_ns

@@ -1,14 +1,20 @@
-"""One turn of the node: every kind of work in a fixed order, each as far as its share of the turn reaches.
+"""One turn of the node: all kinds of work in a fixed order, each within its share of the turn.
 
-The order is the order of effects: deadlines and the results of threads first; then input that earlier turns left,
-whose work the sessions count themselves (`Turn.input_left`); then streams commit and their PubAcks
-go out, requests are answered, consumers deliver, and again as long as one gives work to another; then work that goes
-on over turns does its steps; then every connection with output writes once. What exceeds its share waits for the next
-turn, in fair order over accounts and connections, so a turn ends within the sum of the shares.
+The order of effects:
 
-A piece of work that fails is reported and does not touch the next one; its owner is in `Turn.faulted`, to be mended.
+1. deadlines, then results of threads;
+2. input that earlier turns left; sessions count that work themselves (`Turn.input_left`);
+3. streams commit and their PubAcks leave, requests are answered, consumers deliver, streams apply retention; repeated
+   while one of them creates work for another;
+4. chores do their steps;
+5. every connection with output writes once.
 
-Knows nothing of what streams, consumers and sessions do.
+Work beyond its share waits for the next turn, in fair order over accounts and connections. Invariant: a turn ends
+within the sum of the shares.
+
+Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, to be mended.
+
+Knows nothing of streams, consumers and sessions.
 """
 
 from __future__ import annotations
@@ -29,17 +35,17 @@ if TYPE_CHECKING:
     from pyjs.core.job import Job
     from pyjs.core.sink import Request, Turn
 
-ROUNDS = 16  # of work that gives work, in one turn
+ROUNDS = 16  # repetitions of step 3 in one turn
 COPIES = 4  # batches that all mirrors and sources copy in one turn
 NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What each kind of work may take of a turn: together 9.5 ms, when all of it is too much.
+    """The share of each kind of work: together 9.5 ms under full load.
 
-    Who sends a PING while requests pile up waits for the rest of one turn and for the next one: their share is what
-    every quiet client sees.
+    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine its
+    answer time.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
     50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50.
@@ -67,7 +73,7 @@ class Scheduler:
         self._clock = clock
         self._faults = faults
         self._timers_share = shares.timers
-        self._timers_left = False  # deadlines have passed that no turn had time for
+        self._timers_left = False  # deadlines have passed that the last turn had no time for
 
         def lane(share: Share, do: Callable[[Any], object], owner_of: Callable[[Any], Any], kind: str) -> Any:
             return Lane(clock, share, do, owner_of, lambda item, error: self._failed(kind, item, error))
@@ -82,8 +88,8 @@ class Scheduler:
         self._lanes = (
             self._jobs, self._commits, self._requests, self._pumps, self._inboxes, self._chores, self._flushes
         )  # fmt: skip
-        self._turns = 0  # and partial ones: the number by which lanes know a new one
-        self._backlog = False  # a lane has work that no turn had time for
+        self._turns = 0  # number of the current full or partial turn, for the lanes
+        self._backlog = False  # a lane has work that the last turn had no time for
 
     @property
     def has_work(self) -> bool:
@@ -91,7 +97,7 @@ class Scheduler:
         return self._backlog or self._timers_left or not self._state.idle
 
     def turn(self, now_ns: int) -> None:
-        """Do what is due."""
+        """Run one turn."""
         state = self._state
         state.begin(now_ns, COPIES)
         state.begin_input()
@@ -112,7 +118,7 @@ class Scheduler:
         self._backlog = self._is_behind()
 
     def relieve(self, now_ns: int) -> None:
-        """Write what a read has piled up so far: nothing but messages, since the read is not over."""
+        """Run a partial turn in the middle of a read: commits, deliveries and output, but no requests."""
         state = self._state
         state.begin(now_ns, COPIES)
         self._turns += 1
@@ -129,7 +135,7 @@ class Scheduler:
         return False
 
     def _exchange(self, with_requests: bool) -> None:
-        """Let streams commit, requests be answered, consumers deliver and streams hear of it, once."""
+        """Do step 3 once: commits, requests, deliveries, retention."""
         state = self._state
         if state.streams or self._commits.waiting.count:
             self._commits.run(state.take("streams"), self._turns)
@@ -145,7 +151,7 @@ class Scheduler:
             self._flushes.run(self._state.take("sessions"), self._turns)
 
     def _fire_timers(self, now_ns: int) -> None:
-        """Call what is due, earliest first, as far as the share reaches."""
+        """Call the callbacks of passed deadlines, earliest first, within the share."""
         timers, share, done = self._timers, self._timers_share, 0
         deadline_ns = 0
         self._timers_left = False
@@ -163,14 +169,14 @@ class Scheduler:
                 self._report("timer", timer.owner, error)
 
     def _resume(self, session: Any) -> None:
-        """Parse a share of the input that earlier turns left to a session."""
+        """Parse input of a session that earlier turns left."""
         try:
             session.resume_input()
         except Exception as error:
             self._report("input", session, error)
 
     def _answer(self, request: Request) -> None:
-        """Answer a request, or do the first step of that; the other steps are a chore."""
+        """Answer a request; if that takes steps, do the first one and queue the others as a chore."""
         steps = request.handler(request)
         if steps is not None:
             chore = Chore(steps, _of_request(request))

@@ -15,14 +15,14 @@ cdef enum Entry:
     NEEDS_CONNECT               # the first operation must be CONNECT
     MAY_CONNECT                 # there is no authorization, or it was turned off after a client had come
     CONNECTED                   # CONNECT was accepted
-    GREETED                     # its first PONG has left, and the INFO behind it
+    GREETED                     # its first PONG was sent, and the INFO after it
 
 cdef enum Output:
     FLOWS
-    PAUSED                      # the transport takes no more for now
-    LOST                        # nothing can be written any more
+    PAUSED                      # the transport's buffer is full
+    LOST                        # the transport is gone
 
-cdef enum Feature:              # what CONNECT asked for and the message path reads
+cdef enum Feature:              # options of CONNECT that the message path reads
     ECHO = 1
     HEADERS = 2
     VERBOSE = 4
@@ -48,13 +48,13 @@ cdef class ClientSession(Sink):
     cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls
     cdef readonly str closed_reason     # "": open
-    cdef Entry entry                    # how far it has come with CONNECT
-    cdef Output output                  # what the transport does with output
+    cdef Entry entry                    # state of the login
+    cdef Output output                  # state of the transport
     cdef unsigned int features          # Feature flags
     cdef bint closing                   # take no more input, deliver nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
-    cdef Intake input                   # what was read and is not parsed yet
+    cdef Intake input                   # the unparsed input
     cdef object replies                 # core.replies.Replies, None: no allow_responses
     cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
     cdef list timers

@@ -1,9 +1,9 @@
 """One client connection, without its socket: bytes in, operations on its account, bytes out.
 
-The read side loops over the parser; a publish goes to the account without touching Python, everything else (SUB,
-CONNECT, ...) is ordinary Python below. The write side is a Sink: deliveries are written to the output buffer, and
-leave when the node's turn calls `flush_output`, after the stores have committed. Nothing is closed or unsubscribed
-inside a delivery: a used-up subscription or a full buffer is noted and dealt with in the turn.
+The read side loops over the parser: a publish goes to the account without any Python call, the other verbs (SUB,
+CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries are written to the output buffer, which leaves
+when the node's turn calls `flush_output`, after the stores have committed. Invariant: nothing is closed or
+unsubscribed during a delivery; a subscription at its UNSUB max or a full buffer is noted, and handled in the turn.
 
 Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenarios/{protocol,auth}. Compiled:
 benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
@@ -35,15 +35,15 @@ from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a turn: later the buffer leaves the L2 cache
+    FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
     COPIED_BITS = 8
-    PILED_UP_BITS = 5           # what is copied to new memory, behind FLUSH_AT, takes ten times as long
-    MANY = 256                  # subscriptions whose end takes more than one step
+    PILED_UP_BITS = 5           # copying beyond FLUSH_AT, to new memory, takes ten times as long
+    MANY = 256                  # more subscriptions are ended in steps
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
-    PERMISSION_WORK = 64        # a look at permissions, or a reply that is noted to be allowed
+    PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t STALL_NS = 5 * NS_PER_MS
 cdef bytes SYSTEM_QUEUE = b"_sys_"
@@ -57,7 +57,7 @@ cdef dict LINE_ERRORS = {
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size) noexcept nogil:
-    """Do what follows from a message in the output buffer."""
+    """Count a message that was written to the output buffer."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -103,7 +103,7 @@ cdef class ClientSession(Sink):
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Greet the client and start its timers; it may be refused and closed right away."""
+        """Send INFO and start the timers; the client may be refused and closed at once."""
         settings = self.host.settings
         refusal = self.host.refusal(self)
         self.send_info()
@@ -118,7 +118,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy what CONNECT said into the flags that the message path reads."""
+        """Copy the options of CONNECT into the flags that the message path reads."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)
@@ -132,7 +132,7 @@ cdef class ClientSession(Sink):
         self.features = self.features | feature if on else self.features & ~feature
 
     def apply_settings(self) -> None:
-        """Take over the node's limits; called again after a reload."""
+        """Apply the node's limits; called again after a reload."""
         settings = self.host.settings
         self.parser.max_payload = settings.max_payload
         self.parser.max_control_line = settings.max_control_line
@@ -142,7 +142,7 @@ cdef class ClientSession(Sink):
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
-        """Queue an INFO line with the present facts; `connected`: the one after the first PONG."""
+        """Queue an INFO line with the current fields; `connected`: the one after the first PONG."""
         self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
@@ -155,7 +155,7 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session: queued output (and -ERR `error`) is sent, its subscriptions are gone at once."""
+        """End the session: send queued output (and -ERR `error`); its subscriptions end at once."""
         if self.closed_reason:
             return
         if error:
@@ -175,22 +175,22 @@ cdef class ClientSession(Sink):
             if self.out.queued():
                 self.write_out()
             self.link.close()
-        self.host.session_closed(self)      # monitoring remembers what it was subscribed to
+        self.host.session_closed(self)      # before its subscriptions are dropped: monitoring copies them
         self.drop_subscriptions()
         self.login = self.pings = None      # they hold this session: a cycle would outlive it
 
     def lose_link(self) -> None:
-        """Write nothing more: the transport is gone. `end_input` has to follow."""
+        """Write nothing more: the transport is gone. The caller must call `end_input`."""
         self.output = LOST
         self.out.clear()
 
     def connection_lost(self) -> None:
-        """Take note that the transport is gone; input that arrived before is still parsed."""
+        """Handle the loss of the transport; input that arrived before is still parsed."""
         self.lose_link()
         self.end_input()
 
     def cancel_timers(self) -> None:
-        """Cancel what is scheduled for this session."""
+        """Cancel all timers of this session."""
         self.pings.cancel()
         for timer in self.timers:
             if timer is not None:
@@ -202,7 +202,7 @@ cdef class ClientSession(Sink):
         self.end_all(list(subs.values()))
 
     def end_all(self, list subs) -> None:
-        """End `subs`: they deliver nothing more; when they are many they leave the account over some turns."""
+        """End `subs`: they deliver nothing more; many are removed from the account over several turns."""
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True
@@ -213,17 +213,17 @@ cdef class ClientSession(Sink):
                 self.account.unsubscribe(sub)
 
     def auth_timeout(self) -> None:
-        """Close a client that did not say who it is."""
+        """Close a client that did not authenticate in time."""
         if self.entry == NEEDS_CONNECT:
             self.close("Authentication Timeout", "Authentication Timeout")
 
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the session is over, stop reading.
+        """Take one read. False: the session has ended, stop reading.
 
-        What is more than this session's share of a turn, and the first read of one of very many clients, is parsed in
-        the next turns (`resume_input`); a second read that arrives before pauses reading.
+        Input beyond this session's share of a turn, and the first read of one of very many clients, is parsed in
+        later turns (`resume_input`); a second read that arrives before that pauses reading.
         """
         if self.closing:
             return False
@@ -238,13 +238,13 @@ cdef class ClientSession(Sink):
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Go on with input that was left; called by the turn: who waits longest comes first."""
+        """Continue with left input; the turn calls sessions in the order in which they wait."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     cdef bint parse(self, int64_t work) except -1:
-        """Run the operations of what was read until `work` is used up; False: the session is over."""
+        """Run operations of the input until `work` is used; False: the session has ended."""
         cdef int64_t left = work
         cdef bytes data
         while self.input.reads:
@@ -265,7 +265,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Run operations of one read while there is work left; return that. It is used up unless `input.begun`."""
+        """Run operations of one read while work is left; return the rest. The read is done unless `input.begun`."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -290,12 +290,12 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Let output leave; 0 when it does not, because this is inside a turn that has to end first."""
+        """Run a partial turn to write output; return 0 if that is impossible inside a turn."""
         self.host.relieve(self.turn.now)
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop in the middle of the input; a later turn, the verdict or the end of a rest goes on."""
+        """Stop in the middle of the input; a later turn, the verdict or the end of a rest continues."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -304,13 +304,13 @@ cdef class ClientSession(Sink):
             self.queue_input()
 
     def queue_input(self) -> None:
-        """Ask the turn to go on with the input."""
+        """Queue the session for the next turn."""
         if self.input.reads and not self.input.queued:
             self.input.queued = True
             self.turn.inputs.append(self)
 
     def input_used_up(self) -> None:
-        """Read on, or close when nothing more can come."""
+        """Resume reading, or close after the end of the input."""
         if self.input.stalled:
             self.stall()
         if self.input.over:
@@ -319,7 +319,7 @@ cdef class ClientSession(Sink):
             self.input.go_on(HELD)
 
     def end_input(self) -> None:
-        """Close the session after the last of its input: the peer sends no more."""
+        """Close the session after its last input: the client sends no more."""
         if self.input.reads and not self.closing:
             self.input.over = True
         else:
@@ -341,7 +341,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """As publish, for clients and subjects that need a closer look."""
+        """As publish, for clients and subjects that need checks."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -390,7 +390,7 @@ cdef class ClientSession(Sink):
             return False
 
     cdef void no_responder(self, Msg* m) noexcept:
-        """Tell the publisher itself, if it listens for the reply, that nobody got the request."""
+        """Send status 503 to the publisher, if it is subscribed to the reply, since nobody got the request."""
         cdef bytes reply = m.reply[:m.reply_len]
         cdef bytes subject = m.subject[:m.subject_len]
         cdef bytes status
@@ -408,12 +408,12 @@ cdef class ClientSession(Sink):
                 return
 
     def deny_publish(self, bytes subject) -> None:
-        """Tell the client that it may not publish to `subject`."""
+        """Send the permissions violation for a publish to `subject`."""
         self.send_error(f"Permissions Violation for Publish to {quoted_bytes(subject)}")
         self.host.log.error(f"{self} - Publish Violation - Subject {quoted_bytes(subject)}")
 
     cdef void note_reply(self, Msg* m) noexcept:
-        """Remember that the receiver of a request may answer it."""
+        """Allow the receiver of a request to answer it (allow_responses)."""
         self.turn.extra_work += PERMISSION_WORK
         try:
             self.replies.note(m.reply[:m.reply_len], self.turn.now)
@@ -451,7 +451,7 @@ cdef class ClientSession(Sink):
         return 0
 
     def awaited_connect(self) -> None:
-        """Take an operation before CONNECT: fine with a no_auth_user, else the end."""
+        """Handle an operation before CONNECT: log in as no_auth_user, or close."""
         user = self.host.authenticator.no_auth_user
         if user is None:
             self.close("Authentication Failure", "Authorization Violation")
@@ -460,7 +460,7 @@ cdef class ClientSession(Sink):
         self.bind(user)
 
     def bind(self, object user) -> None:
-        """Become `user`: join its account under its permissions."""
+        """Bind the session to `user`: its account and its permissions."""
         account = self.host.accounts[user.account]
         refusal = self.host.account_refusal(self, account)
         if refusal is not None:
@@ -475,19 +475,19 @@ cdef class ClientSession(Sink):
         self.pings.begin()
 
     def reauthorize(self) -> None:
-        """Apply the users of now; called after a reload."""
+        """Apply changed users; called after a reload."""
         if not self.closing:
             self.login.reauthorize()
 
     def enter(self) -> None:
-        """Stay without CONNECT: a reload has turned authorization off."""
+        """Accept the client without CONNECT: a reload has turned authorization off."""
         self.entry = MAY_CONNECT
         self.cancel_timers()
         self.account.sessions.add(self)
         self.pings.begin()
 
     def take_permissions(self, object user) -> None:
-        """Be `user` from now on."""
+        """Apply the permissions of `user`."""
         cdef object permissions = user.permissions
         limits = None if permissions is None else permissions.responses
         if limits is None:
@@ -499,16 +499,16 @@ cdef class ClientSession(Sink):
         self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:
-        """Parse nothing more until `have_verdict`: a job decides about CONNECT."""
+        """Stop parsing until `have_verdict`: a job checks the password."""
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Go on with the input in this turn."""
+        """Continue with the input in this turn."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
     def log_in(self, object user) -> None:
-        """Be `user`, as CONNECT asked for."""
+        """Log in as `user` after CONNECT."""
         self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
@@ -582,7 +582,7 @@ cdef class ClientSession(Sink):
     # -- writing -------------------------------------------------------------------------------------------
 
     cdef int write_out(self) except -1:
-        """Hand everything queued to the transport."""
+        """Write all queued output to the transport."""
         if self.out.pieces_len:
             self.link.write_all(self.out.take_all())
         else:
@@ -614,7 +614,7 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, m.size)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
-        """As deliver, when the line has to be written from its parts."""
+        """As deliver, for a message without a prebuilt line."""
         cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
         cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
@@ -664,7 +664,7 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, body)
 
     cdef int deliver_whole(self, Msg* m) noexcept nogil:
-        """Queue a body that is an object as it is, and the end of its line; 1: there is no room."""
+        """Queue a body that is a bytes object without a copy, and its CRLF; 1: there is no room."""
         with gil:
             try:
                 self.out.add_whole(<bytes> <object> m.whole)
@@ -677,7 +677,7 @@ cdef class ClientSession(Sink):
         self.input.stalled = True
 
     def stall(self) -> None:
-        """Read on in a few milliseconds, so that a receiver can catch up."""
+        """Pause reading for a few milliseconds, so that a slow receiver can catch up."""
         self.input.stalled = False
         if not self.host.settings.stall_producers:
             return
@@ -687,18 +687,18 @@ cdef class ClientSession(Sink):
         self.host.timers.at(self.turn.now + STALL_NS, self.end_rest)
 
     def end_rest(self) -> None:
-        """Go on with input and reading after a stall."""
+        """Resume reading and parsing after a stall."""
         if self.closing:
             return
         self.input.go_on(REST)
         self.queue_input()
 
     def accepts(self, bytes subject) -> bool:
-        """Tell whether the deny list lets a message of `subject` through to this client."""
+        """Return whether the deny list allows delivering a message of `subject` to this client."""
         return self.permissions is None or self.permissions.may_receive(subject)
 
     def flush_output(self) -> None:
-        """Hand the queued output to the transport; called by the node's turn."""
+        """Write the queued output to the transport; called by the node's turn."""
         self.dirty = False
         if self.used_up:
             self.retire()
@@ -718,7 +718,7 @@ cdef class ClientSession(Sink):
         self.out.unsent = self.link.pending_size()
 
     def retire(self) -> None:
-        """Take out the subscriptions that reached their UNSUB max."""
+        """Remove the subscriptions that reached their UNSUB max."""
         cdef Subscription sub
         used_up, self.used_up = self.used_up, []
         for sub in used_up:
@@ -736,14 +736,14 @@ cdef class ClientSession(Sink):
                 pass                # it stays, closed, until its session ends
 
     def output_paused(self) -> None:
-        """Keep output here until the transport takes more; close when it does not within write_deadline."""
+        """Keep output here until the transport's buffer drains; close the client after write_deadline."""
         self.output = PAUSED
         self.out.unsent = self.link.pending_size()
         deadline_ns = self.host.clock.now_ns() + self.host.settings.write_deadline_ns
         self.timers[1] = self.host.timers.at(deadline_ns, self.write_deadline_passed)
 
     def output_resumed(self) -> None:
-        """Go on writing."""
+        """Resume writing."""
         self.output = FLOWS
         self.out.unsent = self.link.pending_size()
         if self.timers[1] is not None:
@@ -752,7 +752,7 @@ cdef class ClientSession(Sink):
             self.mark_dirty()
 
     def write_deadline_passed(self) -> None:
-        """Close a client that takes nothing."""
+        """Close a slow consumer."""
         if self.output == PAUSED and not self.closing:
             self.host.slow_consumers += 1
             self.host.log.info(f"{self} - Slow Consumer Detected: WriteDeadline of "
@@ -761,11 +761,11 @@ cdef class ClientSession(Sink):
             self.close("Slow Consumer (Write Deadline)")
 
     def pending_size(self) -> int:
-        """Return how many bytes wait for this client, here and in the transport."""
+        """Return the number of bytes that wait for this client, here and in the transport."""
         return self.out.queued() + self.link.pending_size()
 
     def room(self) -> int:
-        """Return how many bytes more may wait for this client before it counts as slow."""
+        """Return how many more bytes may wait before this client is a slow consumer."""
         return max(0, self.out.limit - self.pending_size())
 
     @property

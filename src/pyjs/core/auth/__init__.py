@@ -1,1 +1,1 @@
-"""Who connects, and what they may do."""
+"""Authentication and permissions."""

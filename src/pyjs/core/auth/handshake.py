@@ -1,4 +1,4 @@
-"""CONNECT and INFO as data: what a client says of itself, what the server says of itself.
+"""CONNECT and INFO: parsed options of a client, fields of the server.
 
 Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: tests/conformance/scenarios.
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class BadConnect(ValueError):
-    """The CONNECT arguments are not the JSON they should be; the connection is closed without a word."""
+    """The CONNECT arguments are not a valid JSON object; the connection is closed without -ERR."""
 
 
 @dataclass(slots=True)
 class ConnectOptions:
-    """What CONNECT said. The defaults are those of a client that leaves the key out, or never connects."""
+    """The options of CONNECT. The defaults are those of a missing key, and of a client without CONNECT."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -44,7 +44,7 @@ class ConnectOptions:
     sig: str = ""
 
 
-# The keys that are looked at: option ("": of no use to a client's connection) and type.
+# The known keys: option ("": not used for client connections) and type.
 CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "verbose": ("verbose", bool),
     "pedantic": ("pedantic", bool),
@@ -69,7 +69,7 @@ CONNECT_FIELDS: dict[str, tuple[str, type]] = {
 
 
 def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
-    """Return the options of a CONNECT; keys it leaves out stay as in `previous`.
+    """Return the options of a CONNECT; missing keys stay as in `previous`.
 
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
@@ -102,7 +102,7 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(line: bytes) -> object:
-    """Return the one document in `line`, which is wrong or more than the JSON library takes."""
+    """Return the one document in `line`, which is invalid or too large for the JSON library."""
     try:
         found = list(documents(line))
     except JsonFault as fault:

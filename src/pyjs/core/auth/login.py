@@ -1,7 +1,7 @@
-"""How one session gets its user: CONNECT, the verdict on it, and users that a reload changed.
+"""Login of one session: CONNECT, the check of the password, and users changed by a reload.
 
-One attempt at a time: while a password is checked in a thread, the input of the session waits (`await_verdict`) and
-is parsed after the verdict. The time to log in goes on meanwhile. Texts and their order as nats-server 2.15:
+One attempt at a time: while a thread checks a password, the input of the session waits (`await_verdict`) and is
+parsed after the verdict. The authentication timeout continues meanwhile. Texts and their order as nats-server 2.15:
 tests/conformance/scenarios/auth.
 """
 
@@ -24,17 +24,17 @@ FAILURE = "Authentication Failure"
 
 
 class Login:
-    """The logging in of one session."""
+    """The login of one session."""
 
     __slots__ = ("_attempt", "_authenticator", "_session")
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._attempt: PasswordCheck | None = None  # the one check that runs
+        self._attempt: PasswordCheck | None = None  # the running check
         self._authenticator: Authenticator | None = None  # of `_attempt`
 
     def connect(self, line: bytes) -> None:
-        """Take CONNECT: log in, or have the password checked first."""
+        """Handle CONNECT: log in at once, or after a check of the password in a thread."""
         session = self._session
         try:
             session.options = parse_connect(line, session.options)
@@ -47,7 +47,7 @@ class Login:
         self._log_in()
 
     def cancel(self) -> None:
-        """Let the check that runs be the last: the session is over."""
+        """Cancel the running check: the session has ended."""
         if self._attempt is not None:
             self._attempt.cancelled = True
 
@@ -63,7 +63,7 @@ class Login:
             session.log_in(user)
 
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
-        """Find out whether `claim` holds; `then` gets the user or None, now or in a later turn."""
+        """Verify `claim`; call `then` with the user or None, now or in a later turn."""
         session = self._session
         authenticator = self._authenticator = session.host.authenticator
         holds = authenticator.decide(claim)
@@ -84,17 +84,17 @@ class Login:
         if session.host.authenticator is self._authenticator:
             then(claim.user if holds else None)
         elif then == self._welcome:
-            self._log_in()  # the users were read again meanwhile
+            self._log_in()  # a reload changed the users meanwhile
         else:
             self.reauthorize()
 
     # -- reload ------------------------------------------------------------------------------------------------
 
     def reauthorize(self) -> None:
-        """Apply changed users: the end for a client that may not be here any more, new permissions for the others."""
+        """Apply changed users: close a client that is no longer allowed, and update the others' permissions."""
         session = self._session
         if self._attempt is not None:
-            return  # the verdict sees that there are other users
+            return  # the verdict notices the new users
         if session.awaiting_auth:
             if not session.host.authenticator.required:
                 session.enter()
@@ -116,7 +116,7 @@ class Login:
             self._session.close(FAILURE, VIOLATION)
 
     def _drop_forbidden(self) -> None:
-        """Remove subscriptions that are not allowed any more, and report each; filter the others again."""
+        """Remove subscriptions that are no longer allowed, and report each; filter the others again."""
         session, permissions = self._session, self._session.permissions
         for sub in list(session.subscriptions.values()):
             allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)

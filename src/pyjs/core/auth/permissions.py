@@ -1,8 +1,8 @@
-"""What a user may publish and subscribe to: allow and deny lists of subject filters.
+"""Permissions of a user: allow and deny lists of subjects for publish and subscribe.
 
-Decisions as nats-server takes them: an empty or missing allow list allows everything, deny wins over allow, a
+Decisions as in nats-server: an empty or missing allow list allows everything, deny wins over allow, a
 subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed, and
-the denied messages are kept from it (`filters_messages`, Sink.accepts).
+the denied messages are not delivered to it (`filters_messages`, Sink.accepts).
 
 Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
 """
@@ -18,14 +18,14 @@ from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matche
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CACHE_MAX = 1024  # publish decisions that are remembered
+CACHE_MAX = 1024  # cached publish decisions
 CACHED_SIZE_MAX = 256  # bytes of their subjects
-FEW = 8  # entries of a list that are looked through one by one
+FEW = 8  # a list of at most so many entries is compared one by one
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsePermission:
-    """Leave to publish to reply subjects of received messages."""
+    """Permission to publish to reply subjects of received messages (allow_responses)."""
 
     messages_max: int  # per reply subject; < 1: unlimited
     expires_ns: int  # < 1: never
@@ -61,7 +61,7 @@ class _Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_holding(self, subject: bytes) -> list[bytes]:
-        """Return the queues (b"": none) of the entries that hold all of `subject`."""
+        """Return the queues (b"": none) of the entries that cover `subject`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if is_subset(subject, entry)]
         return [found.sid for found in self._trie.covering(subject)]
@@ -93,7 +93,7 @@ class Permissions:
         self._publish_cache: dict[bytes, bool] = {}
 
     def same_as(self, other: Permissions | None) -> bool:
-        """Return whether `other` says the same."""
+        """Return whether `other` has equal lists."""
         return other is not None and self._lists() == other._lists()
 
     def _lists(self) -> tuple[object, ...]:
@@ -107,11 +107,11 @@ class Permissions:
 
     @property
     def limits_publishing(self) -> bool:
-        """Whether publishing has to be checked at all."""
+        """Whether publishes need a check."""
         return self.publish_allow is not None or bool(self.publish_deny.entries)
 
     def may_publish(self, subject: bytes) -> bool:
-        """Return whether `subject` is allowed by the lists (responses are the session's business)."""
+        """Return whether the lists allow `subject`; the session checks allow_responses."""
         allowed = self._publish_cache.get(subject)
         if allowed is None:
             allowed = self.publish_allow is None or self.publish_allow.match(subject)
@@ -135,12 +135,12 @@ class Permissions:
 
     @staticmethod
     def _matching(filters: _Filters, subject: bytes) -> tuple[bool, list[bytes]]:
-        """Return whether a plain entry holds `subject`, and the queue names of the entries that do."""
+        """Return whether a plain entry covers `subject`, and the queue names of entries that cover it."""
         held = filters.queues_holding(subject)
         return any(not queue for queue in held), [queue for queue in held if queue]
 
     def filters_messages(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether some messages of this allowed subscription have to be kept from it."""
+        """Return whether some messages of this allowed subscription must not be delivered to it."""
         if not queue and not subject_has_wildcard(subject):
             return False
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)

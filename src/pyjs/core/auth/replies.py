@@ -1,7 +1,7 @@
 """Reply subjects that a client may publish to because it received requests (allow_responses).
 
-Every received request is noted, so each step is O(1): the entries are in the order in which they were noted, which
-is the order in which they expire. Memory is bounded: the oldest entries go when all of them are too large together.
+Every received request is noted, so each step is O(1): entries are in the order in which they were noted and expire.
+Memory is limited: the oldest entries are dropped when all of them are too large together.
 Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 
@@ -28,7 +28,7 @@ class Replies:
         self.size = 0  # bytes of all entries
 
     def __len__(self) -> int:
-        """Return the number of reply subjects that are remembered."""
+        """Return the number of remembered reply subjects."""
         return len(self._leaves)
 
     def note(self, reply: bytes, now_ns: int) -> None:
@@ -39,14 +39,14 @@ class Replies:
         leaves[reply] = [0, now_ns + self._limits.expires_ns]
         while self.size > SIZE_MAX:
             self._forget(next(iter(leaves)))
-        for _ in range(2):  # more than one is added: expired ones do not pile up
+        for _ in range(2):  # removes more entries than are added, so that expired ones do not accumulate
             oldest = next(iter(leaves), None)
             if oldest is None or not self._expired(leaves[oldest], now_ns):
                 return
             self._forget(oldest)
 
     def take(self, reply: bytes, now_ns: int) -> bool:
-        """Use up one answer to `reply`; False: none is allowed."""
+        """Use one answer to `reply`; return whether it is allowed."""
         leave = self._leaves.get(reply)
         if leave is None:
             return False

@@ -1,12 +1,12 @@
-"""Who may connect: users with passwords or tokens, the accounts they belong to, their permissions.
+"""Users: their passwords or tokens, accounts and permissions.
 
-Secrets are plain or bcrypt (`$2a$…`), told apart by their form as nats-server does. A bcrypt check takes longer than
-a turn may: it is a Job. Pairs that it verified are remembered, as keyed hashes and in memory only, until the users
-are read again.
+A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-server. A bcrypt check takes longer than
+a turn, so it is a Job. Verified pairs are remembered, as keyed hashes and only in memory, until the users are read
+again.
 
-A refusal takes the same work whether the user exists or not, and whatever the form and cost of its secret: a server
-with bcrypt secrets does the work of its dearest one for each. Knows nothing of the wire: a session asks with what
-CONNECT said.
+A refusal takes the same time whether the user exists or not, and for every kind and cost of secret: a server with
+bcrypt secrets does the work of its most expensive one for each refusal. Knows nothing of the wire: a session passes
+the options of CONNECT.
 
 Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 """
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
-VERIFIED_MAX = 4096  # pairs of secret and password that are remembered
-PASSWORD_MAX = 72  # bytes that bcrypt looks at; nats-server ignores the rest too
+VERIFIED_MAX = 4096  # remembered pairs of secret and password
+PASSWORD_MAX = 72  # bytes that bcrypt uses; nats-server ignores the rest too
 BCRYPT_FORMS = ("$2a$", "$2b$", "$2x$", "$2y$")
-SALT = "." * 22  # of work that is done for its time alone
+SALT = "." * 22  # for checks that only take time
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ ANONYMOUS = User("", "")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A client says that it is `user`, and proves it with `given`."""
+    """A client's claim to be `user`, with its proof `given`."""
 
-    user: User | None  # None: it cannot be anybody
-    secret: str = ""  # what `given` is compared with
+    user: User | None  # None: there is no such user
+    secret: str = ""  # compared with `given`
     given: str = ""
-    free: bool = False  # nothing has to be proved
+    free: bool = False  # no proof needed
 
 
 def is_bcrypt(secret: str) -> bool:
@@ -69,20 +69,20 @@ def bcrypt_cost(secret: str) -> int:
 
 
 class PasswordCheck(Job):
-    """Compares a password with a bcrypt hash, in a thread; `decided` gets the claim and whether it holds."""
+    """Compares a password with a bcrypt hash, in a thread; calls `decided` with the claim and the result."""
 
     lane = Lane.COMPUTE
 
     def __init__(self, claim: Claim, cost: int, decided: Callable[[Claim, bool], None]) -> None:
         self.claim = claim
-        self.cancelled = False  # nobody waits for it any more
+        self.cancelled = False  # the result is not needed any more
         self.matches = False
-        self._cost = cost  # a refusal takes the work of this cost
+        self._cost = cost  # a refusal takes as long as a check of this cost
         self._decided = decided
 
     def run(self) -> None:
-        """Do the work of one check of the cost."""
-        import bcrypt  # only servers with hashed passwords pay for it
+        """Do one check, in the time of `cost`."""
+        import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:
             return
@@ -100,12 +100,12 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Take the result into the session."""
+        """Pass the result to the session."""
         self._decided(self.claim, self.matches and failure is None)
 
 
 class Authenticator:
-    """The identities of a server."""
+    """The users of a server."""
 
     def __init__(
         self, users: list[User], token: str = "", no_auth_user: str = "", hash_key: bytes = b""
@@ -117,15 +117,15 @@ class Authenticator:
             (bcrypt_cost(secret) for secret in (token, *(user.secret for user in users))), default=0
         )
         self._hash_key = hash_key
-        self._verified: dict[bytes, None] = {}  # digests of claims that hold, oldest first
+        self._verified: dict[bytes, None] = {}  # digests of verified claims, oldest first
 
     @property
     def required(self) -> bool:
-        """Whether a client has to say who it is."""
+        """Whether a client must authenticate."""
         return bool(self.users or self.token)
 
     def claim(self, connect: ConnectOptions) -> Claim:
-        """Return who a client says it is."""
+        """Return the claim of a client's CONNECT."""
         if not self.required:
             return Claim(ANONYMOUS, free=True)
         if connect.user or connect.nkey or connect.jwt:
@@ -136,7 +136,7 @@ class Authenticator:
         return Claim(self.no_auth_user, free=True)
 
     def decide(self, claim: Claim) -> bool | None:
-        """Return whether `claim` holds, as far as that can be told at once; None: it takes a `check`."""
+        """Return whether `claim` is valid; None: that needs a `check`."""
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):
@@ -147,7 +147,7 @@ class Authenticator:
         return True if self._digest(claim) in self._verified else None
 
     def check(self, claim: Claim, decided: Callable[[bool], None]) -> PasswordCheck:
-        """Return the job that decides about `claim`; it tells `decided` in a later turn."""
+        """Return the job that verifies `claim`; it calls `decided` in a later turn."""
 
         def remember(claim: Claim, matches: bool) -> None:
             if matches:
