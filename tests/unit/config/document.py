@@ -11,24 +11,24 @@ PATH = Path(__file__).resolve().parents[3] / "docs/configuration.md"
 HEAD = """# Configuration keys
 
 The configuration file has nats-server's language: maps, lists, `include`, `$variables` and the environment, `10MB`,
-`30s`. An unknown key is refused with its place and the closest known key. The case of keys does not matter; brackets hold
-other names of the same key.
+`30s`. An unknown key is refused with its place and the closest known key. The case of keys does not matter;
+brackets hold other names of the same key.
 
-`R` marks keys that a reload applies (`SIGHUP` or `--signal reload`). If a file changes another key, the reload is refused
-as a whole and the running configuration stays. A reload can also turn JetStream on or off, for the server and for single
-accounts: an account's stored streams stay on disk until it has JetStream again. While JetStream runs, `max_mem` and
-`max_file` can only grow; its other keys change while it is off.
+`R` marks keys that a reload applies (`SIGHUP` or `--signal reload`). If a file changes another key, the reload is
+refused as a whole and the running configuration stays. A reload can also turn JetStream on or off, for the server
+and for single accounts: an account's stored streams stay on disk until it has JetStream again. While JetStream
+runs, `max_mem` and `max_file` can only grow; its other keys change while it is off.
 
-`/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars). Without
-the argument /varz is as in nats-server, plus `pyjs_faults` after an unexpected error. tests/unit/config/test_effects.py
-tests the effect of each key.
+`/varz?config=1` shows the value of every key in its `config` object (durations in nanoseconds, secrets as stars).
+Without the argument /varz is as in nats-server, plus `pyjs_faults` after an unexpected error.
+tests/unit/config/test_effects.py tests the effect of each key.
 
 Keys whose effect differs from nats-server:
 
 - `sync_interval` is 1 s (nats-server: 2 minutes). With `always`, or `sync_always: true`, the answer to a publish, a
   purge, a deleted message and an acknowledgement with a reply subject leaves when it is on the medium.
-- `scrub_rate` exists only in this server: the bytes a second that the check of stored files reads while the server runs
-  (docs/operations.md). The default is 8MB; 0 turns the check off.
+- `scrub_rate` exists only in this server: the bytes a second that the check of stored files reads while the server
+  runs (docs/operations.md). The default is 8MB; 0 turns the check off.
 - `trace` leaves out the clients of the system account; `trace_verbose` shows them.
 - `disable_sublist_cache` frees cached routes at the end of each turn.
 
