@@ -1,8 +1,8 @@
-"""Receivers of messages, and the work lists of one turn.
+"""Sinks (receivers of messages), and the work lists of one turn.
 
-A Sink is whoever a subscription delivers to: a client session, a stream, a consumer, or Python code (PySink). This
-is the one upward call of the house: core delivers to a Sink without knowing what it is. `deliver` only records
-work or does a bounded append; it never changes the subscription list and never closes a session.
+A Sink is the receiver of a subscription: a client session, a stream, a consumer, or Python code (PySink).
+`Sink.deliver` is the only upward call of the server: core does not know the kinds of sinks. Invariant: `deliver` only
+records work or does a bounded append; it never changes the subscription list and never closes a session.
 
 Compiled: the virtual call is made once per receiver (benchmarks/: 1-1, 1-10, JetStream publish).
 """
@@ -17,12 +17,12 @@ from collections import deque
 from pyjs.core.chore import Chore
 
 cdef enum:
-    INPUT_WORK = 65536          # on input between two turns, all sessions together: some 4 ms
+    INPUT_WORK = 65536          # work on input between two turns, all sessions together: some 4 ms
     COPY_OUT_WORK = 32
 
 
 cdef class Turn:
-    """The work lists of one turn: who has output, who has something to commit, pump or answer."""
+    """The work lists of one turn."""
 
     def __cinit__(self):
         self.input_left = INPUT_WORK
@@ -42,15 +42,15 @@ cdef class Turn:
         self.faulted = []
 
     def go_on(self, steps) -> None:
-        """Do work of the server itself that is too long for one turn, a step now and then."""
+        """Queue a chore of the server itself."""
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Allow the work on input of one turn, and of the reads until the next one."""
+        """Reset the work on input that this turn, and the reads until the next one, may do."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
-        """Return the session whose input is to be resumed, None: there is none, or no work left in this turn."""
+        """Return the next session with input left; None: there is none, or this turn has no work left."""
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None
         return self.inputs.popleft()
@@ -87,12 +87,12 @@ cdef class Turn:
 
     @property
     def idle(self) -> bool:
-        """Whether no list holds work for a turn; syncing is not done by turns."""
+        """Whether no list has work for a turn; syncs are not work of a turn."""
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.expired or self.held
                     or self.requests or self.chores or self.finished or self.faulted or self.inputs)
 
     def begin(self, int64_t now, int copies) -> None:
-        """Begin a turn in which streams may copy from others `copies` times."""
+        """Start a turn in which mirrors and sources may copy `copies` batches."""
         self.now = now
         self.pressure = False
         self.copies_left = copies
@@ -102,18 +102,18 @@ cdef class Turn:
 
 
 cdef class Sink:
-    """Whoever a subscription delivers to."""
+    """The receiver of a subscription."""
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         return 0
 
     def accepts(self, bytes subject) -> bool:
-        """Whether messages of `subject` may be delivered; asked when a route is built."""
+        """Whether messages of `subject` may be delivered; called when a route is built."""
         return True
 
 
 cdef class Request:
-    """A message copied out for Python code."""
+    """A message copied for Python code."""
 
     def __init__(self, handler, subject, reply=b"", headers=b"", payload=b"", session=None):
         self.handler = handler
@@ -125,7 +125,7 @@ cdef class Request:
 
 
 cdef class PySink(Sink):
-    """A sink that copies the message out and has `handler` called with a Request in the turn."""
+    """A sink that copies the message; the turn calls `handler` with the copy as a Request."""
 
     def __cinit__(self, Turn turn, object handler):
         self.turn = turn
