@@ -1,4 +1,4 @@
-"""/accountz and /accstatz: the accounts, one by one and in numbers."""
+"""/accountz and /accstatz: accounts in detail, and their counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def accountz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the names of all accounts, or the details of the one asked for.
+    """Return the names of all accounts, or the details of the requested one.
 
     Raises:
         BadArgument: there is no such account.
@@ -53,7 +53,7 @@ def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
     """Return the counters of every account that has connections, or of all with `unused`.
 
     Raises:
-        BadArgument: in the words of nats-server.
+        BadArgument: with nats-server's text.
     """
     unused = arguments.flag("unused")
     node = monitored.node

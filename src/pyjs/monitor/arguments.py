@@ -1,4 +1,4 @@
-"""The query string of a monitoring request, with Go's words for what is wrong in it."""
+"""The query string of a monitoring request, with Go's error texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIGITS_MAX = 20  # of UINT64_MAX; Python refuses to read thousands
 
 
 class BadArgument(Exception):
-    """An argument that cannot be read; its text is the body of the 400 answer."""
+    """An invalid argument; the text is the body of the 400 answer."""
 
 
 class Arguments:
@@ -28,7 +28,7 @@ class Arguments:
                 self._values.setdefault(unquote_plus(name), unquote_plus(value))
 
     def text(self, name: str) -> str:
-        """Return the argument, "" when it is absent."""
+        """Return the argument; "" if it is absent."""
         return self._values.get(name, "")
 
     def flag(self, name: str) -> bool:

@@ -52,7 +52,7 @@ SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnzOptions:
-    """What was asked."""
+    """The options of a request."""
 
     sort: str = "cid"
     auth: bool = False
@@ -68,10 +68,10 @@ class ConnzOptions:
 
 
 def connz_options(arguments: Arguments) -> ConnzOptions:
-    """Return the options that the query string asks for.
+    """Return the options in the query string.
 
     Raises:
-        BadArgument: in the words of nats-server.
+        BadArgument: with nats-server's text.
     """
     auth = arguments.flag("auth")
     subs_detail = arguments.text("subs").lower() == "detail"
@@ -103,7 +103,7 @@ def connz_options(arguments: Arguments) -> ConnzOptions:
 
 
 def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the page of connections that `options` ask for; yield now and then on the way."""
+    """Return the requested page of connections, in steps."""
     if options.account and options.account not in monitored.node.accounts:
         return _page(monitored, options, now_ns, "", 0, None)
     found, total = yield from _selected(monitored, options)
@@ -164,12 +164,12 @@ def _selected(
 
 
 def user_name(connection: Connection) -> str:
-    """Return who the connection's client said it was, "" before it was believed."""
+    """Return the user name of the connection's client; "" before it is authenticated."""
     return connection.user.name if connection.user else ""
 
 
 def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return one element of `connections`; yield now and then when it lists many subscriptions."""
+    """Return one element of `connections`, in steps if it lists many subscriptions."""
     rtt_ns = c.rtt_ns if not 1000 < c.rtt_ns < NS_PER_MS else c.rtt_ns // 1000 * 1000
     until_ns = c.closed_at_ns or now_ns
     entry: JsonDict = {
@@ -220,7 +220,7 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
 
 
 def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:
-    """Return one subscription; with its account where the list is not of one connection."""
+    """Return one subscription; with its account in lists of several connections."""
     detail: JsonDict = {"account": account, "account_tag": account} if account else {}
     detail["subject"] = text(sub.subject)
     if sub.queue:

@@ -1,4 +1,4 @@
-"""/healthz: whether the server, and a stream or consumer on demand, is in order.
+"""/healthz: the health of the server, and on demand of a stream or consumer.
 
 Source: monitoring section of nats.docs; texts and statuses seen on nats-server 2.15.1.
 """
@@ -21,7 +21,7 @@ UNAVAILABLE = "unavailable"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The first thing found out of order."""
+    """The first problem found."""
 
     http_status: int
     status: str  # of the body without details
@@ -36,7 +36,7 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     """Return the HTTP status and the body.
 
     Raises:
-        BadArgument: in the words of nats-server.
+        BadArgument: with nats-server's text.
     """
     enabled_only = arguments.flag("js-enabled") | arguments.flag("js-enabled-only")
     server_only = arguments.flag("js-server-only")

@@ -14,19 +14,19 @@ def pretty_json(value: object) -> bytes:
 
 
 def pretty_piece(value: object, depth: int) -> object:
-    """Return what pretty_json takes in place of `value` where it stands `depth` levels deep: its text, made now."""
+    """Return the indented text of `value` at `depth` levels, as a fragment for pretty_json."""
     text = _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     return orjson.Fragment(text.replace(b"\n", b"\n" + b"  " * depth))
 
 
 def pretty_items(values: list[JsonDict], depth: int) -> bytes:
-    """Return the text of neighbours in a list, `depth` levels deep, without the indentation of the first."""
+    """Return the text of consecutive list items at `depth` levels, without the indentation of the first."""
     text = _escaped(orjson.dumps(values, option=orjson.OPT_INDENT_2))
     return text[len(b"[\n  ") : -len(b"\n]")].replace(b"\n", b"\n" + b"  " * (depth - 1))
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Return `value` indented, in pieces, with a last member `name`: a list of `items`, texts two levels deep."""
+    """Return `value` indented, in pieces, with a last member `name`: the list of `items`, texts at two levels."""
     begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
     pieces = [begin]
     for item in items:
@@ -50,10 +50,10 @@ def filled(fields: JsonDict) -> JsonDict:
 
 
 def number(value: float) -> int | float:
-    """Return a whole float as an int, because Go writes it so."""
+    """Return a whole float as an int, as Go writes it."""
     return int(value) if value == int(value) else value
 
 
 def text(raw: bytes) -> str:
-    """Return wire bytes as text; what is not UTF-8 is replaced, as Go does."""
+    """Return wire bytes as text; invalid UTF-8 is replaced, as in Go."""
     return raw.decode("utf-8", "replace")

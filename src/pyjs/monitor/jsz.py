@@ -1,6 +1,6 @@
 """/jsz: JetStream of the server, of its accounts, and on demand of every stream and consumer.
 
-Source: monitoring section of nats.docs; paging, field order and what is left out as seen on nats-server 2.15.1.
+Source: monitoring section of nats.docs; paging, field order and omitted fields as seen on nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
-STREAMS_STEP = 16  # streams, and consumers, reported between two yields: about half a millisecond
+STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
 CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account, stream_detail and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
@@ -36,7 +36,7 @@ UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 @dataclass(frozen=True, slots=True)
 class JszOptions:
-    """What was asked."""
+    """The options of a request."""
 
     account: str = ""
     accounts: bool = False
@@ -49,10 +49,10 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options that the query string asks for; details imply what they are details of.
+    """Return the options in the query string; `config` and the like imply the list that they belong to.
 
     Raises:
-        BadArgument: in the words of nats-server.
+        BadArgument: with nats-server's text.
     """
     accounts, streams, consumers = (arguments.flag(name) for name in ("accounts", "streams", "consumers"))
     arguments.flag("direct-consumers")  # those of mirrors and sources, of which there are none
@@ -69,7 +69,7 @@ def jsz_options(arguments: Arguments) -> JszOptions:
 
 
 def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the totals, and the accounts that `options` ask for; yield now and then on the way."""
+    """Return the totals and the requested accounts, in steps."""
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     if jetstream is None:
@@ -92,7 +92,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
-    """Return what JetStream uses and did, from the engine's own counters."""
+    """Return usage and counters of JetStream, from the engine's own counters."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     shared = jetstream.shared
@@ -122,7 +122,7 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
 
 
 def jetstream_limits(monitored: Monitored) -> JsonDict:
-    """Return the bounds on what streams and consumers may ask for; those that are set."""
+    """Return the limits on options of streams and consumers, if set."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     options = jetstream.options
@@ -149,7 +149,7 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return what damage took, and where what is left of it lies; fields of ours, nothing when all is well."""
+    """Return lost messages and files that were set aside; fields of this server only, {} without damage."""
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:

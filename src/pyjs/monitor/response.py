@@ -11,19 +11,19 @@ HTML_HEADERS = (("Content-Type", "text/html; charset=utf-8"),)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back."""
+    """One answer."""
 
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = JSON_HEADERS
-    rest: tuple[bytes, ...] = ()  # what follows `body`, where joining a long answer would take too long
+    rest: tuple[bytes, ...] = ()  # follows `body`, if joining a long answer would take too long
 
     @property
     def size(self) -> int:
-        """Return the number of bytes of `body` and `rest`."""
+        """Return the size of `body` and `rest`."""
         return len(self.body) + sum(map(len, self.rest))
 
 
 def text_response(status: int, text: str) -> Response:
-    """Return plain text, as errors are answered."""
+    """Return an answer of plain text, as for errors."""
     return Response(status, text.encode(), TEXT_HEADERS)

@@ -1,4 +1,4 @@
-"""The page at `/`: links to everything that the monitoring port answers."""
+"""The page at `/`: links to all pages of the monitoring port."""
 
 from __future__ import annotations
 

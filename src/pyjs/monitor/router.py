@@ -1,4 +1,4 @@
-"""The paths of the monitoring port, and what each answers.
+"""The paths of the monitoring port, and their handlers.
 
 Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a request target in, a Response out.
 """
@@ -63,7 +63,7 @@ class Router:
         self._views["/subscriptionsz"] = self._views["/subsz"]
 
     def answer(self, target: str) -> Generator[None, None, Response]:
-        """Return the answer to a request for `target`; yield now and then when that takes long."""
+        """Return the answer to a request for `target`, in steps."""
         path, _, query = target.partition("?")
         if path.startswith("/") and path != _clean(path):
             return _redirect(path, query)
@@ -113,7 +113,7 @@ class Router:
         return Response(status, compact_json(body))
 
     def _alone(self, fields: JsonDict, name: JsonDict | None = None) -> Response:
-        """Answer for connections to other servers, of which there are none."""
+        """Answer for connections to other servers: there are none."""
         head: JsonDict = {"server_id": self._monitored.node.server_id}
         return _json(head | (name or {}) | {"now": time_text(self._clock.now_ns())} | fields)
 
@@ -137,7 +137,7 @@ def _json(value: JsonDict) -> Response:
 
 
 def _redirect(path: str, query: str) -> Response:
-    """Send a path with empty or dot segments to its clean form, which names no other host."""
+    """Redirect a path with empty or dot segments to its clean form, which never names another host."""
     target = _clean(path) + (f"?{query}" if query else "")
     where = quote(target.encode("latin-1", "replace"), safe=UNQUOTED)
     body = f'<a href="{escape(where)}">Temporary Redirect</a>.\n\n'.encode()
@@ -145,7 +145,7 @@ def _redirect(path: str, query: str) -> Response:
 
 
 def _clean(path: str) -> str:
-    """Return `path` without empty and dot segments; a slash at its end stays."""
+    """Return `path` without empty and dot segments, but with a final slash."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

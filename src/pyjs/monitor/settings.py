@@ -1,8 +1,8 @@
-"""What the server was told to do, key by key: the `config` object of /varz?config=1.
+"""The configuration of the server by key: the `config` object of /varz?config=1.
 
-Knows nothing of what the keys do. Names are those of the configuration file, sizes are bytes, durations are
-nanoseconds as elsewhere in /varz; a password or token is shown as stars. Not in nats-server: without the argument
-/varz is as it is there.
+Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, durations are
+nanoseconds as elsewhere in /varz; a password or token is shown as stars. nats-server does not have it: without the
+argument /varz is equal on both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SECRETS = ("password", "token", "key", "prev_key")
 
 
 def settings(options: Options) -> JsonDict:
-    """Return every key of the tables with its value, given or default."""
+    """Return every key of the tables with its value or default."""
     return _block("", options)
 
 
@@ -41,7 +41,7 @@ def _block(path: str, target: object) -> JsonDict:
 
 
 def _plain(name: str, value: object) -> JsonValue:
-    """Return `value` as JSON has it, without secrets."""
+    """Return `value` as JSON, without secrets."""
     if name in SECRETS:
         return HIDDEN if value else ""
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""What the monitoring views look at: the node, its options, and what only the shell knows."""
+"""The input of the monitoring views: the node, its options, and figures of the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ProcessStats:
-    """Figures of the process; the shell reads them from the operating system."""
+    """Figures of the process; `server/` reads them from the operating system."""
 
     cores = 1  # processors that the process may use
     command: tuple[str, ...] = ()
@@ -21,13 +21,13 @@ class ProcessStats:
         return 0
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the processor time used lately, in percent of one core."""
+        """Return the recent processor time, in percent of one core."""
         return 0.0
 
 
 @dataclass(slots=True)
 class Monitored:
-    """One server, as the views see it."""
+    """One server, for the views."""
 
     node: Node
     options: Options  # replaced by a reload

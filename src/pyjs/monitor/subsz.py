@@ -1,6 +1,6 @@
-"""/subsz: the subscription lists of all accounts, in numbers and, on demand, one by one.
+"""/subsz: counters of the subscription lists of all accounts, and on demand all subscriptions.
 
-A long list is walked in steps: what subscribes meanwhile is not in it.
+A long list is composed in steps, without subscriptions that are added meanwhile.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
-STEP = 1000  # subscriptions looked at between two yields: about a millisecond
+STEP = 1000  # subscriptions examined between two yields: about a millisecond
 DEPTH = 2  # levels above one: the answer, subscriptions_list
 
 
 def subsz(
     monitored: Monitored, arguments: Arguments, now_ns: int
 ) -> Generator[None, None, tuple[JsonDict, list[bytes]]]:
-    """Return the numbers, and texts of subscriptions when `subs` is set; yield now and then on the way.
+    """Return the counters, with `subs` also texts of subscriptions, in steps.
 
     Raises:
-        BadArgument: in the words of nats-server.
+        BadArgument: with nats-server's text.
     """
     subs = arguments.flag("subs")
     offset = max(arguments.integer("offset"), 0)
@@ -52,7 +52,7 @@ def subsz(
 
 
 def sublist_stats(accounts: list[Account]) -> JsonDict:
-    """Return the counters of the accounts' subscription lists, added up."""
+    """Return the sums of the counters of the accounts' subscription lists."""
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
@@ -72,7 +72,7 @@ def sublist_stats(accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return how many subscriptions match `test` ("": all do), and the texts of those of the page, many in each."""
+    """Return the number of subscriptions that match `test` ("": all), and the texts of the page's subscriptions."""
     total = 0
     page: list[bytes] = []
     details: list[JsonDict] = []  # of the next text
