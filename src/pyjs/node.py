@@ -1,9 +1,9 @@
-"""The node: accounts, sessions and JetStream, driven turn by turn. Bytes and time in, bytes out.
+"""The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
 
-Everything that happens is either ingest (a session takes a read: parse, route, bounded appends) or a turn. A turn
-has one order of effects (core/scheduler.py): stores commit, then their PubAcks go out; requests of the API run;
-consumers deliver; work that is too long for one turn does a step; every connection with output writes once. Each kind
-has a share of the turn, and waits for the next one with what exceeds it.
+All work is either ingest (a session takes a read: parse, route, bounded appends) or part of a turn. A turn has one
+order of effects (core/scheduler.py): stores commit, then their PubAcks leave; API requests run; consumers deliver;
+chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the rest waits
+for the next turn.
 
 Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
 """
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
 API_LEVEL = 5
-SKEW_EVERY_NS = 10_000_000  # how long a turn may work with the skew of an earlier one
+SKEW_EVERY_NS = 10_000_000  # longest time between two reads of the wall clock
 STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are slewed
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class Node(Host):
-    """One server, without its shell."""
+    """One server without sockets, threads and a clock."""
 
     def __init__(self, options: Options, clock: Clock, rng: Rng, disk: Disk, log: Log) -> None:
         self.options = options
@@ -85,7 +85,7 @@ class Node(Host):
     # -- configuration -------------------------------------------------------------------------------------
 
     def apply_options(self, options: Options) -> None:
-        """Take over limits, accounts and users; called at start and by a reload."""
+        """Apply limits, accounts and users; called at the start and by a reload."""
         self.options = options
         self.settings = settings_from(options)
         for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
@@ -105,12 +105,12 @@ class Node(Host):
             self.jetstream.apply_options()
 
     def start_jetstream(self) -> None:
-        """Do all steps of `start_jetstream_steps`. Raises as they do."""
+        """Run all steps of `start_jetstream_steps`. Raises the same errors."""
         for _ in self.start_jetstream_steps():
             pass
 
     def start_jetstream_steps(self) -> Iterator[None]:
-        """Open the store directory and recover every stream; only when the options enable JetStream.
+        """Open the store directory and recover every stream, if the options enable JetStream.
 
         No turn may run before the last step. If the iterator is closed or fails, JetStream is off.
         """
@@ -123,12 +123,12 @@ class Node(Host):
         try:
             yield from self.jetstream.start_steps()
         except BaseException:
-            failed, self.jetstream = self.jetstream, None  # without the store's lock nothing may use it
+            failed, self.jetstream = self.jetstream, None  # nothing may use it without the store's lock
             failed.stop()
             raise
 
     def stop(self) -> None:
-        """Close every session and store; nothing is taken afterwards."""
+        """Close every session and store; the node accepts nothing afterwards."""
         for session in list(self.sessions.values()):
             session.close("Server Shutdown")
         if self.jetstream is not None:
@@ -137,7 +137,7 @@ class Node(Host):
     # -- sessions ------------------------------------------------------------------------------------------
 
     def open_session(self, peer: Peer, link: Link) -> ClientSession:
-        """Take a new connection; its INFO (or refusal) is written in the next turn."""
+        """Open a session for a new connection; its INFO (or refusal) is written in the next turn."""
         self._last_cid += 1
         self.total_connections += 1
         self.turn_state.now = self.clock.now_ns()
@@ -149,7 +149,7 @@ class Node(Host):
         return session
 
     def session_closed(self, session: ClientSession) -> None:
-        """Forget `session` but for what monitoring shows of it."""
+        """Forget `session`, except for the copy that monitoring shows."""
         self.sessions.pop(session.cid, None)
         for sessions in (self.sessions, session.account.sessions):
             if not sessions:
@@ -169,13 +169,13 @@ class Node(Host):
         return sums[0], sums[1], sums[2], sums[3]
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) when there are max_connections already."""
+        """Return (-ERR text, close reason) if there are max_connections already."""
         if len(self.sessions) > max(0, self.options.max_connections):
             return "maximum connections exceeded", "Maximum Connections Exceeded"
         return None
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) when the account has its max_connections already."""
+        """Return (-ERR text, close reason) if the account has its max_connections already."""
         limits = account.limits
         if isinstance(limits, AccountLimits) and 0 <= limits.max_connections <= len(
             account.sessions - {session}
@@ -184,7 +184,7 @@ class Node(Host):
         return None
 
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
-        """Return the fields of INFO, in nats-server's order, with `pyjs_version` behind them."""
+        """Return the fields of INFO in nats-server's order, then `pyjs_version`."""
         host, port = self.host, self.port
         if self.options.client_advertise:
             host, port = split_host_port(self.options.client_advertise, port)
@@ -220,7 +220,7 @@ class Node(Host):
         return fields
 
     def start_lame_duck(self) -> None:
-        """Tell every client that this server is going away."""
+        """Send INFO with `ldm` to every client: the server will stop."""
         self.lame_duck = True
         for session in self.sessions.values():
             if session.connected and session.options.protocol >= 1:
@@ -229,14 +229,14 @@ class Node(Host):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> None:
-        """Do what is due, as much as one turn has time for."""
+        """Run one turn."""
         if not self._in_turn:
             if now_ns >= self._skew_due_ns:
                 self._read_wall_clock(now_ns)
             self._run(self._scheduler.turn, now_ns)
 
     def _read_wall_clock(self, now_ns: int) -> None:
-        """Take over the skew of the clock; after a step, everything that waits for a wall time is looked at again."""
+        """Read the skew of the clock; after a step of the wall clock, rearm everything that waits for a wall time."""
         self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
@@ -251,7 +251,7 @@ class Node(Host):
             self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
     def relieve(self, now_ns: int) -> None:
-        """Write what a read has piled up so far; the turn comes when the read is over."""
+        """Run a partial turn in the middle of a read, to write output."""
         if not self._in_turn:
             self._run(self._scheduler.relieve, now_ns)
 
@@ -270,7 +270,7 @@ class Node(Host):
             self._in_turn = False
 
     def _trim_routes(self, now_ns: int) -> None:
-        """Free routes that are not in use; come back for those that may not be in a while."""
+        """Free unused routes, and arm a timer for the next ones."""
         self.routes.trim(now_ns)
         due_ns = self.routes.next_trim_ns
         if due_ns and self._routes_timer is None:
@@ -280,11 +280,11 @@ class Node(Host):
         self._routes_timer = None  # the end of this turn looks at them
 
     def _mend(self) -> None:
-        """End what failed unexpectedly: nothing goes on from a state that is half changed."""
+        """Close sessions, and mend streams and consumers, whose work failed: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
-                owner.connection_lost()  # its output is lost: the rest of it would make no sense
+                owner.connection_lost()  # its output is incomplete, so nothing more is sent
             elif self.jetstream is not None:
                 self.jetstream.mend(owner)
 
@@ -294,12 +294,12 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return when the next turn is due although nothing arrives; None: not at all."""
+        """Return the time of the next turn without input; None: none is due."""
         return self.timers.next_deadline_ns()
 
 
 def python_version() -> str:
-    """Return what stands where nats-server names the Go it was built with."""
+    """Return the value of the field in which nats-server has its Go version."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 
 
@@ -312,7 +312,7 @@ def split_host_port(text: str, default_port: int) -> tuple[str, int]:
 
 
 def settings_from(options: Options) -> SessionSettings:
-    """Return what `options` say about client connections."""
+    """Return the settings of client connections in `options`."""
     return SessionSettings(
         max_payload=options.max_payload if options.max_payload >= 0 else (1 << 31) - 1,
         max_control_line=options.max_control_line,
@@ -329,7 +329,7 @@ def settings_from(options: Options) -> SessionSettings:
 
 
 def permissions_from(options: PermissionOptions | None) -> Permissions | None:
-    """Return the checks that `options` ask for, None: everything is allowed."""
+    """Return the permissions in `options`; None: everything is allowed."""
     if options is None:
         return None
     publish, subscribe, responses = options.publish, options.subscribe, options.allow_responses
@@ -343,7 +343,7 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
 
 
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
-    """Return the identities that `options` name: of the authorization block and of every account."""
+    """Return the users in `options`: of the authorization block and of every account."""
     auth = options.authorization
     default = permissions_from(auth.default_permissions)
     users = [

@@ -1,6 +1,6 @@
-"""Addresses: where to listen, how an address is written, which addresses this machine has.
+"""Addresses: listening sockets, the text of addresses, the addresses of this machine.
 
-`0.0.0.0` and `::` both listen on IPv6 and IPv4 at once where the machine has IPv6, as nats-server does.
+`0.0.0.0` and `::` both listen on IPv6 and IPv4 if the machine has IPv6, as in nats-server.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 class ListenFailed(Exception):
-    """A port cannot be listened on; the text has Go's wording, which operators search for."""
+    """Listening on a port failed; the text has Go's wording, which operators search for."""
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket listening on `host` and `port` (-1 or 0: any free port).
 
     Raises:
-        ListenFailed: with the reason.
+        ListenFailed: the text has the reason.
     """
     port = max(port, 0)
     if port > 65535:
@@ -78,12 +78,12 @@ def host_port(host: str, port: int) -> str:
 
 
 def plain_ip(ip: str) -> str:
-    """Return `ip` without the IPv6 clothes of an IPv4 address and without a zone."""
+    """Return `ip` without the IPv6 prefix of a mapped IPv4 address and without a zone."""
     return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
 
 
 def urls(scheme: str, host: str, port: int) -> list[str]:
-    """Return the URLs under which a listener on `host` is reached: on a wildcard one per local address."""
+    """Return the URLs of a listener on `host`: for a wildcard one per local address."""
     hosts = local_ips() if host in WILDCARDS else [host]
     return [f"{scheme}://{host_port(each, port)}" for each in hosts]
 

@@ -1,6 +1,6 @@
-"""What the server says of itself while it starts: the lines that operators and test suites look for.
+"""The log lines of a start, which operators and test suites look for.
 
-Texts, order and blanks as nats-server 2.15.1, whose place in scripts this server takes.
+Texts, order and blanks as nats-server 2.15.1, since scripts parse them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BANNER = (
 
 
 def announce_start(log: Log, node: Node, options: Options) -> None:
-    """Say which server starts, with which configuration."""
+    """Log the server's identity and configuration."""
     log.info("Starting nats-server")
     log.info(f"  Version:  {PEER_VERSION}")
     log.info(f"  Git:      [pyjs-server {__version__}]")
@@ -49,12 +49,12 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
 
 
 def node_name(server_id: str) -> str:
-    """Return the eight characters by which JetStream names a server: of its id, so that they stay the same."""
+    """Return JetStream's eight-character name of a server, derived from its id."""
     return server_id[1:9]
 
 
 def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
-    """Say how JetStream is set up, before anything is recovered; `effective` has what the machine decided."""
+    """Log the settings of JetStream before the recovery; `effective` has defaults that depend on the machine."""
     jetstream = effective.jetstream
     if not options.jetstream.store_dir:
         log.warn("Temporary storage directory used, data could be lost on system reboot")

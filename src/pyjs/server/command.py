@@ -1,7 +1,7 @@
-"""The command: a server in a process of its own, and everything that is set for the whole process.
+"""The command: a server in its own process, and all settings of the process.
 
-Descriptors, allocator, collector of cycles, hooks, signals and the loop belong to whoever owns the process. A server
-inside another program (pyjs.aio) leaves all of them alone.
+Descriptors, allocator, garbage collector, hooks, signals and the loop belong to the owner of the process. A server
+inside another program (pyjs.aio) changes none of them.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class Command:
         return 0
 
     def _terminated(self) -> None:
-        if not self.server.in_lame_duck_mode:  # SIGTERM does not cut a lame duck short
+        if not self.server.in_lame_duck_mode:  # SIGTERM does not shorten the lame duck mode
             self.server.request_stop()
 
     def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:
-        """Count and log an exception in compiled code that cannot pass one on, or in a destructor."""
+        """Count and log an exception of compiled code that cannot raise, or of a destructor."""
         error = failed.exc_value or failed.exc_type()
         what = f"{failed.err_msg or 'code that cannot raise'}: {failed.object}"
         if hasattr(self.server, "node") and isinstance(error, Exception):
@@ -96,8 +96,8 @@ class Command:
             log_exception(self.log, what, error)
 
     def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Log an exception that nothing else caught: the one edge where every exception is."""
+        """Log an exception that nothing else caught."""
         error = context.get("exception")
         if isinstance(error, ConnectionError):
-            return  # a peer that went away in the middle of something
+            return  # the client disconnected
         log_exception(self.log, context.get("message"), error)

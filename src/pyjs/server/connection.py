@@ -1,8 +1,8 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
-Decides nothing of NATS. Input goes to the session as it comes; output comes from the session once per turn. When
-the peer reads slowly, more than BUFFER_HIGH waits in the transport and the session keeps further output to itself,
-where the pending limit counts it.
+Knows nothing of NATS. Input goes to the session as it arrives; output comes from the session once per turn. If the
+client reads slowly and more than BUFFER_HIGH waits in the transport, the session keeps further output, where the
+pending limit counts it.
 
 Source: https://docs.python.org/3/library/asyncio-protocol.html
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-# uvloop writes at once when more than this waits, else at the end of the iteration. It is the mark at which a session
-# hands over its output (core/session.pyx, FLUSH_AT), so that the bytes leave while they are in the cache.
+# uvloop writes at once if more than this waits, otherwise at the end of the iteration. Equal to FLUSH_AT of
+# core/session.pyx, so that the bytes leave while they are in the cache.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
 BUFFER_LOW = 64 * 1024
-FULL_READ = 250_000  # both loops read some more bytes at once; there may be more to read
+FULL_READ = 250_000  # after a read of this size the kernel may have more; both loops read slightly more
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol, Link):
         self._connections = connections  # the server's open connections; this one is in it while open
         self._listener = listener
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
-        self._held = False  # the session wants no input for now
+        self._held = False  # the session has paused reading
         self._gave_way = False  # until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol, Link):
         self._driver.wake()
 
     def data_received(self, data: bytes) -> None:
-        """Give the session its input; the effects that wait for a commit happen in the turn."""
+        """Pass input to the session; effects that need a commit happen in the turn."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol, Link):
         self._driver.wake()
 
     def _give_way(self) -> None:
-        """Read no more before the turn: libuv would read 32 times in a row."""
+        """Pause reading until the turn: libuv would read 32 times in a row."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)
@@ -86,12 +86,12 @@ class Connection(asyncio.Protocol, Link):
             self.resume_reading()
 
     def eof_received(self) -> bool:
-        """Close the session after the turn that answers earlier input; the peer may still read."""
+        """Close the session after the turn that answers earlier input; the client may still read."""
         self._driver.endings.add(self.session.end_input)
         return True
 
     def pause_writing(self) -> None:
-        """Make the session keep its output: the peer is slow."""
+        """Let the session keep its output: the client reads slowly."""
         self.session.output_paused()
 
     def resume_writing(self) -> None:
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol, Link):
         self._connections.discard(self)
         if self._linger is not None:
             self._linger.cancel()
-        if hasattr(self, "session"):  # it could be opened
+        if hasattr(self, "session"):  # connection_made succeeded
             session = self.session
             del self.session  # which holds this connection: a cycle would outlive both
             self._tracers = None
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol, Link):
         self.transport.writelines(pieces)
 
     def close(self) -> None:
-        """Close when everything written is sent, or after LINGER_S."""
+        """Close after everything written was sent, or after LINGER_S."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._linger = self._driver.loop.call_later(LINGER_S, self.transport.abort)
@@ -135,17 +135,17 @@ class Connection(asyncio.Protocol, Link):
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return how many written bytes wait in the transport."""
+        """Return the number of bytes that wait in the transport."""
         return self.transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
-        """Take no more input."""
+        """Pause reading."""
         self._held = True
         if not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take input again."""
+        """Resume reading."""
         self._held = False
         if not self._gave_way and not self.transport.is_closing():
             self.transport.resume_reading()

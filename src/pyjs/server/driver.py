@@ -1,7 +1,7 @@
-"""The turn of the node on the event loop: one per loop iteration in which something happened.
+"""The turns of the node on the event loop: at most one per iteration.
 
-Whatever needs a turn calls `wake`; all reads of one iteration share the turn at its end. The node's next deadline
-arms one timer. Knows nothing of sockets and nothing of what a turn does.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. The node's next deadline
+arms one timer. Knows nothing of sockets and of the work of a turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Driver:
         self.endings = Endings(node.clock, node.log, self.wake)
         # Called after each turn: hand work to threads.
         self.after_turn: list[Callable[[], None]] = [self.endings.after_turn]
-        self.waked_ns = 0  # when the first cause of the last turn came
+        self.waked_ns = 0  # time of the first `wake` before the last turn
         self._waked = False  # a turn is scheduled
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`
@@ -43,7 +43,7 @@ class Driver:
             self.loop.call_soon(self._turn)
 
     def turn_now(self) -> None:
-        """Run a turn at once; for the last words of a server that ends."""
+        """Run a turn at once; for the last output of a server that stops."""
         self.node.turn(self.node.clock.now_ns())
         for hand_over in self.after_turn:
             hand_over()

@@ -1,7 +1,7 @@
-"""What is still to do for connections that are over: some of it after each turn, however many end at once.
+"""Clean-up of closed connections: a bounded part after each turn, however many close at once.
 
-A session that ends takes its subscriptions out, tells monitoring and frees its buffers: some 30 us. Knows nothing of
-sessions: it gets callables.
+Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. Knows nothing
+of sessions: it gets callables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
 
 SHARE_NS = 2_000_000  # after one turn
-STRIDE = 8  # between two looks at the clock
+STRIDE = 8  # calls between two reads of the clock
 
 
 class Endings:
@@ -31,12 +31,12 @@ class Endings:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def add(self, end: Callable[[], object]) -> None:
-        """Have `end` called after a turn: the next one, unless many wait."""
+        """Call `end` after a turn: the next one, unless many wait."""
         self._waiting.append(end)
         self._wake()
 
     def after_turn(self) -> None:
-        """Call as many as there is time for."""
+        """Call waiting ends within the share."""
         if not self._waiting:
             return
         deadline_ns = self._clock.now_ns() + SHARE_NS

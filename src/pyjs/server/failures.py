@@ -1,4 +1,4 @@
-"""What goes wrong while the server starts, runs and ends: how it is raised, worded and logged."""
+"""Errors while the server starts, runs and stops: exceptions, texts and log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StartFailed(PyjsError):
 
 
 def fail(text: str) -> NoReturn:
-    """Give up the start.
+    """Fail the start with `text`.
 
     Raises:
         StartFailed: always.
@@ -28,7 +28,7 @@ def fail(text: str) -> NoReturn:
 
 
 def attempt(log: Log, step: Callable[[], object]) -> None:
-    """Do a step of the end; if it fails, those behind it are done all the same."""
+    """Run one step of a stop; log an error, so that later steps still run."""
     try:
         step()
     except Exception as error:
@@ -36,7 +36,7 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an exception that nobody expected, with where it came from; with its words alone if that cannot be told."""
+    """Log an unexpected exception with its traceback; only with its text if the traceback cannot be read."""
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:

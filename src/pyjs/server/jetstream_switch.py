@@ -1,7 +1,7 @@
-"""JetStream of a server, switched on and off: at the start, by a reload, on the way into lame duck mode, at the end.
+"""Start and stop of JetStream: at the server's start, by a reload, in lame duck mode, at the end.
 
-Off takes its time: what was written is synced first, acknowledgements that waited for it leave, and only then the
-stores close. Whoever needs it to be over is called then.
+A stop takes several turns: written bytes are synced, PubAcks that waited for the sync leave, and then the stores
+close. Callbacks are called after that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JetStreamSwitch:
-    """Starts and ends JetStream of one node."""
+    """Starts and stops JetStream of one node."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -38,12 +38,12 @@ class JetStreamSwitch:
         self._syncer: Syncer | None = None
         # Syncs, brings changes of metadata to their end, then stops.
         self._ending: JetStreamServer | None = None
-        self._synced = False  # `_ending` waits for changes of metadata alone
+        self._synced = False  # `_ending` waits only for changes of metadata
         self._hooks: list[Callable[[], None]] = []  # ours among those that the driver calls
         self._after: list[Callable[[], None]] = []  # called when it has stopped
 
     def start(self, options: Options) -> None:
-        """Do all steps of `start_steps`. Raises as they do."""
+        """Run all steps of `start_steps`. Raises the same errors."""
         for _ in self.start_steps(options):
             pass
 
@@ -84,7 +84,7 @@ class JetStreamSwitch:
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
 
     def _attach(self, hooks: list[Callable[[], None]]) -> None:
-        """Let the driver call `hooks` after each turn, in place of those of an earlier JetStream."""
+        """Let the driver call `hooks` after each turn, instead of those of an earlier JetStream."""
         for hook in self._hooks:
             self._driver.after_turn.remove(hook)
         self._hooks = hooks
@@ -92,11 +92,11 @@ class JetStreamSwitch:
 
     @property
     def ending(self) -> bool:
-        """Whether it is on its way out."""
+        """Whether a stop is in progress."""
         return self._ending is not None
 
     def stop(self, then: Callable[[], None]) -> None:
-        """Take no more into the streams, sync and close them, then call `then`; at once if there are none."""
+        """Stop accepting messages, sync and close the streams, then call `then`; at once without streams."""
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None
         if jetstream is None:
@@ -112,7 +112,7 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Stop when no thread is at work on files any more; each turn looks again."""
+        """Close the streams when no thread uses their files; each turn checks again."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()
@@ -128,18 +128,18 @@ class JetStreamSwitch:
         return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
 
     def after_turn(self) -> None:
-        """Go on with a stop when a turn has taken the last result that it waits for."""
+        """Continue a stop after a turn took the last result that it waits for."""
         if self._synced and self._ending is not None and not self._is_busy(self._ending):
             self._end()
 
     def abort(self) -> None:
-        """Close the streams at once; what waits for a sync is not waited for. No thread is at work on metadata."""
+        """Close the streams at once, without waiting for syncs. No thread may be writing metadata."""
         jetstream, self._node.jetstream = self._node.jetstream, None
         self._ending = self._ending or jetstream
         self._end()
 
     def _end(self) -> None:
-        """Close the streams and call those who wait for that."""
+        """Close the streams and call the waiting callbacks."""
         jetstream, self._ending = self._ending, None
         self._synced = False
         if jetstream is not None:

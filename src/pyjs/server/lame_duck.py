@@ -1,4 +1,4 @@
-"""Lame duck mode: take no more clients, tell those there to go elsewhere, close the rest one by one, end.
+"""Lame duck mode: accept no more clients, ask clients to move to another server, close the rest one by one, stop.
 
 The closes are spread over the lame duck duration less the grace period, at most a second apart, each at a
 random moment of the second half of its interval, so that reconnecting clients do not arrive elsewhere at once.
@@ -21,7 +21,7 @@ INTERVAL_MIN_NS = 1_000_000  # many clients: several per interval
 
 
 class LameDuck:
-    """The last minutes of a server, after it closed its client port."""
+    """The lame duck mode of a server, after it closed its client port."""
 
     def __init__(
         self, driver: Driver, duration_ns: int, grace_period_ns: int, ended: Callable[[], None]
@@ -29,14 +29,14 @@ class LameDuck:
         self._driver = driver
         self._duration_ns = duration_ns
         self._grace_period_ns = grace_period_ns
-        self._ended = ended  # called when the last client is gone
+        self._ended = ended  # called after the last client was closed
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[ClientSession] = []  # to be closed, the last one first
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS
 
     def start(self) -> None:
-        """Tell the clients, and begin to close them when the grace period is over."""
+        """Notify the clients, and start to close them after the grace period."""
         node = self._driver.node
         if not node.sessions:
             self._ended()
@@ -46,7 +46,7 @@ class LameDuck:
         self._timer = self._driver.loop.call_later(self._grace_period_ns / NS_PER_S, self._grace_over)
 
     def cancel(self) -> None:
-        """Close nothing more: the server ends now."""
+        """Stop closing clients: the server stops now."""
         if self._timer is not None:
             self._timer.cancel()
 

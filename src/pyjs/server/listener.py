@@ -2,7 +2,7 @@
 
 The loop accepts through `create_server`, on a duplicate of the socket. When a connection takes one of the last
 descriptors, the duplicate is closed: further connections wait in the kernel's backlog, as with nats-server, and files
-can still be opened. After a pause that doubles from 10 ms to 1 s, once descriptors are free, accepting goes on.
+can still be opened. Accepting resumes when descriptors are free, after a pause that doubles from 10 ms to 1 s.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
 
-RESERVED_MAX = 32  # descriptors kept from connections
-RESERVED_SHARE = 8  # of a small limit: one in so many
+RESERVED_MAX = 32  # descriptors that connections may not use
+RESERVED_SHARE = 8  # of a small limit 1 / RESERVED_SHARE is reserved
 PAUSE_MIN_S = 0.010
 PAUSE_MAX_S = 1.0
 
@@ -37,7 +37,7 @@ class Listener:
         self._name = name  # of the port, in log lines: "Client"
         self._log = log
         self._factory: Callable[[], asyncio.BaseProtocol]
-        self._accepting: socket.socket | None = None  # the duplicate; None: accepts nothing for now
+        self._accepting: socket.socket | None = None  # the duplicate; None: accepting is paused
         self._server: asyncio.Server | None = None  # of the duplicate
         self._pause_s = PAUSE_MIN_S
         self._retry: asyncio.TimerHandle | None = None
@@ -45,12 +45,12 @@ class Listener:
         self._closed = False
 
     async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Accept from now on; each connection gets a protocol of `factory`, which calls `accepted`."""
+        """Start accepting; each connection gets a protocol of `factory`, which calls `accepted`."""
         self._factory = factory
         await self._serve()
 
     def close(self) -> None:
-        """Take no more connections; those accepted stay."""
+        """Stop accepting; accepted connections stay open."""
         if self._closed:
             return
         self._closed = True
@@ -108,13 +108,13 @@ class Listener:
 
 
 def is_free(fd: int) -> bool:
-    """Return whether `fd` is none of the last descriptors. The kernel gives out the lowest number that is free."""
+    """Return whether `fd` is not one of the last descriptors. The kernel uses the lowest free number."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
 
 
 def descriptors_are_free() -> bool:
-    """Return whether a connection may take a descriptor now."""
+    """Return whether a connection may use a descriptor now."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -4,8 +4,8 @@ Line form, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
-A file that grows over `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn` and begun anew; of the
-renamed ones `files_max - 1` are kept. A line that cannot be written is lost: a full disk must not end the server.
+A file that grows over `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is started;
+`files_max - 1` renamed files stay. A line that cannot be written is lost: a full disk must not end the server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Logger(Log):
             self._rotate()
 
     def reopen(self) -> bool:
-        """Open the file again after someone moved it away; False when the log is not a file."""
+        """Open the file again after it was renamed; False if the log is not a file."""
         if not self.path:
             return False
         fd = self._open()
@@ -72,7 +72,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Go on as `other`, which must not be used any more: everyone who holds this log keeps it."""
+        """Continue as `other`, which must not be used any more; references to this log stay valid."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)
@@ -105,7 +105,7 @@ class Logger(Log):
         try:
             self._size += os.write(self._fd, line)
         except OSError:
-            pass  # nowhere left to say it
+            pass  # there is nowhere left to log it
 
     def _rotate(self) -> None:
         second, rest_ns = divmod(time.time_ns(), 1_000_000_000)

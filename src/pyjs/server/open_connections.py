@@ -1,4 +1,4 @@
-"""The open connections of one port, and the moment when the last one is gone."""
+"""The open connections of one port, and a wait for the last one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ C = TypeVar("C")
 
 
 class OpenConnections(Generic[C]):
-    """A set that can be waited for."""
+    """A set of connections; a task can wait until it is empty."""
 
     def __init__(self) -> None:
         self._open: set[C] = set()
@@ -20,19 +20,19 @@ class OpenConnections(Generic[C]):
         self._empty.set()
 
     def add(self, connection: C) -> None:
-        """Count a connection until `discard`."""
+        """Add a connection."""
         self._open.add(connection)
         self._empty.clear()
 
     def discard(self, connection: C) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._open.discard(connection)
         if not self._open:
             self._open.clear()  # gives its table back, which only grows otherwise
             self._empty.set()
 
     async def wait_empty(self) -> None:
-        """Return when no connection is open."""
+        """Wait until no connection is open."""
         await self._empty.wait()
 
     def __iter__(self) -> Iterator[C]:

@@ -1,4 +1,4 @@
-"""SIGHUP: read the configuration again and apply what may change while the server runs.
+"""Reload (SIGHUP): read the configuration again and apply keys that may change while the server runs.
 
 All or nothing: if one option that changed cannot be applied, the old configuration stays active. Lines as
 nats-server 2.15.1.
@@ -34,15 +34,15 @@ RENAMED = {
 
 
 class ReloadRefused(Exception):
-    """The new configuration cannot be applied; the text says why."""
+    """The new configuration cannot be applied; the text has the reason."""
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:
-    """Return what the file of `old` says now, and what became different.
+    """Read the configuration file of `old` again; return the new options and the changes.
 
     Raises:
-        ReloadRefused: something changed that cannot change while the server runs, or there is no file.
-        ConfigError: the file is wrong.
+        ReloadRefused: a key changed that cannot change while the server runs, or there is no file.
+        ConfigError: the file is invalid.
     """
     if old.config_path is None:
         raise ReloadRefused(NO_FILE)

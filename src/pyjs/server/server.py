@@ -1,8 +1,8 @@
-"""The server: the node, its listening ports, and the order in which they start and end.
+"""The server: the node, its listening ports, and the order of its start and stop.
 
-Runs on the event loop that is running, whoever owns it: the command (command.py) or another program (pyjs.aio). It
-changes nothing of the process: no signal handler, no hook, no allocator, no limit. The order of starting is that of
-the log lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
+Runs on the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio). Changes
+nothing of the process: no signal handler, no hook, no allocator, no limit. The order of a start is that of the log
+lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.system.scratch import ScratchStore
 
-RECOVERY_S = 0.01  # of recovery at once
-CLOSING_S = 1.0  # connections have this long to take their last output when the server ends
+RECOVERY_S = 0.01  # of recovery between two iterations of the loop
+CLOSING_S = 1.0  # time for connections to take their last output when the server stops
 
 
 class State(enum.Enum):
-    """NEW -> STARTING -> RUNNING -> STOPPING -> STOPPED, or STARTING -> STOPPED when the start fails."""
+    """NEW -> STARTING -> RUNNING -> STOPPING -> STOPPED, or STARTING -> STOPPED if the start fails."""
 
     NEW = enum.auto()
     STARTING = enum.auto()
@@ -77,12 +77,12 @@ class Server:
         self.state = State.NEW
         self.connections: OpenConnections[Connection] = OpenConnections()
         self.after_stop: list[Callable[[], object]] = []  # called when everything is closed, however it ended
-        self._scratch = scratch  # the store directory, if it goes with the server
+        self._scratch = scratch  # a temporary store directory, removed after the stop
         self._client_listener: Listener | None = None
         self._monitoring: Monitoring | None = None  # None: there is no port for it
         self._jetstream: JetStreamSwitch
         self._workers: Workers
-        self._lame_duck: LameDuck | None = None  # not None: clients are being sent away
+        self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
@@ -97,10 +97,10 @@ class Server:
 
     # -- starting ----------------------------------------------------------------------------------------------
     async def start(self, spin: bool = False) -> None:
-        """Start to serve on the running loop; clients are accepted when it returns.
+        """Start the server on the running loop; it accepts clients on return.
 
-        `spin`: look for input for a while before the loop sleeps (spin.py). For a process with cores to spare.
-        Whatever ends the start, a cancellation too, everything that was opened is closed.
+        `spin`: check for input for a short time before the loop sleeps (spin.py), if there are two cores or more.
+        If the start fails or is cancelled, everything that it opened is closed.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used.
@@ -129,14 +129,14 @@ class Server:
             self.request_stop()
 
     def _make_parts(self, spin: bool) -> None:
-        """Make the node and what drives it; nothing is opened yet."""
+        """Create the node and its driver; opens nothing."""
         disk = OsDisk() if self._scratch is None else UnsyncedDisk()
         disk.open_files_max = open_files_max()
         rng = OsRng()
         set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before a key of a client is in any table
         options = effective_options(self.options)
         if self._scratch is not None:
-            # Itself, and no directory in it: to remove one takes milliseconds on some file systems.
+            # The directory itself, without a subdirectory: removing one takes milliseconds on some file systems.
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
@@ -163,7 +163,7 @@ class Server:
         await self._monitoring.start()
 
     async def _start_jetstream(self) -> None:
-        """Recover the streams; between two steps monitoring answers and signals are heard."""
+        """Recover the streams in steps; the loop serves monitoring and signals in between."""
         give_way_at = self.loop.time() + RECOVERY_S
         with closing(self._jetstream.start_steps(self.options)) as steps:
             for _ in steps:
@@ -189,12 +189,12 @@ class Server:
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
     def client_port(self) -> int:
-        """Return the port that clients connect to."""
+        """Return the client port."""
         return self.node.port
 
     @property
     def monitor_port(self) -> int:
-        """Return the port of the monitoring endpoints, 0: there is none."""
+        """Return the monitoring port; 0: there is none."""
         return 0 if self._monitoring is None else self._monitoring.port
 
     @property
@@ -204,27 +204,27 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages on this machine, None: there are none."""
+        """Return the URL of the monitoring pages on this machine; None: there are none."""
         host = self.options.http_host or self.options.host
         return urls("http", host, self.monitor_port)[0] if self.monitor_port else None
 
     @property
     def stop_asked(self) -> bool:
-        """Whether somebody asked it to stop, perhaps before it had started."""
+        """Whether a stop was requested, possibly before the start."""
         return self._stop_asked
 
     @property
     def in_lame_duck_mode(self) -> bool:
-        """Whether clients are being sent away."""
+        """Whether the server is in lame duck mode."""
         return self._lame_duck is not None
 
     @property
     def compute_thread(self) -> IoThread:
-        """Return the thread for work that only computes; there is one while the server runs."""
+        """Return the thread for jobs of the COMPUTE lane; only while the server runs."""
         return self._workers.thread(Lane.COMPUTE)
 
     def write_ports_file(self) -> None:
-        """Write the ports file, if one is wanted."""
+        """Write the ports file, if configured."""
         options = self.options
         if not options.ports_file_dir:
             return
@@ -238,7 +238,7 @@ class Server:
             self.log.error(f"Error writing ports file ({path}): {reason_of(error)}")
 
     def reload(self) -> None:
-        """Apply the configuration file as it is now: all of it, or nothing and say why."""
+        """Apply the current configuration file: all of it, or log the reason and apply nothing."""
         old = self.options
         try:
             new, changed = read_again(old)
@@ -269,11 +269,11 @@ class Server:
             self._monitoring.reloaded(options)
 
     def _switch_jetstream(self) -> None:
-        """Start JetStream, or end it, when a reload says so."""
+        """Start or stop JetStream after a reload changed it."""
         if self._jetstream.ending:
-            return  # looked at again when it has ended
+            return  # called again after it has stopped
         if self._lame_duck is not None or self.state is not State.RUNNING:
-            return  # who ends has given it up for good
+            return  # a stopping server does not start it again
         if self.options.jetstream.enabled == (self.node.jetstream is not None):
             return
         if not self.options.jetstream.enabled:
@@ -295,7 +295,7 @@ class Server:
         self.write_ports_file()
 
     def _apply_to_sessions(self) -> None:
-        """Close whom changed users and a smaller max_connections leave no place; the newest first."""
+        """Close clients that changed users or a smaller max_connections exclude, newest first."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         surplus = list(self.node.sessions.values())[max(0, self.options.max_connections) :]
@@ -306,7 +306,7 @@ class Server:
         self.driver.wake()
 
     def reopen_log(self) -> None:
-        """Open the log file again, after someone moved it away."""
+        """Open the log file again, after it was renamed."""
         if isinstance(self.log, Logger) and self.log.reopen():
             self.log.info("File log re-opened")
         else:
@@ -314,7 +314,7 @@ class Server:
 
     # -- ending ------------------------------------------------------------------------------------------------
     def start_lame_duck(self) -> None:
-        """Send the clients elsewhere, then end."""
+        """Enter lame duck mode, then stop."""
         if self.state is not State.RUNNING or self._lame_duck is not None:
             return
         options = self.options
@@ -327,7 +327,7 @@ class Server:
         self._jetstream.stop(self._lame_duck.start)
 
     def request_stop(self) -> None:
-        """Begin to stop; `stop` does the same and waits for the end."""
+        """Start a stop; `stop` does the same and waits for its end."""
         self._stop_asked = True
         if self.state is State.RUNNING:
             self.state = State.STOPPING
@@ -343,7 +343,7 @@ class Server:
         await self._stopped.wait()
 
     async def wait_stopped(self) -> None:
-        """Return when the server has stopped, whoever asked for it."""
+        """Wait until the server has stopped."""
         await self._stopped.wait()
 
     async def _shut_down(self) -> None:
@@ -353,7 +353,7 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close everything, and say so if it was ready; if not even that may be waited for, cut it off."""
+        """Close everything, and log it if the server was ready; abort if the wait is cancelled."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()
@@ -372,7 +372,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections in this order; a step that fails keeps none of the rest open."""
+        """Close ports, streams and connections in this order; after a failed step the others still run."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         jetstream_stopped = asyncio.Event()
@@ -384,7 +384,7 @@ class Server:
         await self._close_connections()
 
     async def _remove_scratch(self) -> None:
-        """Remove the files of a server that is gone; in a thread, since there may be gigabytes."""
+        """Remove a temporary store directory; in a thread, since it may have gigabytes."""
         if self._scratch is None:
             return
         thread = IoThread(self.loop, "scratch")
@@ -414,9 +414,9 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: connections are cut, streams closed as after their last turn.
+        """Stop at once, without the loop: cut connections, close streams as after their last turn.
 
-        For a server that cannot be waited for any more. Acknowledgements that wait for a sync are never sent.
+        For a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """
         if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid():
             return

@@ -1,9 +1,9 @@
-"""Looking for input a little longer before the loop sleeps, as long as that pays.
+"""Spinning: checks for input for a short time before the loop sleeps, as long as that pays.
 
-A client that waits for each answer sends its next request within microseconds, and waking a sleeping thread takes
-longer than that. So after each turn the loop is kept from sleeping for SPIN_NS: a callback schedules itself again
-until the time is over or a turn came. Each look that ended without input costs one credit, and each wait that was
-short enough earns some; without credit the loop sleeps at once.
+A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
+After each turn the loop therefore stays awake for SPIN_NS: a callback schedules itself again until the time is over
+or a turn ran. Each spin without input costs one credit, and each short wait earns some; without credit the loop
+sleeps at once.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py.
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
-SPIN_NS = 50_000  # how long to look before sleeping
-PAID_NS = 150_000  # a wait this short would have ended while looking: waking up took most of it
-CREDIT_MAX = 32  # so many looks in vain, and the loop sleeps at once
+SPIN_NS = 50_000  # duration of a spin
+PAID_NS = 150_000  # after a shorter wait a spin would have paid: most of the wait was waking up
+CREDIT_MAX = 32  # after so many spins without input the loop sleeps at once
 CREDIT_PAID = 3  # earned by a short wait
 
 
@@ -35,7 +35,7 @@ class Spin:
         self._turned_ns = 0  # when the last turn ended
 
     def after_turn(self) -> None:
-        """Look for more input from now on."""
+        """Start a spin, if there is credit."""
         if self._driver.waked_ns - self._turned_ns < PAID_NS:  # however long reading and the turn took
             self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
         self._turned_ns = monotonic_ns()
@@ -52,6 +52,6 @@ class Spin:
 
 
 def pays() -> bool:
-    """Return whether this process has a second core, on which a client can run while the loop looks."""
+    """Return whether this process has a second core, on which a client can run during a spin."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cpus > 1

@@ -1,7 +1,6 @@
-"""The monitoring endpoints of a server: what they look at, their port and its connections.
+"""The monitoring endpoints of a server: their state, port and connections.
 
-Loaded by a server that has a monitoring port, since the views know every part of the house: they are a third of what
-a start would load.
+Imported lazily, only with a monitoring port: the views import a third of the server's modules.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Monitoring:
     """The open monitoring port of one server."""
 
     def __init__(self, driver: Driver, options: Options) -> None:
-        """Take the port that `options` name. Raises StartFailed: it cannot be listened to."""
+        """Listen on the monitoring port of `options`. Raises StartFailed: listening failed."""
         node = driver.node
         now_ns = node.clock.now_ns()
         self._clock = node.clock
@@ -44,20 +43,20 @@ class Monitoring:
         self.port = self.listener.port
 
     async def start(self) -> None:
-        """Answer requests."""
+        """Start answering requests."""
         await self.listener.start(lambda: HttpConnection(self._port, self.listener))
         self._log.info(f"Starting http monitor on {host_port(self._host, self.port)}")
 
     def ready(self) -> None:
-        """Report from now on that clients are accepted."""
+        """Report the server as ready from now on."""
         self._monitored.ready = True
 
     def reloaded(self, options: Options) -> None:
-        """Show what a reload changed."""
+        """Apply the options of a reload."""
         self._monitored.options = options
         self._monitored.config_loaded_at_ns = self._clock.now_ns()
 
     def stop(self) -> OpenConnections[HttpConnection]:
-        """Answer nothing new; return the connections that may still send their last output."""
+        """Stop answering; return the connections that may still send their last output."""
         self._port.stop()
         return self._port.connections

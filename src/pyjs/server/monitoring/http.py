@@ -1,8 +1,8 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
-Every method is answered as GET is, HEAD without the body: so does nats-server, and probes rely on it. Input is
-parsed in slices, and no further while a request waits for its answer, so that a peer that sends thousands of requests
-in one packet costs no more at once than one that sends a few.
+Every method is answered like GET, HEAD without the body: as in nats-server, and probes rely on it. Input is parsed in
+slices, and parsing stops while a request waits for its answer, so thousands of requests in one packet cost no more at
+once than a few.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -33,8 +33,8 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-BUFFER_HIGH = 1024 * 1024  # bytes of answers waiting above which no more requests are answered
-REQUEST_S = 5.0  # a request that began must be complete after this time
+BUFFER_HIGH = 1024 * 1024  # bytes of waiting answers above which no more requests are answered
+REQUEST_S = 5.0  # a request must be complete this time after its first byte
 IDLE_S = 300.0  # a connection without a request is closed after this time
 STALLED_S = 10.0  # a peer that does not read is dropped after this time
 
@@ -51,12 +51,12 @@ class HttpConnection(asyncio.Protocol):
         self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
         self._work: Work | None = None  # on the answer to the first of them
         self._queued = False  # `step` will be called
-        self._full = False  # the peer does not read: no more answers for now
+        self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer sends no more
         self._begun = False  # a request has begun and is not whole
         self._request_size = 0  # bytes parsed since the last whole request
-        self._refusal = 0  # the status that refuses what came after `_requests`, 0: nothing is refused
-        self._deadline = 0.0  # of what the peer has to do next, by the loop's clock
+        self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
+        self._deadline = 0.0  # of the peer's next action, by the loop's clock
         self.transport: asyncio.Transport
 
     # -- called by the transport -------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class HttpConnection(asyncio.Protocol):
         del self._parser  # it holds this connection
 
     def data_received(self, data: bytes) -> None:
-        """Keep input; it is parsed when its turn comes."""
+        """Queue input; `step` parses it."""
         if self._refusal:
             return
         self._input += data
@@ -87,18 +87,18 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close when everything is answered: the peer may still read."""
+        """Close after everything is answered: the peer may still read."""
         self._ended = True
         self._ask_for_step()
         return True
 
     def pause_writing(self) -> None:
-        """Answer no more requests of a peer that does not read."""
+        """Pause answering: the peer does not read."""
         self._full = True
         self._expect(STALLED_S)
 
     def resume_writing(self) -> None:
-        """Go on with the requests."""
+        """Resume answering."""
         self._full = False
         self._ask_for_step()
 
@@ -130,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close when everything written is sent, or the peer stalls."""
+        """Close after everything written was sent, or when the peer stalls."""
         self.transport.close()
 
     def abort(self) -> None:
@@ -138,7 +138,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return how many bytes of answers wait in the transport."""
+        """Return the number of bytes of answers in the transport."""
         return self.transport.get_write_buffer_size()
 
     # -- parts -------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = self._port.loop.time() + seconds
 
     def _ask_for_step(self) -> None:
-        """Get a step if there is anything to do."""
+        """Queue this connection for a step if it has work."""
         to_do = self._requests or self._input or (self._ended and not self.transport.is_closing())
         if to_do and not self._full and not self._queued:
             self._queued = True
@@ -167,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
             self._input = b""
 
     def _answer_step(self) -> None:
-        """Do a step of the answer to the first request; between two steps others get their time."""
+        """Do one step of the answer to the first request."""
         target, head_only, keep_alive, version = self._requests[0]
         if self._work is None:
             self._work = self._port.handle(target)

@@ -1,8 +1,8 @@
-"""The monitoring port: its connections, the order of their answers, and how long a peer may take.
+"""The monitoring port: its connections, the order of their answers, and time limits for peers.
 
-One step of one answer is done in each iteration of the loop, connection after connection: a peer that asks for
-thousands of pages, or for a long one, delays clients and other peers by one step at a time. A connection that sends
-half a request, or does not read its answers, is closed after a while.
+Each iteration of the loop does one step of one answer, connection after connection: a peer that requests thousands of
+pages, or a long one, delays clients and other peers by one step at a time. A connection with an incomplete request or
+unread answers is closed after some time.
 
 Knows no paths and no HTTP: it asks a handler, and connections parse and write.
 """
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.http import HttpConnection
 
-    Work = Generator[None, None, Response]  # yields when others should get their time
+    Work = Generator[None, None, Response]  # yields between two steps
     Handler = Callable[[str], Work]  # takes the request target, path and query
 
 CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients
-SWEEP_S = 1.0  # how often connections are looked at that take too long
+SWEEP_S = 1.0  # interval of the check for connections that take too long
 
 
 class MonitorPort:
-    """Everything that the connections of one monitoring port share."""
+    """The shared state of the connections of one monitoring port."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handler, log: Log) -> None:
         self.loop = loop
@@ -42,7 +42,7 @@ class MonitorPort:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def opened(self, connection: HttpConnection) -> bool:
-        """Count a connection; False: there are too many."""
+        """Add a connection; False: there are too many."""
         if len(self.connections) >= CONNECTIONS_MAX:
             return False
         self.connections.add(connection)
@@ -51,11 +51,11 @@ class MonitorPort:
         return True
 
     def closed(self, connection: HttpConnection) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self.connections.discard(connection)
 
     def enqueue(self, connection: HttpConnection) -> None:
-        """Call `connection.step` in its turn; it is not in the queue."""
+        """Queue `connection` for a call of its `step`; it must not be in the queue."""
         self._waiting.append(connection)
         if not self._stepping:
             self._stepping = True
@@ -75,7 +75,7 @@ class MonitorPort:
         self._sweeping = self.loop.call_later(SWEEP_S, self._sweep) if len(self.connections) else None
 
     def stop(self) -> None:
-        """Close every connection after the answers that are written already."""
+        """Close every connection after its written answers."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for connection in self.connections:
