@@ -1,8 +1,7 @@
 """The protocol of one connection as log lines: every operation and payload, in and out (-V).
 
-Reads the bytes that pass, beside the session, so that tracing costs nothing while it is off. Secrets in CONNECT
-are not shown. When tracing begins in the middle of a connection, so does what is read: a payload that was under
-way may be shown as operations.
+Parses the bytes beside the session, so that tracing costs nothing while it is off. Secrets in CONNECT are not shown.
+If tracing starts in the middle of a payload, the rest of the payload may be shown as operations.
 
 Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 IN, OUT = "<<-", "->>"
 WITH_PAYLOAD = (b"PUB", b"HPUB", b"MSG", b"HMSG")
 SECRETS = re.compile(r'("(?:pass|auth_token|jwt|sig)"\s*:\s*")(?:[^"\\]|\\.)*"')
-LINE_SIZE_MAX = 64 * 1024  # a longer line is no operation
+LINE_SIZE_MAX = 64 * 1024  # a longer line is not an operation
 
 
 class Tracer:
@@ -31,12 +30,12 @@ class Tracer:
         self._session = session
         self._log = log
         self._direction = direction
-        self._size_max = size_max  # of a payload that is shown; 0: all of it
+        self._size_max = size_max  # bytes shown of a payload; 0: all
         self._rest = b""  # an incomplete line or payload
-        self._payload_size = -1  # of the payload that comes next, -1: a line comes next
+        self._payload_size = -1  # size of the next payload; -1: a line is next
 
     def trace(self, data: bytes) -> None:
-        """Log what is complete with `data`."""
+        """Log the operations that `data` completes."""
         self._rest += data
         while self._take_one():
             pass

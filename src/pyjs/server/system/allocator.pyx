@@ -1,18 +1,17 @@
 """glibc's allocator: keeps the buffers of reads and writes, and serves Python's objects too, until a trim.
 
-Both end with a trim, which gives every free page back. Compiled because ctypes would add 5 ms to the start for one
-call; the setting of the buffers is worth 1.2-3x above 1 KiB messages (benchmarks/: core publish and 1-1 with 1 KiB
-and more). Does nothing on another libc.
+A trim then returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call; keeping
+the buffers is worth 1.2-3x above 1 KiB messages (benchmarks/: core publish and 1-1 with 1 KiB and more). Does nothing
+on another libc.
 
-All threads share one arena: a trim leaves the end of any other as it is, which was 16 MB of what the thread that
-syncs and writes indexes had used once.
+All threads share one arena: a trim does not shrink the end of other arenas, which kept 16 MB of the thread that syncs
+and writes indexes.
 
-Python's own allocator of small objects gives back an arena of 1 MiB only when the whole of it is free, so a few
-objects that live on hold what a burst of requests took: 1.6 times the memory of before after 5,000 consumers came
-and went. From glibc, free pages of 4 KiB go back one by one: 0.95 times. That costs 5 % of the API's processor
-time; messages make no objects. Blocks that Python's allocator gave out before stay its own: its `free` and
-`realloc` know their blocks by the address and hand any other to the raw allocator, as they do with blocks over 512
-bytes anyway.
+Python's own allocator of small objects frees an arena of 1 MiB only when the whole arena is free, so a few long-lived
+objects keep the memory of a burst of requests: 1.6 times the earlier memory after 5,000 consumers came and went.
+glibc frees single pages of 4 KiB: 0.95 times. That costs 5 % of the API's processor time; messages create no objects.
+Blocks that Python's allocator handed out earlier stay valid: its `free` and `realloc` recognize their blocks by the
+address and pass others to the raw allocator, as they do with blocks over 512 bytes anyway.
 
 Source: https://github.com/python/cpython/blob/v3.11.7/Objects/obmalloc.c: _PyObject_Free and
 _PyObject_Realloc (tried on 3.12 and 3.13 as well);
@@ -81,7 +80,7 @@ def keep_buffers() -> bool:
 
 
 def objects_from_glibc() -> bool:
-    """Let new objects come from glibc, and return whether they do now; not where PYTHONMALLOC or -X dev chose.
+    """Allocate new objects from glibc; return whether that works. No effect with PYTHONMALLOC or -X dev.
 
     For the command only.
     """
@@ -89,7 +88,7 @@ def objects_from_glibc() -> bool:
 
 
 def trim() -> bool:
-    """Give free pages back to the operating system; return whether there were any. Runs without the GIL."""
+    """Return free pages to the operating system; return whether there were any. Runs without the GIL."""
     cdef int given
     with nogil:
         given = pyjs_trim()

@@ -1,9 +1,9 @@
 """The real seams: time and chance of this machine.
 
-Theory of the clock: the wall clock can be set forward and back, the monotonic clock cannot. Deadlines count on the
-monotonic clock, which begins at the wall time of the start. The skew between both changes when the wall clock is set.
-It is read between two readings of the monotonic clock: if those are far apart, the thread was interrupted between
-them, and the skew of the time before holds.
+The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock, which
+starts at the wall time of the start. The skew between both changes when the wall clock is set. The wall clock is read
+between two reads of the monotonic clock: if those are far apart, the thread was interrupted between them, and the
+previous skew is used.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import time
 from pyjs.base.clock import Clock
 from pyjs.base.rng import Rng
 
-TOGETHER_NS = 100_000  # readings at most this far apart count as one moment
+TOGETHER_NS = 100_000  # reads at most this far apart count as simultaneous
 
 
 class SystemClock(Clock):
-    """The monotonic clock from the wall time of the start on, and how far wall time is ahead of it."""
+    """The monotonic clock, starting at the wall time of the start, and the skew of the wall clock."""
 
     __slots__ = ("_offset_ns", "_skew_ns")
 
@@ -31,7 +31,7 @@ class SystemClock(Clock):
         return self._monotonic_ns() + self._offset_ns
 
     def skew_ns(self) -> int:
-        """Return how far wall time is ahead of `now_ns`."""
+        """Return wall time minus `now_ns`."""
         before_ns = self._monotonic_ns()
         wall_ns = self._wall_ns()
         if self._monotonic_ns() - before_ns <= TOGETHER_NS:

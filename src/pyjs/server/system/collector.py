@@ -1,12 +1,13 @@
-"""Python's garbage collector, kept from holding up the loop.
+"""Settings of Python's garbage collector, so that it does not block the loop.
 
-Reference counts free nearly everything; the collector is there for cycles, and looks at every object for that: 100 ms
-with ten thousand consumers, at any time. What survives one full look is therefore not looked at again. That is safe
-as long as sessions, streams and consumers leave no cycles behind when they end (tests/unit/test_garbage.py).
+Reference counts free nearly everything; the collector finds cycles, and examines every object for that: 100 ms with
+ten thousand consumers, at any time. Objects that survive one full collection are therefore frozen and not examined
+again. That is safe as long as sessions, streams and consumers leave no cycles when they end
+(tests/unit/test_garbage.py).
 
-A full look comes after some three thousand new objects, earlier than Python would take it: then it ends within two
-milliseconds, and what it found alive is out of the next one. Each object is looked at as often as with larger
-thresholds: once in each generation.
+A full collection runs after some three thousand new objects, earlier than by default: it then takes at most two
+milliseconds, and the next one skips its survivors. Each object is examined as often as with larger thresholds: once
+in each generation.
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 import gc
 
-FULL = 2  # the generation of a look at everything
-THRESHOLDS = (700, 1, 1)  # by generation: new objects, then looks of the generation before, less one
+FULL = 2  # the generation of a full collection
+THRESHOLDS = (700, 1, 1)  # by generation: new objects, then collections of the younger generation, less one
 
 
 def keep_survivors() -> None:
@@ -27,8 +28,7 @@ def keep_survivors() -> None:
 
 
 def collect() -> None:
-    """Look at everything new now. That also empties Python's lists of free objects, a thousand of which can hold
-    as many pages."""
+    """Run a full collection now. It also empties Python's free lists, whose objects can keep many pages."""
     gc.collect()
 
 

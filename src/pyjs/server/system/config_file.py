@@ -1,6 +1,6 @@
 """The configuration file, read as text.
 
-Imports nothing that is to be installed: the command reads its configuration before it has looked for that.
+Imports no dependency: the command reads its configuration before it checks for missing packages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CONFIG_SIZE_MAX = 8 << 20  # bytes of one configuration file
 
 
 def read_file(path: str) -> str:
-    """Return the text of a configuration file; bytes that are no UTF-8 are kept as they are.
+    """Return the text of a configuration file; invalid UTF-8 is preserved ("surrogateescape").
 
     Raises:
         OSError: it cannot be read, is not a regular file, or is too large.

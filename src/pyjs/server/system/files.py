@@ -1,4 +1,4 @@
-"""The files that tell others of this process, the pid file and the ports file; and the store's directory."""
+"""The pid file, the ports file and the store's directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 import orjson
 
-PORTS_NAME = "nats-server"  # whatever the program is called: test suites look for this name
+PORTS_NAME = "nats-server"  # test suites look for this name
 
 
 def write_pid_file(path: str) -> None:
@@ -17,12 +17,12 @@ def write_pid_file(path: str) -> None:
 
 
 def ports_path(directory: str) -> str:
-    """Return where the ports file of this process is."""
+    """Return the path of the ports file of this process."""
     return os.path.join(directory, f"{PORTS_NAME}_{os.getpid()}.ports")
 
 
 def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
-    """Write `urls` (service -> URLs) for whoever waits for the file; it appears complete or not at all."""
+    """Write `urls` (service -> URLs) atomically: other programs never see a part of the file."""
     path = ports_path(directory)
     with open(path + ".new", "wb") as file:
         file.write(orjson.dumps(urls))
@@ -30,7 +30,7 @@ def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
 
 
 def remove_ports_file(directory: str) -> None:
-    """Take the ports file away; one that is gone already is fine."""
+    """Remove the ports file, if it exists."""
     try:
         os.unlink(ports_path(directory))
     except FileNotFoundError:
@@ -38,10 +38,10 @@ def remove_ports_file(directory: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and its parents; it must be possible to write there.
+    """Create a directory and its parents, and check that it is writable.
 
     Raises:
-        OSError: names the path that is in the way.
+        OSError: with the path that failed.
     """
     os.makedirs(path, mode=0o750, exist_ok=True)
     if not os.access(path, os.W_OK | os.X_OK):

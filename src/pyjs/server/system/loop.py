@@ -2,7 +2,7 @@
 
 A server inside another program runs on that program's loop instead.
 
-Source: https://uvloop.readthedocs.io/; benchmarks/README.md has both loops beside each other.
+Source: https://uvloop.readthedocs.io/; docs/dependencies.md compares the loops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Free memory goes back to the operating system after a burst.
+"""Returns free memory to the operating system after a burst.
 
-The allocator keeps what was freed, and a burst of clients leaves hundreds of megabytes so. Trimming it walks over all
-free memory with the allocator locked: some ms for each 100 MB. So it is done in a thread, and when the server is idle
-again after it worked; a server that is never idle is trimmed every BUSY_S. Where memory is still larger than it was
-once, the last clients of a burst may leave with little work: each trim in vain doubles the time to the next one.
+The allocator keeps freed memory, hundreds of megabytes after a burst of clients. A trim walks over all free memory
+with the allocator locked: some ms for each 100 MB. It therefore runs in a thread, when the server is idle again after
+work; a server that is never idle is trimmed every BUSY_S. While memory is larger than its former minimum, trims also
+run without work before them, since the last clients of a burst may leave quietly; each useless trim doubles the time
+to the next one.
 
 For the command only: an embedding program owns its allocator.
 """
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
     from pyjs.server.threads.io_thread import IoThread
 
-LOOK_S = 1.0  # between two looks, as long as there are turns
-IDLE_SHARE = 0.25  # of one core, since the last look: less is idle
+LOOK_S = 1.0  # between two checks, as long as there are turns
+IDLE_SHARE = 0.25  # of one core since the last check: less is idle
 WORK_S = 0.05  # of processor time since the last trim
 BUSY_S = 30.0  # between two trims of a server that is never idle
-VAIN_S_MAX = 60.0  # the longest wait after trims in vain
-ABOVE = 1.2  # times the least memory seen: there may be something to give back
-GAIN_SIZE = 1 << 20  # a trim that gives back less was in vain
+VAIN_S_MAX = 60.0  # the longest wait after useless trims
+ABOVE = 1.2  # times the least memory seen: above that a trim may help
+GAIN_SIZE = 1 << 20  # a trim that returns less was useless
 
 
 class MemoryReturn:
@@ -46,14 +47,14 @@ class MemoryReturn:
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process
         self._memory_size = memory_size
-        self._armed = False  # a look is scheduled, or a trim runs
+        self._armed = False  # a check is scheduled, or a trim runs
         self._looked_at = self._trimmed_at = loop.time()
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
         self._least_size = memory_size()  # at the start or after a trim
         self._vain_s = LOOK_S  # the wait after a trim that was not preceded by work
 
     def after_turn(self) -> None:
-        """Look in a while whether there is memory to give back."""
+        """Schedule a check for memory to return."""
         if not self._armed:
             self._armed = True
             self._loop.call_later(LOOK_S, self._look)

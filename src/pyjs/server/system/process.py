@@ -1,4 +1,4 @@
-"""Figures of this process, as the operating system counts them."""
+"""Figures of this process from the operating system."""
 
 from __future__ import annotations
 

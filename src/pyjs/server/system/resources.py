@@ -1,4 +1,4 @@
-"""What this machine has: memory and disk, from which JetStream's limits follow where none are set."""
+"""Memory and disk of this machine: the defaults of JetStream's limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def storage_for_streams(directory: str) -> int:
 
 
 def effective_options(options: Options, running: Options | None = None) -> Options:
-    """Return `options` with JetStream's directory and limits as they are on this machine.
+    """Return `options` with the defaults of JetStream's directory and limits for this machine.
 
     `options` itself stays as configured: a reload compares it with the file. What was chosen for the effective
     options that are `running` stays, although there may be less free by now.

@@ -1,7 +1,7 @@
-"""A store directory that lives as long as its server, and the disk for it, which syncs nothing.
+"""A temporary store directory for one server, and a disk for it that never syncs.
 
-Nobody opens such a directory again, so a power cut can lose nothing in it that would not be removed anyway. It is
-removed when the server stops, or else when the process ends; a forked child leaves it to the process that made it.
+No later server opens the directory, so it need not survive a power cut. It is removed when the server stops, or at
+the end of the process; a forked child leaves it to its parent.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyjs.base.disk import OsDisk
 
 
 class ScratchStore:
-    """A directory of its own below the temporary directory."""
+    """A new directory in the system's temporary directory."""
 
     def __init__(self) -> None:
-        """Make it. Raises OSError: the temporary directory cannot be written."""
+        """Create it. Raises OSError: the temporary directory cannot be written."""
         self.path = tempfile.mkdtemp(prefix="pyjs-")
         self._pid = os.getpid()
         _there.add(self)
 
     def remove(self) -> None:
-        """Remove it with everything in it; what cannot be removed stays."""
+        """Remove it with everything in it; ignores errors."""
         if self._pid == os.getpid():
             _there.discard(self)
             shutil.rmtree(self.path, ignore_errors=True)

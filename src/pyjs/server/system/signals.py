@@ -1,4 +1,4 @@
-"""Signals to the command, under the names that log lines give them.
+"""Signals of the command, and their names in log lines.
 
 Source: nats.docs "Signals"; lines as nats-server 2.15.1.
 """
@@ -28,7 +28,7 @@ def install(
     actions: Mapping[signal.Signals, Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Let `loop` act on signals; only possible in the main thread. `say` writes the log line."""
+    """Install the signal handlers on `loop`; only in the main thread. `say` writes the log line."""
 
     def trapped(number: signal.Signals) -> None:
         say(f'Trapped "{NAMES[number]}" signal')

@@ -1,1 +1,1 @@
-"""Threads beside the loop, and what they sync and compute."""
+"""Threads beside the loop, for syncs, files and computation."""

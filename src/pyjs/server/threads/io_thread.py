@@ -1,4 +1,4 @@
-"""One thread for what would stop the event loop: fdatasync, above all.
+"""One thread for calls that would block the event loop, above all fdatasync.
 
 Jobs run one after another in the order given, without the GIL while the kernel works; results come back on the
 loop. Knows nothing of stores: it gets callables.
@@ -40,7 +40,7 @@ class IoThread:
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish the jobs given and end the thread; their `done` is not waited for."""
+        """Finish the submitted jobs and end the thread; does not wait for their `done`."""
         if self._thread is None:
             return
         self._jobs.put(None)
@@ -48,7 +48,7 @@ class IoThread:
         self._thread = None
 
     async def finish(self) -> None:
-        """As `stop`, while the loop goes on."""
+        """As `stop`, without blocking the loop."""
         ended = asyncio.Event()
         if self._thread is not None:
             self.submit(_nothing, lambda _: ended.set())
@@ -75,7 +75,7 @@ def _nothing() -> None:
 
 
 def result_of(job: Job) -> Exception | None:
-    """Run a job, of which an exception is a result as well."""
+    """Run a job; return its result or its exception."""
     try:
         return job()
     except Exception as error:  # a defect of one job; those of every stream come behind it

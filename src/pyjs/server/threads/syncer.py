@@ -1,14 +1,14 @@
-"""Durability beside the loop: written records are synced in the I/O thread.
+"""Decides when streams are synced, and runs their sync jobs in the I/O thread.
 
-Many streams are synced together: their file system is written out first, when each has said what it wrote, some of
-them in each callback of the loop. When many files wait for a sync, which keeps their descriptors, the interval is cut
-short.
+- By default the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
+  since they keep their descriptors.
+- With `sync_interval: always` every turn submits its batch at once, and PubAcks leave when it is durable: group
+  commit, one fdatasync per stream and batch, while the next batch is read.
 
-With `sync_interval: always` every turn hands its batch over at once, and PubAcks leave when it is on the medium:
-group commit, one fdatasync per stream and batch, while the next batch is read. Otherwise what was written since
-the last time is synced every interval.
+Many streams are synced together: after all have returned their jobs, some in each callback of the loop, one sync of
+the file system covers them.
 
-Knows nothing of files: a stream gives a job, the job runs in the thread, its result goes back to the stream.
+Knows nothing of files: a stream returns a job, the job runs in the thread, its result goes back to the stream.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Work = tuple[Syncing, SyncWork]
 
 NS_PER_S = 1_000_000_000
-GROUP_MIN = 32  # streams that are cheaper to sync when their whole file system was
-GROUP_MIN_ALWAYS = 256  # where publishers wait: others may have written much to that file system
-BEGUN_AT_ONCE = 128  # streams that are asked for their jobs in one callback: about 20 us each
-TOGETHER_MAX = 4096  # streams, while more are asked to be synced
-RESULTS_AT_ONCE = 64  # of streams that are synced together: each takes about 10 us of a turn
-DRAIN_S = 1.0  # then what is still being published is left to those who close the streams
+GROUP_MIN = 32  # from so many streams on, one sync of the file system is cheaper
+GROUP_MIN_ALWAYS = 256  # the same with `always`: other programs' writes could delay waiting publishers
+BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback: about 20 us each
+TOGETHER_MAX = 4096  # streams in one sync of the file system
+RESULTS_AT_ONCE = 64  # results taken at once: about 10 us of a turn each
+DRAIN_S = 1.0  # a drain waits for messages published within this time
 
 
 class Syncer:
@@ -53,14 +53,14 @@ class Syncer:
         self._interval_s = jetstream.sync_interval_ns / NS_PER_S
         self._always = jetstream.sync_always
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
-        self._due: deque[Syncing] = deque()  # streams that are still to be asked
+        self._due: deque[Syncing] = deque()  # streams that were not asked yet
         self._works: list[Work] = []  # their jobs so far
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: Callable[[], None] | None = None  # not None: everything is to be synced, then this
-        self._drain_until = 0.0  # what is written later is not waited for
+        self._drained: Callable[[], None] | None = None  # not None: call it when everything is synced
+        self._drain_until = 0.0  # the drain does not wait for later writes
 
     def after_turn(self) -> None:
-        """Take care of what the turn wrote: now, or within the interval."""
+        """Sync the writes of the turn: now, or within the interval."""
         if not self._turn_state.unsynced:
             return
         if self._drained is not None and self._driver.loop.time() >= self._drain_until:
@@ -71,14 +71,14 @@ class Syncer:
             self._timer = self._driver.loop.call_later(self._interval_s, self._interval_over)
 
     def sync(self) -> None:
-        """Hand everything unsynced to the thread, soon."""
+        """Submit jobs for all unsynced streams, some per callback."""
         is_busy = bool(self._due)
         self._due.extend(self._turn_state.take("unsynced"))
         if self._due and not is_busy:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Take the jobs of some streams; hand them to the thread when all have been asked."""
+        """Take the jobs of some streams; submit them after all streams were asked."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -109,7 +109,7 @@ class Syncer:
                 self._drain_on()  # there was nothing to sync: nobody else looks whether all is over
 
     def _submit_together(self, works: list[Work]) -> None:
-        """Have streams synced together, and their results taken some at a time."""
+        """Sync streams together, and take their results some at a time."""
         together = Together(self._driver.node.disk, self._directory)
         for _, job in works:
             job.together = together
@@ -119,9 +119,9 @@ class Syncer:
         self._io_thread.submit(together.end, self._ended)
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync everything, then call `then`: acknowledgements that waited have been given.
+        """Sync everything, then call `then`: all PubAcks that waited for a sync have left.
 
-        Clients may publish on. Of what comes after DRAIN_S nothing is acknowledged any more.
+        Clients may continue to publish; messages after DRAIN_S are not acknowledged any more.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -133,7 +133,7 @@ class Syncer:
     def _drain_on(self) -> None:
         try:
             self._driver.turn_now()
-        finally:  # a turn that fails is no reason to wait for ever
+        finally:  # also after a failed turn
             if self._drained is not None and not (self._io_thread.pending or self._due):
                 then, self._drained = self._drained, None
                 then()
@@ -186,4 +186,4 @@ def _finish(works: list[Work], errors: list[Exception | None]) -> None:
 
 
 def _ignore(failure: Exception | None) -> None:
-    """Do nothing: what failed is told by the syncs of the streams."""
+    """Do nothing: the streams' own syncs report the error."""

@@ -1,6 +1,6 @@
-"""Work on stored files that nobody waits for: in a thread of its own, a job at a time, beside loop and syncs.
+"""Upkeep of stored files (removal, compaction, recasting), for which no client waits: one job at a time, in a thread.
 
-Knows nothing of files: a store gives a job, the job runs in the thread, its result goes back to the store.
+Knows nothing of files: a store returns a job, the job runs in the thread, its result goes back to the store.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Upkeep:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a job is at work, or its result on its way."""
+        """Return whether a job is running, or its result is not taken yet."""
         return self._thread.pending > 0
 
     def close(self) -> None:
-        """Begin no more jobs."""
+        """Start no more jobs."""
         self._closed = True
 
     def after_turn(self) -> None:
-        """Begin what the turn asked for."""
+        """Start the upkeep that the turn asked for."""
         if self._turn_state.upkeep:
             for store in self._turn_state.take("upkeep"):
                 self._next(store)

@@ -1,9 +1,9 @@
 """The threads that run the jobs of a node, one for each lane; results return to the node's next turn.
 
-Jobs that compute wait here, in fair order over their owners, and the thread gets one at a time: a flood of passwords
-from one address keeps those from other addresses waiting for one check, not for all of them.
+Jobs of the COMPUTE lane wait here in fair order over their owners, and the thread gets one at a time: many passwords
+from one address delay other addresses by one check, not by all of them.
 
-Knows nothing of what a job does.
+Knows nothing of the work of a job.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Workers:
         self._driver = driver
         self._turn_state = driver.node.turn_state
         self._threads = threads
-        self._waiting: FairQueue[Job] = FairQueue()  # those that compute
-        self._is_computing = False  # the thread has one of them
+        self._waiting: FairQueue[Job] = FairQueue()  # jobs of the COMPUTE lane
+        self._is_computing = False  # the thread runs one of them
 
     @property
     def pending(self) -> int:
-        """Return how many jobs were queued and have not returned."""
+        """Return the number of jobs that were queued and have not returned."""
         return self._waiting.count + sum(thread.pending for thread in self._threads.values())
 
     def after_turn(self) -> None:
@@ -46,7 +46,7 @@ class Workers:
             self._compute_next()
 
     def _compute_next(self) -> None:
-        """Give the thread one more job if it has none."""
+        """Start the next COMPUTE job, if the thread has none."""
         if self._is_computing or not self._waiting.count:
             return
         _, job = self._waiting.take()
@@ -61,17 +61,17 @@ class Workers:
         self._threads[Lane.COMPUTE].submit(job.run, done)
 
     def thread(self, lane: Lane) -> IoThread:
-        """Return the thread of one lane, for work that is not the node's."""
+        """Return the thread of one lane, for work outside the node."""
         return self._threads[lane]
 
     async def finish(self) -> None:
-        """Run what was queued and end the threads, while the loop goes on."""
+        """Run the queued jobs and end the threads, without blocking the loop."""
         self._submit_waiting()
         for thread in self._threads.values():
             await thread.finish()
 
     def stop(self) -> None:
-        """As `finish`, for a loop that is about to end: it waits in here."""
+        """As `finish`, for a loop that is about to end: blocks."""
         self._submit_waiting()
         for thread in self._threads.values():
             thread.stop()
