@@ -1,1 +1,1 @@
-"""The check of a store directory: what is damaged, what the server will make of it, and repairs that lose nothing."""
+"""The check of a store directory: damage, its effect on the next start, and repairs without further loss."""

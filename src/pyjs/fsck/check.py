@@ -1,8 +1,8 @@
 """The check of a whole store directory, and its repair.
 
-Finds the directory, takes its lock, and goes through accounts and streams in the order of their names. Without
-`repair` nothing is written, not even the lock file. A repair goes stream by stream: check, mend, check again, so that
-what it reports is what is there afterwards.
+Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair` nothing
+is written, not even the lock file. A repair checks, mends and checks again, stream by stream, so that its report
+describes the repaired store.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
 class NotChecked(PyjsError):
-    """There is nothing that could be checked; the text says why."""
+    """The store cannot be checked; the text has the reason."""
 
 
 class Progress:
-    """Who wants to know how far a check is; this one does not."""
+    """A receiver of progress reports; this base class ignores them."""
 
     def begin(self, size: int) -> None:
-        """Take how many bytes will be read."""
+        """Start a check that will read `size` bytes."""
 
     def advance(self, size: int) -> None:
-        """Take that so many more were read."""
+        """Report `size` more bytes read."""
 
     def end(self) -> None:
-        """Take that it is over."""
+        """Report the end of the check."""
 
 
 class StoreCheck:
@@ -70,15 +70,15 @@ class StoreCheck:
         self._disk = disk
         self._progress = progress
         self._repair = repair
-        self._vault = vault  # the keys; None: what is encrypted stays closed
+        self._vault = vault  # the keys; None: encrypted streams are checked without them
         self._tails = StoredTails(disk)
         self.report = StoreReport(find_store(disk, directory))
 
     def run(self) -> StoreReport:
-        """Check everything, and repair what can be if that was asked for.
+        """Check everything; with `repair`, also repair it.
 
         Raises:
-            NotChecked: a server works on the directory.
+            NotChecked: a server uses the directory.
             OSError: a directory cannot be listed.
         """
         lock = self._lock()
@@ -97,7 +97,7 @@ class StoreCheck:
         return self.report
 
     def _lock(self) -> StoreLock:
-        """Keep servers off the directory."""
+        """Lock the directory against servers."""
         root = self.report.root
         try:
             if self._repair:
@@ -142,7 +142,7 @@ class StoreCheck:
         return streams
 
     def _size(self) -> int:
-        """Return how many bytes all segments have."""
+        """Return the size of all segments."""
         total, root = 0, self.report.root
         for account in self._disk.list_dir(root):
             for stream in names_in(self._disk, f"{root}/{account}/streams"):
@@ -207,7 +207,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages: a copy may leave out those without files."""
+        """Report a missing directory of messages: copying a store may drop empty directories."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (
@@ -216,7 +216,7 @@ class StoreCheck:
             report.find(NOTE, path, what).mend = partial(create_directory, self._disk, path)
 
     def _never_begun(self, report: StreamReport) -> bool:
-        """Return whether a crash left this of a stream that was never confirmed."""
+        """Return whether a crash interrupted the creation of this stream, which was never confirmed."""
         directory = report.directory
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
@@ -227,7 +227,7 @@ class StoreCheck:
         return True
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
-        """Take the configuration from the newest META record, as a start does when both copies are gone."""
+        """Take the metadata from the newest META record, as a start does without a whole copy."""
         names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)  # by number, whatever its digits
         for name in reversed(names):
             path = f"{directory}/msgs/{name}"
@@ -248,7 +248,7 @@ class StoreCheck:
 
 
 def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
-    """Repair what can be; return what was done, and what could not be."""
+    """Run the mends of findings; return the texts of the repairs, and the findings that could not be mended."""
     done, failures = [], []
     for finding in findings:
         if finding.mend is None:
@@ -261,10 +261,10 @@ def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
 
 
 def find_store(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory that `directory` is or has.
+    """Return the directory `jetstream`: `directory` itself, or the one in it.
 
     Raises:
-        NotChecked: there is none, or it is of another server.
+        NotChecked: there is none, or it belongs to another server.
         OSError: it cannot be listed.
     """
     directory = directory.rstrip("/") or "/"
@@ -289,12 +289,12 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name that a file name stands for; of a long one only the beginning is there."""
+    """Return the name behind an escaped file name; of a long name only the start."""
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:
-    """Return the names in a directory, nothing for what is none."""
+    """Return the names in a directory; [] if it is not a directory."""
     return disk.list_dir(directory) if disk.is_directory(directory) else []

@@ -1,6 +1,6 @@
-"""`pyjs-server fsck`: what was typed becomes a check, its report and an exit code.
+"""`pyjs-server fsck`: command line, check, report and exit code.
 
-0: clean. 1: damage was found, or repaired. 2: it could not be checked: no such directory, a server works on it, no
+Exit codes: 0 clean; 1 damage was found, or repaired; 2 not checked: no such directory, a server uses it, no
 permission, a newer format.
 """
 
@@ -53,17 +53,17 @@ class Bar(Progress):
         self._shown = ""
 
     def begin(self, size: int) -> None:
-        """Take how many bytes will be read."""
+        """Show the bar of a check that will read `size` bytes."""
         self._size = size
         self._show()
 
     def advance(self, size: int) -> None:
-        """Take that so many more were read."""
+        """Advance the bar by `size` bytes."""
         self._done += size
         self._show()
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._write("\r\x1b[K")
 
     def _show(self) -> None:
@@ -81,7 +81,7 @@ class Bar(Progress):
 
 
 def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the files that flags name, `--flag FILE` or `--flag=FILE`, and the other words."""
+    """Return the files of flags, `--flag FILE` or `--flag=FILE`, and the other words."""
     files, others, left = {}, [], iter(words)
     for word in left:
         name, equals, value = word.lstrip("-").partition("=")
@@ -93,10 +93,10 @@ def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | None:
-    """Return the keys that are in files; None: none was named.
+    """Return the keys in the files; None: no file was given.
 
     Raises:
-        NotChecked: there is no key in them.
+        NotChecked: a file has no key.
         OSError: they cannot be read.
     """
     if not files:
@@ -122,7 +122,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
 
 
 def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
-    """Run the command with what follows `fsck`; return its exit code. What a repair encrypts takes `randbytes`."""
+    """Run the command with the words after `fsck`; return its exit code. A repair takes nonces from `randbytes`."""
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]

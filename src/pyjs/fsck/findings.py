@@ -1,10 +1,13 @@
-"""What a check finds, as plain records: places, streams, the whole store.
+"""Findings of a check, as dataclasses: places, streams, the whole store.
 
-Four levels. Damage: bytes are not what was written. A note: what a crash, a stop or a hand leaves behind and a start
-of the server deals with, or leaves alone. Unchecked: this version cannot say, and touches nothing of it. Locked:
-it is encrypted, and the key is missing or another one.
+A finding has one of four levels:
 
-A finding may have a mend: what `--repair` calls, which returns what it did. Knows nothing of files.
+- damage: bytes differ from those that were written;
+- note: leftovers of a crash, a stop or an operator, which a start of the server handles or ignores;
+- unchecked: another version wrote it; the check does not touch it;
+- locked: it is encrypted, and the key is missing or wrong.
+
+A finding may have a mend, which `--repair` calls and which returns a text of the repair. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    Mend: TypeAlias = Callable[[], str]  # repairs, returns what was done; raises OSError
+    Mend: TypeAlias = Callable[[], str]  # repairs, returns a text of the repair; raises OSError
 
 DAMAGE = "damage"
 NOTE = "note"
 UNCHECKED = "unchecked"
-LOCKED = "locked"  # as unchecked, but for lack of a key
+LOCKED = "locked"  # as unchecked, for lack of a key
 
 CLEAN = 0
 DAMAGED = 1
@@ -30,20 +33,20 @@ NOT_CHECKED = 2
 
 @dataclass(eq=False, slots=True)
 class Finding:
-    """One place where something is not as it should be."""
+    """One place with a problem."""
 
     level: str
     path: str
     what: str
     offset: int = -1  # in the file; -1: the file or directory as a whole
-    size: int = 0  # bytes that are damaged
-    first_seq: int = 0  # messages lost with it; 0: none
+    size: int = 0  # damaged bytes
+    first_seq: int = 0  # first lost message; 0: none
     last_seq: int = 0
     mend: Mend | None = None
 
 
 class Report:
-    """Something of which a check finds what is not as it should be."""
+    """The findings about one object."""
 
     __slots__ = ()
     findings: list[Finding]
@@ -67,7 +70,7 @@ class ConsumerReport:
 
 @dataclass(eq=False, slots=True)
 class StreamReport(Report):
-    """One stream, as a start of the server will find it."""
+    """One stream, as the next start of the server will find it."""
 
     account: str
     name: str
@@ -77,15 +80,15 @@ class StreamReport(Report):
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges of sequences, removed ones left out
+    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges of sequences, without removed ones
     lost_bytes: int = 0
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    gone: list[tuple[int, int]] = field(default_factory=list)  # what was lost before the repair, which lasts
+    gone: list[tuple[int, int]] = field(default_factory=list)  # lost before the repair, permanently
 
     def lost_messages(self) -> int:
-        """Return how many messages damage took."""
+        """Return the number of messages lost to damage."""
         return count_of(self.lost)
 
 
@@ -105,11 +108,11 @@ class StoreReport(Report):
             yield from stream.findings
 
     def all_repairs(self) -> list[str]:
-        """Return what was repaired."""
+        """Return the texts of all repairs."""
         return self.repairs + [text for stream in self.streams for text in stream.repairs]
 
     def exit_code(self) -> int:
-        """Return what the command ends with."""
+        """Return the exit code of the command."""
         levels = {finding.level for finding in self.all_findings()}
         if UNCHECKED in levels:
             return NOT_CHECKED
@@ -119,10 +122,10 @@ class StoreReport(Report):
 
 
 def range_text(first: int, last: int) -> str:
-    """Return a range of sequences as people read it."""
+    """Return the text of a range of sequences."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 
 def count_of(ranges: list[tuple[int, int]]) -> int:
-    """Return how many sequences are in ranges."""
+    """Return the number of sequences in ranges."""
     return sum(last - first + 1 for first, last in ranges)

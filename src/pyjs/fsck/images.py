@@ -1,7 +1,6 @@
-"""Bytes of stored files as they were before anything was done to them on their way to the disk.
+"""Plain bytes of stored files: how a check reads and writes segments, envelopes and consumer states.
 
-The one place that knows how a segment, an envelope and a consumer's state are read and written by a check: plain,
-compressed, encrypted.
+The only module of the check that knows compression and encryption.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Files:
-    """How the files of one stream are read and written."""
+    """Reads and writes the files of one stream."""
 
     disk: Disk
-    key: StreamKey | None = None  # None: they are plain, or cannot be opened
+    key: StreamKey | None = None  # None: not encrypted, or the key is unknown
     codec: int = 0  # of sealed segments
-    meta: bytes = b""  # the stream's metadata, as an encrypted segment has it in clear
-    indexes: dict[str, bytes] = field(default_factory=dict)  # index files kept elsewhere, by their paths
+    meta: bytes = b""  # the stream's metadata, for the unencrypted META record of an encrypted segment
+    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by their paths
 
 
 @dataclass(eq=False, slots=True)
 class SegmentFile:
-    """The plain image of a segment, and what its file is like."""
+    """The plain image of a segment, and its file."""
 
     data: Buffer
     size: int  # of the file
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return place and size in the file of what is damaged in the image."""
+        """Return offset and size in the file of a damaged place of the image."""
         return self.image.place_of(at, at + size)
 
     def damaged_chunks(self) -> int:
-        """Return how many chunks of a compressed file do not check out."""
+        """Return the number of damaged chunks of a compressed file."""
         return len(self.image.damaged) if isinstance(self.image, PackedImage) else 0
 
 
@@ -57,10 +56,10 @@ def size_of(disk: Disk, path: str) -> int:
 
 
 def segment_file(files: Files, path: str) -> SegmentFile:
-    """Return a segment with its plain bytes; of a plain one they stay on the disk until they are looked at.
+    """Return a segment with its plain image, which is mapped if the file is plain.
 
     Raises:
-        CorruptRecord, UnknownFormat, Locked: as store/format/form says.
+        CorruptRecord, UnknownFormat, Locked: as in store/format/form.
         OSError: it cannot be read.
     """
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
@@ -71,16 +70,16 @@ def segment_file(files: Files, path: str) -> SegmentFile:
 
 
 def mapped(disk: Disk, path: str) -> Image:
-    """Return the bytes of a file as they are. Raises OSError."""
+    """Return the raw bytes of a file. Raises OSError."""
     with closing(disk, disk.open_read_only(path)) as fd:
         size = disk.size_of(fd)
         return disk.map_file(fd, size) if size else b""
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
-    """Put a segment in place of the one at `path`, in one step, in the form that its stream wants. Raises OSError.
+    """Replace the segment at `path` atomically, compressed and encrypted as its stream is configured. Raises OSError.
 
-    What is encrypted gets a nonce of its own, so that no place of a key stream is used twice.
+    An encrypted file gets a new nonce, so that no place of a key stream is used twice.
     """
     _, parts = encode_file(image, files.codec if sealed else 0, files.key, files.meta)
     write_file(files.disk, f"{path}.new", parts)
@@ -89,7 +88,7 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 
 
 def cut_segment(files: Files, path: str, end: int) -> None:
-    """Cut what is behind the byte `end` of the image of a segment that is not compressed. Raises OSError."""
+    """Cut the image of a segment that is not compressed at the offset `end`. Raises OSError."""
     disk = files.disk
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
@@ -114,5 +113,5 @@ def put_index(files: Files, path: str, data: bytes) -> None:
 def state_file(
     files: Files, directory: str, logs: OpenLogs | None = None, first: bytes | None = None
 ) -> ConsumerStateFile:
-    """Return what reads and writes the state of a consumer, or the positions of sources."""
+    """Return the files of a consumer's state, or of the positions of sources."""
     return ConsumerStateFile(files.disk, directory, logs, files.key, first)

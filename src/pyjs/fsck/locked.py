@@ -1,4 +1,4 @@
-"""What can be checked of an encrypted stream without its key: checksums of envelopes, outer headers, their order."""
+"""The check of an encrypted stream without its key: checksums of envelopes, outer headers, their order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class LockedCheck:
-    """The check of one stream that cannot be opened; nothing of it is ever repaired."""
+    """The check of one stream without its key; it repairs nothing."""
 
     def __init__(self, disk: Disk, report: StreamReport) -> None:
         self._disk = disk
         self._report = report
 
     def run(self) -> None:
-        """Check what can be, and add to the report."""
+        """Check everything that needs no key, and add to the report."""
         directory = f"{self._report.directory}/msgs"
         for name in self._disk.list_dir(directory):
             if name.endswith(".seg") and name[:-4].isdigit():

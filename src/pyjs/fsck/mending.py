@@ -1,10 +1,12 @@
-"""Repairs of the files of one stream: what the server would do at its start, and damaged segments written anew.
+"""Repairs of the files of one stream: the repairs of a start, and rewritten segments.
 
-Each function is a mend, once its arguments are known: it does the work and says what it did. Nothing that was ever
-acknowledged goes without a copy of it beside; a file is put in place of another only when it is on the medium. What a
-repair makes holds the same messages under the same sequences as the server finds without it: a sequence that was lost
-stays without a message and is not used again, because a later record, or a STATE record at the end, says how far the
-sequences went.
+Each function is a mend when its arguments are bound: it repairs and returns a text of the repair. Invariants:
+
+- A file that may hold acknowledged messages is never removed without a copy beside it.
+- A file replaces another only when it is durable.
+- A repaired store has the same messages under the same sequences as the server finds without the repair. A lost
+  sequence stays without a message and is not used again: a later record, or a STATE record at the end, records the
+  last used sequence.
 """
 
 from __future__ import annotations
@@ -61,10 +63,10 @@ def rewrite_segment(
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
 ) -> str:
-    """Write a segment anew with the records of it that are whole; the old file stays beside it.
+    """Rewrite a segment from its whole records; the old file stays beside it.
 
-    `base_seq` is what the check found, for a header that does not say it; `erased` are overwritten messages of it
-    whose removal is not recorded anywhere any more; `known` is what its index file says, if its end is missing.
+    `base_seq` replaces the one of a damaged header; `erased` are erased messages whose removal is no longer recorded;
+    `known` are the contents of its index file, if its end is missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -79,9 +81,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Put an empty segment in place of one that is lost: it says what only its index file knew.
+    """Replace a lost segment by an empty one with the facts of its index file.
 
-    That is which sequences were used, and which messages of other segments were removed.
+    These are the used sequences, and the removals of messages in other segments.
     """
     end = known.base_seq + known.n - 1
     aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -95,13 +97,13 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:
-    """Cut what is left of a write that was never finished."""
+    """Cut off a torn write."""
     cut_segment(files, path, end)
     return f"{path} is cut to its {end} bytes of whole records"
 
 
 def move_segment_aside(disk: Disk, path: str) -> str:
-    """Give a segment that cannot be read another name, and remove its index file."""
+    """Set an unreadable segment aside, and remove its index file."""
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
         disk.unlink(path)
@@ -110,12 +112,12 @@ def move_segment_aside(disk: Disk, path: str) -> str:
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
-    """Give a file or directory that cannot be read another name."""
+    """Set an unreadable file or directory aside."""
     return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Make the index file of a segment anew; only remove it when the segment is damaged, or may grow."""
+    """Rewrite the index file of a segment; only remove it if the segment is damaged, or may grow."""
     path = index_path(segment)
     _remove(files.disk, path)
     if not whole:
@@ -130,20 +132,20 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
 ) -> str:
-    """Write both copies of metadata of which one is not whole."""
+    """Rewrite both copies of metadata."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
     return f"{directory}/meta.a and meta.b are written anew"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Write both copies of the list of a stream's consumers with everything that one of them has."""
+    """Rewrite both copies of a stream's list of consumers from the whole entries of both."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are written anew with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Begin a new generation of a consumer's state with everything of the old one that fits."""
+    """Start a new generation of a consumer's state with the old changes up to the damage."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -156,7 +158,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Give the files of a state that cannot be read other names: it begins anew, as it would at a start."""
+    """Set the files of an unreadable state aside: the consumer starts again, as after a start of the server."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -164,7 +166,7 @@ def set_state_aside(disk: Disk, directory: str) -> str:
 
 
 def create_directory(disk: Disk, directory: str) -> str:
-    """Make a directory that a stream must have."""
+    """Create a missing directory of a stream."""
     make_directory(disk, directory)
     return f"{directory} is made, without files"
 
@@ -187,7 +189,7 @@ def _written_anew(
     erased: tuple[int, ...],
     known: SegmentContents | None,
 ) -> bytes:
-    """Return the file of a segment with what is whole of another."""
+    """Return the bytes of a segment with the whole records of another one."""
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
@@ -204,7 +206,7 @@ def _written_anew(
 
 
 def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
-    """Return a segment of no records."""
+    """Return the bytes of a segment without records."""
     return bytearray(Form(0, base_seq, number, incarnation, b"", 0).plain_header())
 
 
@@ -225,14 +227,14 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 
 
 def _add_known(out: bytearray, known: SegmentContents) -> None:
-    """Add what an index file knows beside messages: what was removed elsewhere, and how far the sequences go."""
+    """Add the facts of an index file besides messages: removals in other segments, and the last used sequence."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
     _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
 
 
 def _add_removals(out: bytearray, seq: int, removals: bytes, flags: int = 0) -> None:
-    """Add records of removals as short as the server writes them."""
+    """Add DELETES records of at most DELETES_SIZE bytes of sequences."""
     for at in range(0, len(removals), DELETES_SIZE):
         _add(out, DELETES, seq, removals[at : at + DELETES_SIZE], flags)
 
@@ -259,7 +261,7 @@ def _write_index(files: Files, path: str, image: bytes, number: int, incarnation
 
 
 def _copy_aside(disk: Disk, path: str) -> str:
-    """Copy a file beside itself, under a name that no start looks at; returns the copy's path, which is safe."""
+    """Copy a file to a name beside it that no start reads; return the path of the copy, which is durable."""
     aside = free_name(disk, path, DAMAGED)
     write_file(disk, aside, [disk.read_file(path)])
     disk.sync_dir(path.rpartition("/")[0])

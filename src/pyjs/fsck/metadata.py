@@ -1,4 +1,4 @@
-"""Metadata of a directory, checked: both copies whole, and of the same change."""
+"""The check of metadata: both copies must be whole and of the same generation."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.format.meta import Opener
 
-UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # what keeps a file from being checked
+UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # errors that prevent a check of a file
 
 
 def locked_text(error: Locked) -> str:
-    """Return what a report says of a file that cannot be opened."""
+    """Return the report's text for an encrypted file without its key."""
     if "another" in str(error):
         return "it is encrypted with another key than that of --key-file: nothing more of it can be checked"
     return "it is encrypted, and whole as far as its checksum tells; to check the rest needs --key-file"
 
 
 def finding_of(error: PyjsError | OSError, path: str) -> Finding:
-    """Return what a report says of a file that could not be read; `error` is one of UNREAD."""
+    """Return the finding for a file that could not be read; `error` is one of UNREAD."""
     match error:
         case Locked():
             return Finding(LOCKED, path, locked_text(error))
@@ -42,14 +42,14 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
 
 
 class Copies:
-    """What the two metadata files of a directory hold."""
+    """The two metadata files of a directory."""
 
     def __init__(self, disk: Disk, directory: str, kind: int, opener: Opener) -> None:
         self._disk = disk
         self._directory = directory
         self._kind = kind
         self.opener = opener
-        self.locked = False  # a copy cannot be opened
+        self.locked = False  # a copy is encrypted with an unknown key
         self.findings: list[Finding] = []
         self.values: dict[str, Any] | None = None  # None: no copy is whole
         self.generation = 0
@@ -76,7 +76,7 @@ class Copies:
             self.be_written_anew(self.generation, self.values)
 
     def be_written_anew(self, generation: int, values: dict[str, Any]) -> None:
-        """Have a repair write these values; they were found elsewhere, or in one copy."""
+        """Let a repair write these values, which were found elsewhere or in one copy."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

@@ -1,11 +1,10 @@
-"""The messages of one stream, checked: every record, the chain, the index files, the order of the segments.
+"""The check of one stream's messages: every record, the chain, the index files, the order of the segments.
 
-One segment after the other is mapped and scanned, as a start of the server does it without index files, and what is
-kept of it is a few numbers and the sequences that its DELETES records name; so memory does not grow with the store.
-Which messages are still there is known when all removals are: segments that some of them concern are then read once
-more.
+One segment after another is mapped and scanned, as by a start without index files. Only a few numbers and the
+sequences of its DELETES records stay in memory, so memory does not grow with the store. The live messages are known
+after all removals are read: segments with removed messages are then read again.
 
-What damage costs is told as the server will find it: which sequences, and where.
+Losses are reported as the server will find them, with sequences and places.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
 
-MESSAGE_OVERHEAD = 30  # what the state of a stream counts of a message beside its bytes, as nats-server does
+MESSAGE_OVERHEAD = 30  # bytes that a stream's state adds per message, as in nats-server
 HEADERS_OVERHEAD = 4
 MSG = 1
 FOOTER_SIZE = 88
@@ -119,7 +118,7 @@ class MessagesCheck:
         erased: tuple[int, ...] = (),
         known: SegmentContents | None = None,
     ) -> Mend:
-        """Return the repair that writes a segment anew."""
+        """Return the repair that rewrites a segment."""
         return partial(
             rewrite_segment, self._files, path, number, base_seq, self._incarnation, last, erased, known
         )
@@ -168,7 +167,7 @@ class MessagesCheck:
         self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
 
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
-        """Tell from a footer, or the mark of an encrypted segment, whether the end is the one that it had."""
+        """Decide by the FOOTER, or the mark of an encrypted segment, whether the end of a segment is complete."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
         footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # is all that it lost
         if not (ended or footer or seen.cut is not None):
@@ -176,7 +175,7 @@ class MessagesCheck:
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return what the index file says of a segment that was longer when it was written; None: it was not."""
+        """Return the contents of the index file if the segment was longer when it was written; None: it was not."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
@@ -185,7 +184,7 @@ class MessagesCheck:
         return known
 
     def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:
-        """Count what was in the end of a segment that is missing."""
+        """Count the messages in the missing end of a segment as lost."""
         behind = c.base_seq + c.n
         seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
         seen.end_damaged = False  # what was there is known
@@ -201,7 +200,7 @@ class MessagesCheck:
         c: SegmentContents | None,
         what: str = "its header is damaged, and its first record does not tell what it was: none of it is read",
     ) -> None:
-        """Tell of a segment that the server does not read."""
+        """Report a segment that the server does not read."""
         if not bytes(image).strip(b"\0"):
             finding = self._report.find(NOTE, path, "nothing was ever written to it; a start removes it")
         elif c is None:
@@ -215,7 +214,7 @@ class MessagesCheck:
         finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
-        """Go on at `base_seq`; with damage at the end of the segment before, what lies between was lost."""
+        """Continue at `base_seq`; the sequences before it are lost if the previous segment's end is damaged."""
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
@@ -230,7 +229,7 @@ class MessagesCheck:
             finding.first_seq, finding.last_seq = lost
 
     def _problems(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
-        """Tell what the scan found damaged."""
+        """Report the damage that the scan found."""
         rewrite: Mend | None = self._rewrite(seen.path, seen.number, c.base_seq, last, known=seen.cut)
         problems = c.problems
         if seen.cut is not None:
@@ -257,7 +256,7 @@ class MessagesCheck:
                     finding.first_seq, finding.last_seq = max(c.base_seq + c.n, 1), seen.lost[-1][1]
 
     def _footer(self, path: str, file: SegmentFile, c: SegmentContents, number: int) -> None:
-        """Check what a sealed segment says of itself."""
+        """Check the FOOTER of a sealed segment."""
         image = file.data
         if c.number != number:
             finding = self._report.find(
@@ -280,7 +279,7 @@ class MessagesCheck:
             finding.mend = self._rewrite(path, number, c.base_seq, False)
 
     def _index(self, segment: str, image: Buffer, c: SegmentContents, last: bool) -> None:
-        """Check that the index file says what the segment says."""
+        """Check that the index file agrees with the segment."""
         path = index_path(segment)
         whole = not c.problems and (c.sealed or (c.end == len(image) and not last))
         try:
@@ -315,7 +314,7 @@ class MessagesCheck:
     # -- segments that are lost ----------------------------------------------------------------------------
 
     def _known(self, path: str) -> SegmentContents | None:
-        """Return what a whole index file of this stream says, whatever its segment is like; None: nothing."""
+        """Return the contents of a whole index file of this stream, whatever its segment is; None: none."""
         try:
             known = decode_index(index_data(self._files, path))
         except (OSError, ValueError, IndexUnusable):
@@ -323,12 +322,12 @@ class MessagesCheck:
         return known if known.incarnation == self._incarnation else None
 
     def _missing(self, path: str) -> None:
-        """Take note of an index file without its segment."""
+        """Note an index file without its segment."""
         if not self._mourn(f"{path.removesuffix('.idx')}.seg"):
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _mourn(self, segment: str) -> bool:
-        """Go on behind a segment that is lost, if its index file tells what was in it."""
+        """Continue after a lost segment, if it has an index file."""
         path = index_path(segment)
         known = self._known(path)
         if known is None or known.base_seq <= self._last_seq:
@@ -341,7 +340,7 @@ class MessagesCheck:
         return True
 
     def _tell_lost(self, segment: str, known: SegmentContents, removed: bytes) -> None:
-        """Tell what was in a segment that is lost, unless all of that would be gone by now."""
+        """Report the messages of a lost segment, unless all of them were removed."""
         report, path = self._report, index_path(segment)
         before = len(report.lost)
         for first, last in message_ranges(known):
@@ -379,7 +378,7 @@ class MessagesCheck:
                 self._report.find(NOTE, path, "no file of this server")
 
     def _settle(self) -> None:
-        """Find out which messages are there, and which were lost."""
+        """Determine the live and the lost messages."""
         report, reads = self._report, self._read
         if reads and reads[-1].end_damaged:
             self._last_seq += 1
@@ -410,7 +409,7 @@ class MessagesCheck:
         report.lost.sort()
 
     def _lose(self, first: int, last: int, removed: bytes) -> None:
-        """Count sequences as lost, but for those that were removed anyway."""
+        """Count sequences as lost, except removed ones."""
         while first <= last:
             named = next_named(removed, first)
             end = named if first <= named <= last else last + 1
@@ -419,7 +418,7 @@ class MessagesCheck:
             first = end + 1
 
     def _count(self, segment: Read, removed: bytes) -> None:
-        """Add the messages of a segment that are still there."""
+        """Add the live messages of a segment."""
         report = self._report
         end = segment.base_seq + segment.entries
         concerned = (
@@ -454,7 +453,7 @@ class MessagesCheck:
         report.bytes += size + messages * MESSAGE_OVERHEAD + with_headers * HEADERS_OVERHEAD
 
     def _claims(self, removed: bytes) -> None:
-        """Check what records say of sequences that nobody knows."""
+        """Check removals of sequences that do not exist."""
         newest = int.from_bytes(removed[-8:], "little")
         if newest > self._last_seq:
             self._report.find(
@@ -463,7 +462,7 @@ class MessagesCheck:
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
-    """Return the sequences that were lost in front of the record at `at`; (0, 0): none were."""
+    """Return the sequences lost before the record at `at`; (0, 0): none."""
     if at + RECORD.size > c.end:
         return 0, 0
     _, kind, _, _, seq = RECORD.unpack_from(image, at)
@@ -475,7 +474,7 @@ def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
 
 
 def _of_another_state(found: SegmentContents, c: SegmentContents, size: int) -> bool:
-    """Return whether an index file is of the segment before more was written to it, or of another one."""
+    """Return whether an index file belongs to an earlier state of the segment, or to another segment."""
     mine = (c.base_seq, c.number, c.incarnation, c.sealed, c.end, c.chain)
     theirs = (found.base_seq, found.number, found.incarnation, found.sealed, found.end, found.chain)
     return mine != theirs or (not c.sealed and size != c.end)

@@ -1,4 +1,4 @@
-"""What is kept beside the messages of a stream, checked: consumers, positions of sources, the duplicate window."""
+"""The check of a stream's other files: consumers, positions of sources, the duplicate window."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # changes that a report follows
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # changes that a report needs
 REPLAY_MIN = 4096  # steps that the log of any consumer may take
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
@@ -56,7 +56,7 @@ NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consu
 
 
 class StatesCheck:
-    """The check of everything in a stream's directory but its messages; these come first."""
+    """The check of everything in a stream's directory except its messages, which are checked first."""
 
     def __init__(self, files: Files, report: StreamReport) -> None:
         self._files = files
@@ -83,7 +83,7 @@ class StatesCheck:
     # -- consumers -----------------------------------------------------------------------------------------
 
     def _consumers(self) -> None:
-        """Check the list of consumers, and what each remembers."""
+        """Check the list of consumers, and the state of each."""
         directory = self._report.directory
         try:
             found = load_list(self._disk, directory, Opener(self._files.key))
@@ -112,7 +112,7 @@ class StatesCheck:
             findings[0].mend = partial(rewrite_list, self._files, self._report.directory)
 
     def _directories(self, found: ConsumerList) -> None:
-        """Name what is in the directory of states and belongs to no consumer."""
+        """Report directories of states that belong to no consumer."""
         parent, owners = f"{self._report.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
             path, owner = f"{parent}/{name}", owners.owner_of(name)
@@ -149,7 +149,7 @@ class StatesCheck:
                 self._report.find(NOTE, path, STRANGER)
 
     def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:
-        """Check what a consumer remembers; `first` is the snapshot that the list has."""
+        """Check the state of a consumer; `first` is the snapshot in the list."""
         self._report.consumers.append(consumer)
         loaded = self._load(directory, "the consumer begins again at the first message", first)
         if loaded is None:
@@ -178,7 +178,7 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return snapshot and changes of a state, None: it cannot be read, which is told."""
+        """Return snapshot and changes of a state; None: it cannot be read, which is reported."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:
@@ -231,7 +231,7 @@ class StatesCheck:
             self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
-        """Name a purge in steps that a kill interrupted; one that cannot be read had not begun."""
+        """Report a purge in steps that a kill interrupted; an unreadable one had not started."""
         try:
             purge = read_purge(self._disk, path, self._files.key)
             what = f"{purge.subject or 'every subject'} below {purge.before_seq}"
@@ -260,15 +260,15 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Follow the changes behind a snapshot, as far as a report needs it; `stream` are first and last sequence.
+    """Apply the changes after a snapshot, as far as a report needs it; `stream`: first and last sequence.
 
     Raises:
-        ValueError, KeyError, TypeError, IndexError: that is no state.
+        ValueError, KeyError, TypeError, IndexError: the state is invalid.
     """
     first, last = stream
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
     pending = {_sequence(entry[0]) for entry in state["pending"]}
-    order = deque(sorted(pending))  # ascending; some are not pending any more
+    order = deque(sorted(pending))  # ascending; some are no longer pending
     left = max(last - first, 0) + len(pending) + REPLAY_MIN  # steps that a log of this stream may take
     acked = False
     for change in changes:
@@ -305,7 +305,7 @@ def replay(
 
 
 def _sequence(value: object) -> int:
-    """Return a sequence. Raises ValueError: it is none."""
+    """Return a sequence. Raises ValueError: `value` is not one."""
     if not isinstance(value, int) or not 0 <= value <= SEQ_MAX:
         raise ValueError(f"{value!r} is no sequence")
     return value

@@ -1,6 +1,6 @@
-"""The index files that an account keeps together: looked up by a check, put in their places by a repair.
+"""The index files in an account's common file: read by a check, written as separate files by a repair.
 
-Knows nothing of what they say.
+Knows nothing of their contents.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class StoredTails:
-    """Those of the accounts of one store."""
+    """The common index files of all accounts of a store."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._by_account: dict[str, Tails] = {}  # by the directory of the account's streams
 
     def load(self, streams: str) -> list[Finding]:
-        """Read those of the account whose streams are in the directory `streams`; returns what is damaged."""
+        """Read the file of the account whose streams are in `streams`; return its damage."""
         path = tails_path(streams)
         try:
             self._by_account[streams], problems = read_tails(self._disk, path)
@@ -34,13 +34,13 @@ class StoredTails:
         return [Finding(DAMAGE, path, text + problem) for problem in problems]
 
     def of(self, directory: str) -> dict[str, bytes]:
-        """Return the index files that are kept of the stream in `directory`, by the paths that are theirs."""
+        """Return the index files of the stream in `directory`, by their own paths."""
         streams, _, name = directory.rpartition("/")
         tail = self._by_account.get(streams, {}).get(name)
         return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}
 
     def put_in_place(self, directory: str) -> None:
-        """Write those of a stream that is about to be repaired as files of their own. Raises OSError."""
+        """Write the index files of a stream as separate files, before its repair. Raises OSError."""
         for path, data in self.of(directory).items():
             store_index(self._disk, path, data)
             streams, _, name = directory.rpartition("/")

@@ -1,4 +1,4 @@
-"""What a check found, as text for people and as JSON for programs."""
+"""The report of a check, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return the text of a size in bytes."""
     unit = 0
     while size >= 1024 and unit + 1 < len(UNITS):
         size /= 1024
@@ -30,7 +30,7 @@ def size_text(size: float) -> str:
 
 
 def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
-    """Return the lines of a report; paths are below its root. `quiet` leaves out what is in order."""
+    """Return the lines of a report, with paths relative to its root. `quiet` leaves out undamaged streams."""
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:
         lines += _stream_lines(report, stream, quiet)
@@ -91,7 +91,7 @@ def _finding_line(report: StoreReport, finding: Finding) -> str:
 
 
 def summary(report: StoreReport) -> str:
-    """Return one sentence about everything."""
+    """Return the one-sentence summary."""
     messages = sum(stream.messages for stream in report.streams)
     consumers = sum(len(stream.consumers) for stream in report.streams)
     counts = {level: sum(each.level == level for each in report.all_findings()) for level in WORDS}
