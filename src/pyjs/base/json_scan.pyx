@@ -63,7 +63,7 @@ def raw_text(bytes body, tuple path) -> str:
         while scanner.skip_blanks():
             scanner.document()
     except JsonFault:
-        pass                    # behind the value: faults are told in their order
+        pass                    # after the value: faults are reported in their order
     return body[scanner.found_start:scanner.found_end].decode("utf-8", "replace")
 
 
@@ -111,7 +111,7 @@ cdef class Scanner:
                 self.starts[self.depth] = self.at
             if c == c'{' or c == c'[':
                 self.open(c)
-                if self.need() != c + 2:            # } and ] are two behind
+                if self.need() != c + 2:            # } and ] are two characters later
                     self.begin_item()
                     continue
                 value = self.close()

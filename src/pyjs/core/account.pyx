@@ -52,7 +52,7 @@ cdef class Account:
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
-            self.subs.found.visited += r.n - <uint32_t> receivers       # who refuses is work as well
+            self.subs.found.visited += r.n - <uint32_t> receivers       # a refusal is work too
         if r.n_groups:
             receivers += self.deliver_groups(r, m)
         if r.scratch:

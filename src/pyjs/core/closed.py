@@ -91,7 +91,7 @@ class ClosedSession:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """PACKED sessions as bytes, and what they share with the server."""
+    """PACKED sessions as bytes, and the objects that they share with the server."""
 
     rows: bytes
     owners: Owners

@@ -1,7 +1,7 @@
 """The unparsed input of one connection."""
 
 cdef enum Wait:
-    HELD = 1                    # reading, until what is here has been parsed
+    HELD = 1                    # reading, until the input is parsed
     REST = 2                    # reading and parsing, for a few milliseconds: a receiver is nearly full
     VERDICT = 4                 # parsing: a job decides about the last CONNECT
 

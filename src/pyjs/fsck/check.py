@@ -289,7 +289,7 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name behind an escaped file name; of a long name only the start."""
+    """Return the name of an escaped file name; of a long name only the start."""
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )

@@ -245,7 +245,7 @@ def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> No
 
 
 def _seal(out: bytearray, record: Buffer) -> None:
-    """Add a record, with its check, chained to what is before it."""
+    """Add a record with its check, chained to the record before it."""
     before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
     head = bytes(record[: RECORD.size - CHECK.size])
     own = xxhash.xxh64_intdigest(record[RECORD.size :], xxhash.xxh64_intdigest(head))

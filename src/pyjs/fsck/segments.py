@@ -49,7 +49,7 @@ SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """What is kept of a segment that was scanned."""
+    """The facts of a scanned segment that stay in memory."""
 
     path: str
     number: int
@@ -61,7 +61,7 @@ class Read:
     room: int = 0  # so many messages may be missing at its end; 0: it is the end that it had
     bare: bool = False  # its end is missing, and nothing in it is damaged
     cut: SegmentContents | None = None  # what its index file says, if its end is missing
-    ends: list[Finding] = field(default_factory=list)  # what may have taken sequences behind the last entry
+    ends: list[Finding] = field(default_factory=list)  # may have used sequences after the last entry
 
 
 class MessagesCheck:
@@ -140,7 +140,7 @@ class MessagesCheck:
         image = file.data
         known = self._known(index_path(path)) if c is None else None
         if known is not None and known.base_seq > self._last_seq:
-            base_seq = known.base_seq  # its header is damaged, and its index file tells what it was
+            base_seq = known.base_seq  # its header is damaged; its index file has the value
             c = contents_of(path, image, number, self._incarnation, base_seq, True, image=file.image)
         if c is None:
             self._unreadable(path, image, c)
@@ -187,7 +187,7 @@ class MessagesCheck:
         """Count the messages in the missing end of a segment as lost."""
         behind = c.base_seq + c.n
         seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
-        seen.end_damaged = False  # what was there is known
+        seen.end_damaged = False  # the missing messages are known
         self._report.lost_bytes += max(c.lost_bytes, known.end - c.end)
         self._floor = max(self._floor, known.floor)
         self._removals += removals_of(known)
@@ -356,7 +356,7 @@ class MessagesCheck:
                 NOTE, path, f"its segment is gone, and so is all that was in it; a start {rest}"
             )
         if end >= self._floor:
-            for each in report.findings:  # one repair does it, and keeps what is told here
+            for each in report.findings:  # one repair covers all findings
                 each.mend = None if each.path == segment else each.mend
             finding.mend = partial(replace_lost, self._files, segment, known, self._incarnation)
 
@@ -392,7 +392,7 @@ class MessagesCheck:
                 self._report.findings.append(finding_of(error, segment.path))
         for segment in reads:
             behind = segment.base_seq + segment.entries
-            if segment.bare and behind > self._floor:  # one that was purged never had it
+            if segment.bare and behind > self._floor:  # a purged segment never had one
                 finding = self._report.find(DAMAGE, segment.path, "the end of the segment is missing")
                 finding.mend = self._rewrite(segment.path, segment.number, segment.base_seq, False)
         for lost in self._lost:

@@ -103,7 +103,7 @@ class Listener:
         if self._closed:
             self._stop_accepting()
         else:
-            # Whoever cancels this can close the server: it is known by now.
+            # Set before the await, so that a cancelled start can close the server.
             await self._server.start_serving()
 
 

@@ -41,7 +41,7 @@ class Logger(Log):
         files_max: int = 0,
         fd: int = 2,
     ) -> None:
-        self.path = path  # "": `fd`, stderr unless told otherwise
+        self.path = path  # "": `fd`, by default stderr
         self.show_time = show_time
         self.utc = utc
         self.debug_on = debug

@@ -16,7 +16,7 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Make `r` a view of the message of an entry; headers and payload stand behind its `subject`."""
+    """Set `r` to a view of an entry's message; headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
@@ -45,7 +45,7 @@ cdef class StreamStore:
     # Where the live entry i is stored, checked: 0 a whole record, 1 subject | headers | payload; below 0 as load.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
-    # Hooks: what a store does with bytes.
+    # Hooks: the part of each kind of store.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
     cdef void clear_segments(self) noexcept nogil               # every message is gone

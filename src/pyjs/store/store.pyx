@@ -56,7 +56,7 @@ class SyncJob:
         self.files = files              # open_files.OpenFiles.take gave them
         self.found = []                 # paths of more files; an earlier process may have written them
         self.failure = None             # a sync that failed before
-        self.together = None            # together.Together; None: syncs what is its own alone
+        self.together = None            # together.Together; None: syncs its own files one by one
         self.directory = directory      # None: no names changed
         self.mark = mark
         self.above = ()                 # further directories

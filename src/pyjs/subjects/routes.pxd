@@ -25,7 +25,7 @@ cdef struct Route:
     bint inexact                # of a prefix route: subscriptions depend on the tail, look up the whole subject
     bint scratch                # not cached: the next miss may overwrite it
     bint used                   # found since the last look of `trim`
-    # of a cached one: a block of a segment, with its targets, groups, heads and key behind it
+    # of a cached route: a block of a segment, followed by its targets, groups, heads and key
     uint32_t list_id            # 0: dead
     uint32_t key_len
     size_t size                 # of the block
@@ -82,7 +82,7 @@ cdef class RouteCache:
         return NULL
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil
-    # A route for what was found, NULL: no room. `sizes`: members of each group, see Grouping.
+    # A route for the found subscriptions; NULL: no room. `sizes`: members of each group, see Grouping.
     cdef Route* add(self, uint32_t list_id, uint64_t h, const char* key, size_t n, Found* found, Grouping* grouping,
                     bint heads) noexcept nogil
     cdef void remove(self, Route* r) noexcept nogil

@@ -6,13 +6,13 @@ cdef struct Msg:
     const char* subject
     const char* reply           # reply_len 0: none
     const char* body            # headers, then payload
-    const char* tail            # "[reply ][hlen ]size\r\n", and the body and CRLF behind it unless `split`
+    const char* tail            # "[reply ][hlen ]size\r\n", followed by the body and CRLF unless `split`
     size_t tail_len
     uint32_t subject_len
     uint32_t reply_len
     uint32_t header_len         # 0: no headers
     uint32_t size               # header_len + payload length
-    bint split                  # the body is not behind the tail: composed by the server, body elsewhere
+    bint split                  # the body does not follow the tail: composed by the server, body elsewhere
     bint aliased                # the route was found by another subject than `subject` (JetStream deliveries)
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy

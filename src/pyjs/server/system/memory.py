@@ -87,7 +87,7 @@ class MemoryReturn:
         self._trimmed_at, self._trimmed_cpu_s = self._loop.time(), self._cpu_s()
         size = self._memory_size()
         self._least_size = min(self._least_size, size)
-        # A server at rest has no turn that would look again, and what was freed during the trim may still be here.
+        # An idle server has no turn that would check again, and memory freed during the trim may still be there.
         self._armed = size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX
         if self._armed:
             self._loop.call_later(LOOK_S, self._look)

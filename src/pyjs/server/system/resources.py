@@ -52,8 +52,8 @@ def storage_for_streams(directory: str) -> int:
 def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with the defaults of JetStream's directory and limits for this machine.
 
-    `options` itself stays as configured: a reload compares it with the file. What was chosen for the effective
-    options that are `running` stays, although there may be less free by now.
+    `options` itself stays as configured: a reload compares it with the file. Defaults chosen for the effective
+    options `running` stay, even if less is free now.
     """
     if not options.jetstream.enabled:
         return options

@@ -62,7 +62,7 @@ class IoThread:
                 self._loop.call_soon_threadsafe(self._finish, done, result_of(job))
             except RuntimeError:  # the loop was closed: nobody waits any more
                 return
-            # Or what is gone, a stream with its consumers, lives on here until the next job comes.
+            # Otherwise a deleted stream and its consumers stay referenced until the next job.
             del item, job, done
 
     def _finish(self, done: Done, result: Exception | None) -> None:
@@ -78,5 +78,5 @@ def result_of(job: Job) -> Exception | None:
     """Run a job; return its result or its exception."""
     try:
         return job()
-    except Exception as error:  # a defect of one job; those of every stream come behind it
+    except Exception as error:  # a fault of one job must not stop the jobs of other streams
         return error

@@ -170,7 +170,7 @@ cdef class BulkReader:
                 raise NotNow(f"message {self.next_seq} cannot be read now")
             unreadable = bad_pages()
             chunk = self.compose(first)
-            if bad_pages() != unreadable:       # what was checked is not what was copied
+            if bad_pages() != unreadable:       # a page became unreadable between the check and the copy
                 chunk = None
             self.keep.clear()
             self.kept = NULL

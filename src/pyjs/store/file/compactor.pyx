@@ -80,7 +80,7 @@ cdef class Compactor:
                 continue
             s = self.catalogue.index.segments[at]
             s.sparse = False
-            # Behind the last one nothing tells last_seq.
+            # The last segment must stay: it records last_seq.
             if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n:
                 continue
             self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
@@ -139,7 +139,7 @@ cdef class Compactor:
             return
         self.rewritten = None
         at = index_place(&self.catalogue.index, job.number)
-        # The one behind it may have gone meanwhile, and the next not have come: what is last is not written anew.
+        # The next segment may have been removed, and no other started: the last segment is not compacted.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
         if fresh != NULL:               # its index file names messages that are gone for good

@@ -48,7 +48,7 @@ cdef class Eraser:
     cdef void unpack(self, Segment* s) except *:
         """Replace a compressed segment by its image, so that a message in it can be overwritten."""
         s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
-        self.files.handles.close(self.files.path_of(s.number))        # it is of the file before
+        self.files.handles.close(self.files.path_of(s.number))        # it belongs to the old file
         self.writer.maps.forget(s)
         self.files.names_unsynced = True
         self.writer.compactor.note_form(s)

@@ -90,7 +90,7 @@ cdef class Examiner:
         path = self.files.path_of(s.number)
         try:
             c = contents_of(path, self.reader.read_segment(s.number), s.number, self.files.incarnation, s.base, True)
-        except CorruptRecord as error:              # what tells its form
+        except CorruptRecord as error:              # its outer header is damaged
             self.files.log.warn(str(error))
             c = None
         if c is None:
@@ -159,7 +159,7 @@ cdef class Examiner:
         for i in range(s.n):
             if last and s.entries[i].offset >= self.writer.written:       # not in the file yet
                 continue
-            at = s.base + i - c.base_seq            # a header that was made anew may begin elsewhere
+            at = s.base + i - c.base_seq            # a rebuilt header may have another base_seq
             if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
                 lost.append(s.base + i)
                 self.catalogue.unlink(s, i)

@@ -124,7 +124,7 @@ cdef class SegmentReader:
                         raise EOFError(f"{size} bytes where {wanted} were written")
                     self.maps.add_map(s, self.files.disk.map_file(fd, size), size)
                 failed = 0
-            except CorruptRecord:               # told when it is examined
+            except CorruptRecord:               # reported when it is examined
                 failed = 1
             except UNREADABLE + (EOFError,) as error:
                 failed = 1 if isinstance(error, EOFError) else failure_of(error)

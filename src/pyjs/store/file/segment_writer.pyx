@@ -35,7 +35,7 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
     ALLOCATE_MIN = 4096         # bytes reserved first for a segment; later reservations double it
-cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # sequences behind it would begin again at 0
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # the next sequences would start again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -459,7 +459,7 @@ cdef class SegmentWriter:
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
-            if s.form:                  # what stood there was the same, so the key stream tells nothing
+            if s.form:                  # the same bytes as before, so the key stream is not revealed
                 checksum, shift = self.encryption.stream.apply(checksum, at), self.encryption.shift
             path = self.files.path_of(s.number)
             self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)

@@ -198,11 +198,11 @@ cdef class StoreStart:
         if s.form:
             self.leave_last(s)
             return
-        # Old bytes behind the end must not look like records later.
+        # Old bytes after the end must not look like records later.
         if self.writer.allocated > self.writer.written:
             self.writer.cut()
             self.writer.allocated = self.writer.written
-        if self.files.key is not None or s.roomy:    # what comes next is encrypted, or would copy the gaps
+        if self.files.key is not None or s.roomy:    # the next record is encrypted, or would copy the gaps
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):

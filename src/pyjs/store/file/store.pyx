@@ -165,7 +165,7 @@ cdef class FileStore(StreamStore):
             return failed
         e = &s.entries[seq - s.base]
         memcpy(&length, p, sizeof(length))
-        fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)     # behind term and index
+        fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)     # after term and index
         return 0
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
@@ -214,7 +214,7 @@ cdef class FileStore(StreamStore):
         cdef Segment* s = self.catalogue.index.segments[at]
         cdef uint32_t i
         cdef Segment* other
-        if at > 0:                      # removals in older segments are recorded here: record them anew
+        if at > 0:                      # it records removals in older segments: record them again
             for i in range(s.n_removed):
                 other = index_find(&self.catalogue.index, s.removed[i] & ~ERASED_BIT)
                 if other != NULL and other != s:
@@ -244,7 +244,7 @@ cdef class FileStore(StreamStore):
         cdef size_t i
         for i in range(n):
             self.give_up(self.catalogue.index.segments[i])
-        if self.syncs.in_flight is not None:        # whoever syncs may read them
+        if self.syncs.in_flight is not None:        # the running sync may read them
             for i in range(n):
                 self.retired.keep(self.catalogue.index.segments[i])
                 self.catalogue.index.segments[i] = NULL
@@ -402,7 +402,7 @@ cdef class FileStore(StreamStore):
         if not self.closed:
             self.release()
         self.retired.paths = []
-        if self.syncs.in_flight is None:            # whoever syncs may read them
+        if self.syncs.in_flight is None:            # a running sync may read them
             self.catalogue.msgs = self.catalogue.bytes = 0
             self.catalogue.part_from_subjects()
             self.catalogue.part_from_segments()

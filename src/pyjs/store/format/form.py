@@ -115,7 +115,7 @@ class PlainImage:
     shift = 0  # offset of the image in the file, if it is not compressed
     problem = ""  # harmless damage
     unread = False  # the disk could not read its end
-    marked = False  # the mark behind the last byte that was written is there
+    marked = False  # the mark after the last written byte exists
 
     def __init__(self, disk: Disk, fd: int) -> None:
         self._disk = disk

@@ -38,7 +38,7 @@ MARK = b"\xff"
 END_STEP = 65536  # bytes read at once in search of the mark
 STEP = 1 << 18  # bytes encrypted at once, so that other threads can run
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
+ZEROS_KEPT = 16  # zeros after the last byte that may belong to an image without a mark
 
 
 class EncryptedImage(PlainImage):

@@ -54,7 +54,7 @@ class PackedImage(PlainImage):
         self._stream = stream
         self.marked = (
             stream is not None
-        )  # what is encrypted had its mark, or a footer, when it was compressed
+        )  # an encrypted image had its mark, or a FOOTER, when it was compressed
         self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
         self.damaged: set[int] = set()  # damaged chunks among those that were read
         body_size = disk.size_of(fd) - form.shift
@@ -116,7 +116,7 @@ class PackedImage(PlainImage):
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
         """Return image size and rows of the table at `at`, for None of the one at the end; None: it is damaged."""
         if at is None:
-            # Its count stands in front, at a place that the count tells: its last eight bytes say where.
+            # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""
             at = CHECKSUM.unpack(tail)[0] if len(tail) == CHECKSUM.size else body_size
         if not 0 <= at <= body_size - TABLE_HEAD.size:

@@ -27,7 +27,7 @@ cdef class Catalogue:
     cdef int add_gap(self, Segment* s) noexcept nogil
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
     cdef void move_first(self, uint64_t from_seq) noexcept nogil
-    cdef void take_back(self, uint64_t seq) noexcept nogil      # use again what is above `seq` and holds nothing
+    cdef void take_back(self, uint64_t seq) noexcept nogil      # use sequences above `seq` again: all dead
     cdef uint64_t stored_size(self, Entry* e) noexcept nogil
     cdef void count_anew(self) noexcept nogil
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # but the segments

@@ -408,7 +408,7 @@ cdef class Catalogue:
         cdef uint32_t i
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped one, in a segment that was written anew
+            if segment == NULL:                     # a dropped one, in a compacted segment
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return -1
@@ -522,7 +522,7 @@ cdef class Catalogue:
         cdef uint32_t i
         while True:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped one, in a segment that was written anew
+            if segment == NULL:                     # a dropped one, in a compacted segment
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return found
@@ -646,7 +646,7 @@ cdef class Catalogue:
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return the sequences between first and last without a message, behind `after`, at most `limit` or all."""
+        """Return the sequences between first and last without a message, after `after`; `limit` 0: all."""
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:

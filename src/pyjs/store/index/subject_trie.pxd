@@ -13,7 +13,7 @@ cdef struct Branch:             # a node under which subjects with the same firs
     uint32_t at                 # of the search that is under way: the next child
     uint32_t pattern_at         # and the place in its pattern
     uint32_t token_size
-    char[4] token               # and on, behind the struct: what leads here from the parent
+    char[4] token               # and on, after the struct: the token from the parent to here
 
 cdef struct SubjectIndex:
     SubjectTable* subjects
@@ -22,7 +22,7 @@ cdef struct SubjectIndex:
     size_t room
     uint32_t free               # number of a free one, 0: there is none
 
-cdef struct Matches:            # a growing list; whoever collects frees `items`
+cdef struct Matches:            # a growing list; the caller frees `items`
     Subject** items             # valid until a subject is added
     size_t n
     size_t cap
@@ -35,5 +35,5 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil      
 # Add the subjects that match; 0, -1: no memory, or more than `max`.
 cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil
-# Tell whether a pattern with wildcards matches every subject, which is seen where they all begin alike.
+# Return whether a pattern with wildcards matches every subject, as far as their common first tokens show it.
 cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil

@@ -16,7 +16,7 @@ cdef struct Subject:            # its address changes when another one is added
     uint16_t len
     char first_stale
     char last_stale
-    char[4] name                # and on, behind the struct; a zero byte ends it
+    char[4] name                # and on, after the struct; a zero byte ends it
 
 cdef struct Chunk:              # memory for subjects, filled from start to end
     char* base                  # NULL: freed, the number may be used again

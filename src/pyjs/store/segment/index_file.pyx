@@ -273,7 +273,7 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     if not agrees:
         raise IndexUnusable("it says something else than its segment")
     if data is file and isinstance(mapped, FileMap):
-        mapped.unguard()        # entries are used unchecked: no zeros for them, the next start makes them anew
+        mapped.unguard()        # entries are used unchecked: an unreadable page must not become zeros
     return c
 
 

@@ -42,6 +42,6 @@ cdef class SegmentScan:
 # Whether a subject can stand in a protocol line.
 cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
-# Makes the header of a file whose own is damaged, as the first whole record of it tells; -1: there is none.
+# Rebuilds a damaged header from the first whole record; -1: there is none.
 cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) except -2

@@ -193,7 +193,7 @@ cdef class SegmentScan:
             self.c.chain = stored
             self.adrift = False
             return True
-        # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
+        # The next record continues the computed checksum: only the stored one is damaged.
         if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
             self.report(at + h.length - CHECKSUM_SIZE, CHECKSUM_SIZE, b"a damaged checksum; its record is whole")
             self.c.chain = computed
@@ -246,7 +246,7 @@ cdef class SegmentScan:
         if end and not whole and not self.unread and bad_pages() == self.bad_before \
                 and used - at >= RECORD_HEADER_SIZE:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-            # A message has the next sequence, what is no message the last one.
+            # A MSG has the next sequence, another record the last one.
             if RECORD_SIZE_MIN <= h.length and h.length > end - at \
                     and h.seq + (h.kind != KIND_MSG) == self.c.base_seq + self.c.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
@@ -300,7 +300,7 @@ cdef class SegmentScan:
             at += 1
         return 0
 
-    # -- what they say -----------------------------------------------------------------------------------------
+    # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
         """Take the record at `at`; `record` are its bytes, in place or a corrected copy."""
         cdef RecordHeader h

@@ -23,9 +23,9 @@ from pyjs.store.index.sequences cimport CHUNK_BITS
 cdef enum:
     CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; that of compressed files
     VIEWS_MAX = 1024            # each is a map of a segment's size, and a process may have 65,530
-    READS_KEPT = 4              # who reads a record is done with it before that many others were read after it
+    READS_KEPT = 4              # a reader is done with a record before that many others were read
 # Bytes filled in, of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
-# read from end to end. What is pushed out costs 0.2 ms when it is read again: a map and a chunk.
+# read from end to end. Reading a freed view again costs 0.2 ms: a map and a chunk.
 HELD_MAX = 64 << 20
 
 

@@ -271,7 +271,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
             found.problems.append(Problem(copy.path, copy.size, f"it lacks {missing} entries", True))
         found.clean = found.clean and not copy.problems and not missing
     if all(each.torn for each in found.problems) and {copy.last for copy in copies} == {found.last}:
-        found.problems = []  # nobody was told of what was begun
+        found.problems = []  # an unfinished creation was never confirmed
     return found
 
 
