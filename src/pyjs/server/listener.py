@@ -103,7 +103,7 @@ class Listener:
         if self._closed:
             self._stop_accepting()
         else:
-            # Set before the await, so that a cancelled start can close the server.
+            # `_server` is set before this await, so that a cancelled start can close it.
             await self._server.start_serving()
 
 
