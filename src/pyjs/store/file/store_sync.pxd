@@ -1,28 +1,28 @@
-"""What of a file store is on the medium, and what may go since it is."""
+"""Group commit of a file store, and retired files, which wait for it."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class StoreSync:
-    """Group commit: what the next sync has to cover, and which commits are safe."""
+    """Group commit: the writes that the next sync must cover, and the last durable commit."""
     cdef SegmentFiles files
     cdef readonly uint64_t written_mark     # counts commits that wrote something
-    cdef readonly uint64_t synced_mark      # the last of them that is on the medium
-    cdef object in_flight                   # the SyncJob handed out, None: no sync is on its way
+    cdef readonly uint64_t synced_mark      # the last of them that is durable; <= written_mark
+    cdef object in_flight                   # the running SyncJob; None: no sync is running
     cdef list unindexed                     # FullSegments without index file
 
     cdef bint is_due(self)
     cdef void forget_index(self, uint32_t number) except *
 
 cdef class RetiredFiles:
-    """Files that go when what makes them superfluous is on the medium, and entries that a sync may still read."""
+    """Files to remove when the commit that makes them superfluous is durable, and entries a sync may still read."""
     cdef SegmentFiles files
     cdef StoreSync syncs
-    cdef list paths                     # (written_mark, path): files to go when it is synced; 0: not committed
+    cdef list paths                     # (written_mark, path): remove when that commit is synced; 0: not committed
     cdef bint undated                   # some of them were retired after the last commit
-    cdef object removing                # removal.SegmentRemoval handed out; None: none is
-    cdef Segment** segments             # gone, but a sync that is on its way may read their entries
+    cdef object removing                # the running removal.SegmentRemoval; None: none
+    cdef Segment** segments             # removed, but a running sync may read their entries
     cdef size_t n, room
 
     cdef void retire(self, str path) except *

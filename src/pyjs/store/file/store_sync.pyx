@@ -1,15 +1,15 @@
-"""What of a file store is on the medium, and what may go since it is.
+"""Group commit of a file store (`StoreSync`), and the removal of files that it makes superfluous (`RetiredFiles`).
 
-`StoreSync.begin` hands out a job that any thread may run; `end` and `done` take its result, and `synced_mark` says
-which commits are safe then. What becomes of a store whose sync failed is the store's business.
+`StoreSync.begin` returns a job for any thread; `end` and `done` take its result. Invariant: every commit up to
+`synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
 
-Segments that nothing needs any more (`RetiredFiles`): their files wait for a sync, their entries for the job that may
-read them. A file goes when the commit after its retirement is on the medium. Not the write after it: what is staged
-may be written before, without the records that make the file superfluous. Files are removed some at a time, oldest
-first, by a job that ends when their names are gone for good: a file may record removals of those before it.
+Retired files are segments that nothing needs: their files wait for a sync, their entries for the job that may read
+them. A file is removed when the commit after its retirement is durable. The next write is not enough: it may contain
+only earlier staged records, not those that make the file superfluous. A job removes some files at a time, oldest
+first, and syncs their directory before the next: a file may record removals of messages in older files.
 
-Knows nothing of messages. Compiled because every write of a batch counts here, and because it holds plain pointers
-(benchmarks/, JetStream async publish, JetStream rows with limits).
+Knows nothing of messages. Compiled: every write of a batch counts here, and it holds plain pointers (benchmarks/,
+JetStream async publish, JetStream rows with limits).
 """
 from libc.stdlib cimport free
 
@@ -30,15 +30,15 @@ cdef class StoreSync:
         self.unindexed = []
 
     cdef bint is_due(self):
-        """Whether something was written or renamed that no job covers."""
+        """Whether there are writes or renames that no job covers."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
     cdef void forget_index(self, uint32_t number) except *:
-        """Leave out the index file of a segment that changed or goes."""
+        """Drop the queued index file of a segment that changes or is removed."""
         self.unindexed = [full for full in self.unindexed if full.number != number]
 
     def begin(self):
-        """Return a job for what was written so far; None: nothing was, or a job is on its way."""
+        """Return a job for all writes so far; None: there are none, or a job is running."""
         cdef SegmentFiles files = self.files
         if self.in_flight is not None or not self.is_due():
             return None
@@ -54,9 +54,9 @@ cdef class StoreSync:
         return job
 
     def again(self):
-        """Return a job for everything, what the one on its way covers too, and the files to give back after it.
+        """Return a job for all writes, also those of the running job, and the files to give back after it.
 
-        Nobody waits for the thread that has the one on its way.
+        The caller does not wait for the thread of the running job.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
@@ -65,18 +65,18 @@ cdef class StoreSync:
         return job, taken
 
     def end(self, growing_path):
-        """Take back the files of the job that was on its way; `growing_path` is still written to."""
+        """Take back the files of the running job; `growing_path` is still being written."""
         job, self.in_flight = self.in_flight, None
         self.files.handles.give_back(job.files, growing_path)
 
     def done(self, job) -> None:
-        """Believe a job that found no error."""
+        """Count the commits of a job without error as durable."""
         for problem in job.problems:
             self.files.log.debug(problem)
         self.synced_mark = job.mark
 
     def forget_all(self) -> None:
-        """Close the files that a sync was due for; the job on its way closes its own when it ends."""
+        """Close the unsynced files; the running job closes its own when it ends."""
         cdef SegmentFiles files = self.files
         for path in files.unsynced:
             files.handles.close(path)
@@ -99,21 +99,21 @@ cdef class RetiredFiles:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef void retire(self, str path) except *:
-        """Let a file go once the next commit is on the medium."""
+        """Queue a file for removal after the next commit is durable."""
         self.paths.append((0, path))
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Let the files that were retired since the last commit go when this one is on the medium."""
+        """Give the files that were retired since the last commit the mark of this one."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Whether a file is superfluous, by what is on the medium."""
+        """Whether a file may be removed: its commit is durable."""
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):
-        """Return the job that removes some of the files that nothing needs any more; None: there are none."""
+        """Return the job that removes some retired files; None: there are none."""
         if not self.is_due():
             return None
         due = [path for mark, path in self.paths[:REMOVED_AT_ONCE] if 0 < mark <= self.syncs.synced_mark]
@@ -124,7 +124,7 @@ cdef class RetiredFiles:
         return self.removing
 
     def finish_removal(self, error, closed) -> None:
-        """Take the result of the job: others may go only when these are gone for good."""
+        """Take the result of the job: the next files wait until these are durably removed."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True
@@ -147,7 +147,7 @@ cdef class RetiredFiles:
             self.n += 1
 
     cdef void free_segments(self) noexcept nogil:
-        """Free what was kept: no sync is on its way."""
+        """Free the kept entries; no sync may be running."""
         cdef size_t i
         for i in range(self.n):
             segment_free(self.segments[i])

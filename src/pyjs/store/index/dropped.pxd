@@ -1,4 +1,4 @@
-"""What was dropped from a store: told to its consumers, and freed."""
+"""Dropped messages of a store: a log for consumers, and memory to be freed."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport SeqIndex
@@ -6,16 +6,16 @@ from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
-    """(sequence u64, length u32, subject) of each message dropped while `tracked`, one behind the other."""
-    cdef public bint tracked            # someone drains it
+    """(sequence u64, length u32, subject) of each message dropped while `tracked`, without gaps."""
+    cdef public bint tracked            # the log is drained; otherwise drops are not logged
     cdef char* data
-    cdef size_t size                    # bytes; whoever drained it sets it to 0
+    cdef size_t size                    # bytes; the reader sets it to 0
     cdef size_t room
 
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that no store refers to any more."""
+    """Tables that no store uses any more."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token

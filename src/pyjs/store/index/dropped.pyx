@@ -1,11 +1,11 @@
-"""What was dropped from a store: told to its consumers, and freed where nobody waits for it.
+"""Dropped messages of a store: a log for consumers (`DropLog`), and memory to be freed in any thread (`Remains`).
 
-`DropLog`: the consumers of a stream count by what was dropped since somebody last asked. Without memory a drop is not
-told of. `Remains`: a million messages are as many pieces of memory. A store that is emptied is empty at once: it
-hands its tables over in one piece, and `free` may run in any thread; a job that reads the segments has to end before.
+`DropLog`: consumers update num_pending from the messages dropped since the last drain. Without memory a drop is not
+logged. `Remains`: a million messages are a million allocations. A purge hands the store's tables over and returns at
+once; `free` may run in any thread, after the jobs that read the segments have ended.
 
-Knows nothing of stores and files. Compiled because limits drop a message per publish (benchmarks/: JetStream rows),
-and what is freed are the tables of the store (benchmarks/hostile.py: purge).
+Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows), and it
+frees the tables of the store (benchmarks/hostile.py: purge).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free

@@ -1,4 +1,4 @@
-"""Index files: the contents of one segment in a form that a start can copy. Prose: docs/storage-format.md."""
+"""Index files: the contents of one segment, ready to be mapped by a start. Prose: docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -13,12 +13,12 @@ cdef enum:
 cdef packed struct IndexHeader:
     char[8] magic
     uint32_t version
-    uint32_t flags              # 0; in the outer header of an encrypted file: what it is encrypted with
+    uint32_t flags              # 0; in the outer header of an encrypted file: the algorithm
     uint64_t base_seq
     uint32_t number             # of the segment, as in the name
     uint32_t sealed             # 1: the segment ends with a footer
     uint64_t incarnation
-    uint64_t segment_size       # bytes of header and records that were read
+    uint64_t segment_size       # bytes of header and records
     uint64_t segment_checksum   # the last eight of them
     uint64_t floor
     int64_t first_ts
@@ -35,14 +35,14 @@ cdef packed struct IndexHeader:
     uint64_t spare
 
 cdef class FullSegment:
-    """A segment that gets no more records, from which its index file is made, in another thread.
+    """A segment without further appends, whose index file another thread writes.
 
-    Its entries are the store's, which does not change them, and keeps them until the sync that this belongs to ends.
+    The entries belong to the store, which does not change or free them until the sync of this object ends.
     """
     cdef Catalogue catalogue
-    cdef object retired                 # store_sync.RetiredFiles; with the catalogue, so that the entries stay
+    cdef object retired                 # store_sync.RetiredFiles; keeps the entries alive, as does the catalogue
     cdef readonly str path
-    cdef readonly object key            # vault.StreamKey: what it is encrypted with; None: nothing
+    cdef readonly object key            # vault.StreamKey of the stream; None: not encrypted
     cdef uint64_t base_seq, incarnation, end, chain, floor
     cdef readonly uint32_t number
     cdef bint sealed
