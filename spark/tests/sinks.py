@@ -102,7 +102,7 @@ class Out:
         info = self.filler.raw.try_api(f"STREAM.INFO.KV_{bucket}", subjects_filter=prefix + "*")
         subjects = (info.get("state", {}).get("subjects") or {}) if "error" not in info else {}
         found = {}
-        for subject in subjects:
+        for subject in (each for each in subjects if each != f"{prefix}batch"):
             message = self.filler.raw.api(f"STREAM.MSG.GET.KV_{bucket}", last_by_subj=subject)["message"]
             found[subject.removeprefix(prefix)] = json.loads(base64.b64decode(message["data"]))
         return found

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 HEAD = ("checkpoint", "window", "slide", "late", "by", "emit", "time", "create", "master")
-TOTALS = ("messages", "late", "open")  # of a run: read, dropped, windows that may still grow
+# Of a run: read; dropped, at least, for Spark counts them after it has joined those of one window in a task; windows
+# that may still grow.
+TOTALS = ("messages", "late", "open")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +136,7 @@ def run(pipeline: Aggregate, said: argparse.Namespace) -> int:
             raise
     if said.json:
         return print_json(totals)
-    late = f", {totals['late']} too late" if totals["late"] else ""
+    late = f", at least {totals['late']} too late" if totals["late"] else ""
     print(f"{totals['messages']} messages{late}, {totals['open']} windows open, to {pipeline.target}")
     return 0
 

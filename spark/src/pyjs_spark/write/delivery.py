@@ -29,7 +29,7 @@ from pyjs_spark.read.ranges import stream_info
 from pyjs_spark.subjects import is_match
 from pyjs_spark.times import parse_rfc3339
 from pyjs_spark.write.columns import RowPlan
-from pyjs_spark.write.marker import BEGUN, DONE, Marker, Progress, new_attempt
+from pyjs_spark.write.marker import BEGUN, DONE, BatchMark, Marker, Progress, new_attempt
 from pyjs_spark.write.publish import Publisher
 from pyjs_spark.write.recovery import ADVICE, Found, Recovery, ReplayCheck
 from pyjs_spark.write.rows import MADE, RowReader, size_max
@@ -213,7 +213,7 @@ class Delivery:
         self._begun_ns = 0  # when that was
         self._subject = ""  # of the first row: one that the stream takes
         self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
-        self._markers = self._progress.read() if self._is_exact else {}
+        self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:
         """Write all rows; return when the stream has them.
@@ -245,9 +245,8 @@ class Delivery:
             yield columns, first
 
     def _write_exactly_once(self, batches: Iterator[tuple[Columns, int]]) -> None:
-        place, progress, markers = self._place, self._progress, self._markers
-        self._check(markers)
-        mine = markers.get(place.part)
+        place, progress, mine = self._place, self._progress, self._mine
+        self._check()
         if mine is not None and mine.batch == place.batch and mine.state == DONE:
             self._skip(batches, mine)
             return
@@ -257,10 +256,10 @@ class Delivery:
             return
         frame = frame_rows(head[0], 0, 1, self._framing, head[1])
         self._subject = bytes(frame.data).split(b" ", 2)[1].decode()
-        if not markers:
+        if mine is None and self._newest is None:
             progress.make_bucket(self._target.replicas)
-        marker = progress.write(place.part, self._begun(markers))
-        before = [each for each in markers.values() if each.batch == place.batch]
+        before = self._before()
+        marker = progress.write(place.part, self._begun())
         replay = self._replay(marker, before, mine)
         self._publisher.stored = partial(self._stored_of_mine, marker.after)
         self._send(*head, replay)
@@ -270,22 +269,37 @@ class Delivery:
         done = replace(marker, state=DONE, rows=self._rows, digest=self._digest.text)
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
-    def _check(self, markers: dict[int, Marker]) -> None:
+    def _before(self) -> list[Marker]:
+        """Begin the batch if nobody did; return the markers of earlier attempts at it that matter here.
+
+        In the run that began the batch it is the own one. Another run may have cut the batch in another way, so there
+        all of them count.
+        """
+        place, newest = self._place, self._newest
+        if newest is None or newest.batch < place.batch:
+            mark = BatchMark(place.batch, place.run, self._target.name, newest.revision if newest else 0)
+            newest = self._progress.begin(mark)
+        is_own_run = newest.batch == place.batch and newest.run == place.run
+        found = [self._mine] if is_own_run else self._progress.read().values()
+        return [each for each in found if each is not None and each.batch == place.batch]
+
+    def _check(self) -> None:
         """Refuse to write where the markers say that these rows belong to another history."""
         place = self._place
-        for marker in markers.values():
+        known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
+        for marker in known:
             if marker.stream != self._target.name:
                 raise ReplayDiffers(
                     f"sinkId {place.sink_id} belongs to a sink of stream {marker.stream}, not of "
                     f"{self._target.name}; use another sinkId, or another checkpoint"
                 )
-        newest = max((marker.batch for marker in markers.values()), default=0)
+        newest = max((marker.batch for marker in known), default=0)
         if newest > place.batch:
             raise ReplayDiffers(
                 f"{self._what}: batch {newest} of this sink was written already, so the checkpoint was set back "
                 "or is new. Use another sinkId (or a new checkpoint) to write everything again, or forget the "
                 f"progress of the sink: nats kv del {self._options.progress_bucket} {place.sink_id}.<partition>, "
-                "for each partition, and wait for the duplicate window of the stream"
+                "for each partition and for batch, and wait for the duplicate window of the stream"
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
@@ -303,10 +317,9 @@ class Delivery:
         if mine is not None and mine.batch == self._place.batch:
             raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
 
-    def _begun(self, markers: dict[int, Marker]) -> Marker:
+    def _begun(self) -> Marker:
         """Return the marker with which this attempt begins, or takes over from an earlier one."""
-        place, target = self._place, self._target
-        mine = markers.get(place.part)
+        place, target, mine = self._place, self._target, self._mine
         is_same = mine is not None and mine.batch == place.batch
         if mine is not None and is_same:
             return replace(mine, attempt=new_attempt())

@@ -6,6 +6,13 @@
                     "first_run": "...", "attempt": "...", "rows": 0, "digest": "",
                     "duplicates": 0}
 
+    key      <sinkId>.batch
+    value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
+
+The second key says which run of the query began the newest batch. A task of that run reads its own marker and this
+key and no more, however many partitions there are; one of another run reads all markers, since partitions may have
+been cut in another way then.
+
 `begun` is written before the first row of a batch and says which sequence the stream had then: what the batch put
 into the stream lies behind it. `done` is written after the last acknowledgement. Every write names the revision
 that it has read, so of two attempts at the same rows only one gets on.
@@ -20,14 +27,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyjs_spark import strict_json
-from pyjs_spark.errors import ApiError, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
+from pyjs_spark.decode.frames import PubAck
+from pyjs_spark.errors import ApiError, NoResponders, PublishFailed, ReplayDiffers, SparkError, WriterReplaced
 from pyjs_spark.nats import buckets
-from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.client import NOBODY, Client
 from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.read import pull
 from pyjs_spark.read.direct import NOT_FOUND
@@ -67,6 +74,22 @@ class Marker:
         return json.dumps(value).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class BatchMark:
+    """The newest batch of a sink, and who began it."""
+
+    batch: int
+    run: str
+    stream: str  # the target
+    revision: int = 0  # of the key; not part of the value
+
+    def to_json(self) -> bytes:
+        """Return the value of the key."""
+        return json.dumps(
+            {"v": VERSION, "batch": self.batch, "run": self.run, "stream": self.stream}
+        ).encode()
+
+
 def new_attempt() -> str:
     """Return a name for one attempt at a partition, or for one run."""
     return f"{random.getrandbits(64):016x}"
@@ -80,20 +103,51 @@ class Progress:
         self._bucket = bucket
         self._stream = buckets.kv_stream(bucket)
         self._prefix = f"$KV.{bucket}.{sink_id}."
+        self._batch_subject = f"{self._prefix}batch"
         self._retries = retries
         self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of that
 
     def read(self) -> dict[int, Marker]:
         """Return the marker of every partition that has one."""
-        request = {"multi_last": [f"{self._prefix}*"], "batch": KEYS_MAX}
+        return self._markers(self._last((f"{self._prefix}*",)))
+
+    def read_own(self, part: int) -> tuple[Marker | None, BatchMark | None]:
+        """Return the marker of a partition, and that of the newest batch."""
+        found = self._last((f"{self._prefix}{part}", self._batch_subject))
+        return self._markers(found).get(part), self._batch_in(found)
+
+    def begin(self, mark: BatchMark) -> BatchMark:
+        """Put the mark of a batch in place of the one with its revision; return the one that stands then."""
+        headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % mark.revision
+        said = publish_one(self._client, self._batch_subject, mark.to_json(), headers, self._retries)
+        if said.err_code == WRONG_LAST_SEQ:  # another task was first, or our own write came twice
+            found = patiently(
+                self._retries, lambda: self._batch_in(self._last((self._batch_subject,))), self._client
+            )
+            return found or mark
+        self._check(said)
+        return replace(mark, revision=said.seq)
+
+    def _batch_in(self, messages: list[Stored]) -> BatchMark | None:
+        for message in messages:
+            if message.subject.decode() == self._batch_subject:
+                if not message.payload:  # deleted
+                    return BatchMark(-1, "", "", message.seq)
+                value = self._value(message)
+                return BatchMark(int(value["batch"]), str(value["run"]), str(value["stream"]), message.seq)
+        return None
+
+    def _last(self, subjects: tuple[str, ...]) -> list[Stored]:
+        """Return the last messages of some subjects."""
+        request = {"multi_last": subjects, "batch": KEYS_MAX}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._stream}"
         wait_s = self._client.settings.timeout_s
         *some, end = self._client.request_many(subject, json.dumps(request).encode(), KEYS_MAX, wait_s)
         if end.status == END_OF_BATCH:
-            return self._markers([stored(answer) for answer in some])
+            return [stored(answer) for answer in some]
         if end.status == NOT_FOUND:
-            return {}
-        return self._read_long_way(end.status, end.description)
+            return []
+        return self._read_long_way(subjects, end.status, end.description)
 
     def write(self, part: int, marker: Marker) -> Marker:
         """Put a marker in place of the one with its revision; return it with its own.
@@ -107,11 +161,14 @@ class Progress:
         said = publish_one(self._client, subject, marker.to_json(), headers, self._retries)
         if said.err_code == WRONG_LAST_SEQ:
             return self._written_before(part, marker)
+        self._check(said)
+        return replace(marker, revision=said.seq)
+
+    def _check(self, said: PubAck) -> None:
         if said.code:
             raise PublishFailed(
                 f"progressBucket {self._bucket}: {said.text} (code {said.code}, err_code {said.err_code})"
             )
-        return replace(marker, revision=said.seq)
 
     def forget(self) -> None:
         """Remove all markers of this sink."""
@@ -153,36 +210,38 @@ class Progress:
         for message in messages:
             part = message.subject.decode().removeprefix(self._prefix)
             if message.payload and part.isdigit():
-                found[int(part)] = self._marker(strict_json.loads(message.payload), message)
+                found[int(part)] = Marker(**self._value(message), revision=message.seq, ts_ns=message.ts_ns)
             elif part.isdigit():
                 self._deleted[int(part)] = message.seq
         return found
 
-    def _marker(self, value: Mapping[str, Any], message: Stored) -> Marker:
-        known = dict(value)
-        if known.pop("v", None) != VERSION:
+    def _value(self, message: Stored) -> dict[str, Any]:
+        """Return what a key says. Raises ReplayDiffers if that cannot be read here."""
+        value = strict_json.an_object(message.payload)
+        if value.pop("v", None) != VERSION:
             key = message.subject.decode()
             raise ReplayDiffers(f"{key} was written by another version of this package: {value!r:.100}")
-        return Marker(**known, revision=message.seq, ts_ns=message.ts_ns)
+        return value
 
-    def _read_long_way(self, status: int, why: str) -> dict[int, Marker]:
+    def _read_long_way(self, subjects: tuple[str, ...], status: int, why: str) -> list[Stored]:
         """Read more keys than a server answers with at once, or find out that there is no bucket."""
         info = stream_info(self._client, self._stream)
         if info is None:
-            return {}
+            return []
+        if status == NOBODY and info["config"].get("allow_direct"):  # another task made it since
+            raise NoResponders(f"{self._client.address}: the bucket {self._bucket} answered not yet")
         if status != TOO_MANY and info["config"].get("allow_direct"):
             raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
         what = ReadRange(
             self._stream,
             max(1, int(info["state"]["first_seq"])),
             int(info["state"]["last_seq"]) + 1,
-            (f"{self._prefix}*",),
+            subjects,
             columns=("seq", "ts_ns", "subject", "data"),
             fail_on_data_loss=False,  # a key that is written anew meanwhile leaves its place
         )
-        messages = [
+        return [
             Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])
             for batch in pull.read_range(self._client, what)
             for row in batch.to_pylist()
         ]
-        return self._markers(messages)
