@@ -44,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
         options = load_options(_config_path(line), read_file, os.environ, _option_flags(line))
     except ConfigError as error:
         return _fail(str(error))
+    problem = _certificate_problem(options)
+    if problem:
+        return _fail(problem)
     if line.flags.get("t"):
         return _report_check(options)
     for warning in options.warnings:
@@ -54,6 +57,18 @@ def main(argv: list[str] | None = None) -> int:
     from pyjs.server.command import run
 
     return run(options)
+
+
+def _certificate_problem(options: Options) -> str:
+    """Return why the files of the `tls` block cannot be used, "" if they can."""
+    if options.tls.certificates:
+        from pyjs.server.tls.context import TlsFailed, read_tls_settings
+
+        try:
+            read_tls_settings(options)
+        except TlsFailed as error:
+            return str(error)
+    return ""
 
 
 def missing_packages() -> list[str]:

@@ -200,6 +200,7 @@ class Node(Host):
         }
         if self.authenticator.required and (connected or self.authenticator.no_auth_user is None):
             fields["auth_required"] = True
+        fields |= tls_fields(self.options)
         fields["max_payload"] = self.settings.max_payload
         if self.options.jetstream.enabled:
             fields["jetstream"] = True
@@ -298,6 +299,16 @@ class Node(Host):
         return self.timers.next_deadline_ns()
 
 
+def tls_fields(options: Options) -> dict[str, object]:
+    """Return what INFO and /varz say about encryption."""
+    if not options.tls.certificates:
+        return {}
+    if options.tls.allow_plain:
+        return {"tls_available": True}
+    required: dict[str, object] = {"tls_required": True}
+    return required | {"tls_verify": True} if options.tls.verify else required
+
+
 def python_version() -> str:
     """Return the value of the field in which nats-server has its Go version."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
@@ -359,7 +370,11 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
             for user in account.users
         )
     hashed = any(is_bcrypt(secret) for secret in (auth.token, *(user.secret for user in users)))
-    return Authenticator(users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"")
+    # A single user has a password all the same, as with nats-server.
+    by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)
+    return Authenticator(
+        users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"", by_certificate
+    )
 
 
 def _public_key(rng: Rng, prefix: bytes) -> str:

@@ -22,10 +22,6 @@ PUBLIC = ("pyjs/aio/", "pyjs/testing/", "pyjs/pytest_plugin.py")
 # What no line of src/ names, and why it is there: name -> reason.
 CALLED = {
     **dict.fromkeys(
-        "connection_made data_received eof_received pause_writing resume_writing".split(),
-        "called by the transport of an asyncio.Protocol",
-    ),
-    **dict.fromkeys(
         "on_message_begin on_url on_message_complete".split(), "called by the parser of httptools"
     ),
     **dict.fromkeys(
@@ -40,7 +36,6 @@ LAYOUT = dict.fromkeys(
 FOR_TESTS = {
     "step_wall": "programs' tests set the wall clock of a virtual node",
     "open_maps": "a map that stays open is a leak that nothing else shows",
-    "feed": "tests and benchmarks read the protocol without a connection",
     **dict.fromkeys("segment_paths scan_segment".split(), "what is stored, for tests of the store"),
     **dict.fromkeys("checksum_of skip_seq".split(), "one step of a store, for its unit tests"),
     **dict.fromkeys(

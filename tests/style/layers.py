@@ -57,7 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "server": (
         ("addresses", "announce", "failures", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
-        ("connection", "endings", "jetstream_switch", "listener", "logging", "reload"),
+        ("connection", "endings", "jetstream_switch", "listener", "logging", "reload", "tls"),
         ("driver", "monitoring"),
         ("server",),
         ("command",),

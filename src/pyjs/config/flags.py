@@ -91,6 +91,11 @@ FLAGS = (
     _flag("user", str, "authorization.user", "<user>", "user that clients must name", "Authorization"),
     _flag("pass", str, "authorization.password", "<password>", "password of that user", "Authorization"),
     _flag("auth", str, "authorization.token", "<token>", "token that clients must send", "Authorization"),
+    _flag("tls", bool, "", "", "encrypt clients, with the files below", "TLS"),
+    _flag("tlscert", str, "tls.cert_file", "<file>", "certificate of the server", "TLS"),
+    _flag("tlskey", str, "tls.key_file", "<file>", "its private key", "TLS"),
+    _flag("tlsverify", bool, "tls.verify", "", "clients must show a certificate", "TLS"),
+    _flag("tlscacert", str, "tls.ca_file", "<file>", "who may have signed certificates of clients", "TLS"),
     _flag("help h", bool, "", "", "show this text", "Common"),
     _flag("version v", bool, "", "", "show the version", "Common"),
 )
@@ -98,9 +103,9 @@ FLAGS = (
 # Flags of nats-server that would do nothing here yet, with whether they take a value.
 UNSUPPORTED = {
     **dict.fromkeys(("ms", "https_port", "r", "remote_syslog", "profile"), True),
-    **dict.fromkeys(("tlscert", "tlskey", "tlscacert", "routes", "cluster", "cluster_listen"), True),
+    **dict.fromkeys(("routes", "cluster", "cluster_listen"), True),
     **dict.fromkeys(("cluster_name", "cluster_advertise", "connect_retries"), True),
-    **dict.fromkeys(("s", "syslog", "tls", "tlsverify", "no_advertise", "help_tls"), False),
+    **dict.fromkeys(("s", "syslog", "no_advertise", "help_tls"), False),
 }
 
 FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
@@ -191,7 +196,18 @@ def apply_flags(
             places["authorization" if attr.startswith("authorization.") else attr] = place
     options.host = options.host or Options().host
     options.port = options.port or Options().port
+    if any(FLAG_BY_NAME[name].group == "TLS" and value for name, value in flags.items()):
+        yield from _check_certificate(options, place)
     yield from _apply_credentials(options, flags, place)
+
+
+def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
+    """Yield what flags alone leave out: a block of a file has both files."""
+    tls = options.tls
+    if not tls.certificates:
+        yield Problem(place, "TLS Server certificate must be present and valid", "add --tlscert")
+    elif tls.cert_file and not tls.key_file:
+        yield Problem(place, "TLS Server private key must be present and valid", "add --tlskey")
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:

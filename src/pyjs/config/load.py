@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
-from pyjs.config.options import SYSTEM_ACCOUNT, Options
+from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options
 from pyjs.config.values import ConfigMap
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         cause = f"max_payload ({options.max_payload}) is higher than max_pending ({options.max_pending})"
         place = places.get("max_payload") or at("max_pending")
         problems.append(Problem(place, cause, "lower max_payload or raise max_pending"))
+    if options.tls.certificates and "authorization.timeout_ns" not in places:
+        options.authorization.timeout_ns = options.tls.timeout_ns + NS_PER_S
     problems += _check_users(options, at("authorization"), at("no_auth_user"))
     problems += _check_system_account(options, places, at("system_account"))
     if not problems:

@@ -134,6 +134,32 @@ class JetStreamOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class TlsOptions:
+    """How clients are encrypted, if there is a certificate, and which certificates they must show."""
+
+    cert_file: str = ""  # certificate and those that signed it, PEM
+    key_file: str = ""  # its private key
+    certs: tuple[tuple[str, str], ...] = ()  # more of both; the client's name for the server chooses
+    allow_plain: bool = False  # clients may do without
+    ca_file: str = ""  # who may have signed certificates of clients; "": whom this machine trusts
+    verify: bool = False  # clients must show a certificate
+    verify_and_map: bool = False  # and it says which user they are
+    timeout_ns: int = 2 * NS_PER_S  # until the handshake must have ended
+    handshake_first_ns: int = -1  # INFO waits so long for the client to begin; 0: always; -1: never
+    connection_rate_limit: int = 0  # handshakes in a second; 0: no limit
+    pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
+    min_version: str = "1.2"
+    cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, as IANA names them; (): those that OpenSSL thinks safe
+    curve: str = ""  # "": those that OpenSSL prefers
+    place: str = ""  # file:line:column of the block, for what is found wrong later
+
+    @property
+    def certificates(self) -> tuple[tuple[str, str], ...]:
+        """The files of each certificate and its key; (): nothing is encrypted."""
+        return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Options:
     """All options of one server."""
 
@@ -178,6 +204,7 @@ class Options:
 
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     no_auth_user: str = ""
+    tls: TlsOptions = field(default_factory=TlsOptions)
     accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
     feature_flags: dict[str, bool] = field(default_factory=dict)  # those that were set
     system_account: str = SYSTEM_ACCOUNT  # "": there is none (no_system_account)

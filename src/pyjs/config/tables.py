@@ -44,6 +44,7 @@ from pyjs.config.kinds import (
 )
 from pyjs.config.options import NS_PER_S, JetStreamLimits, JetStreamOptions, Options
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.tls import TLS, read_tls
 from pyjs.config.values import Value
 
 FEATURE_FLAGS = ["js_ack_fc_v2"]
@@ -281,6 +282,8 @@ TOP = Table(
         Key("disable_sublist_cache", BOOL, ("no_sublist_cache",)),
         Key("authorization", Kind("map", read_authorization), reloadable=True),
         Key("no_auth_user", STRING, reloadable=True),
+        Key("tls", Kind("map", read_tls), reloadable=True),
+        Key("allow_non_tls", BOOL, attrs=("tls.allow_plain",), reloadable=True),
         Key("accounts", Kind("map", read_accounts), reloadable=True),
         Key("system_account", STRING, ("system",), zero_is_default=True),
         Key("no_system_account", BOOL, ("no_system", "no_sys_acc")),
@@ -297,6 +300,7 @@ TABLES: dict[str, Table] = {
     "jetstream": JETSTREAM,
     "jetstream.limits": JETSTREAM_LIMITS,
     "authorization": AUTHORIZATION,
+    "tls": TLS,
     "accounts.*": ACCOUNT,
     "accounts.*.limits": ACCOUNT_LIMITS,
     "accounts.*.jetstream": ACCOUNT_JETSTREAM,

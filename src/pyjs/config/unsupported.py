@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyjs.config.table import Unsupported
 
-_NO_TLS = "there is no TLS yet"
+_NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
 _NO_JWT = "only users with passwords and tokens are known"
 _NO_NKEY = "nkeys are not known yet"
@@ -27,12 +27,10 @@ TOP = (
     Unsupported(("connect_error_reports",), _NO_CLUSTER),
     Unsupported(("reconnect_error_reports",), _NO_CLUSTER),
     Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
-    Unsupported(("tls",), _NO_TLS),
-    Unsupported(("allow_non_tls",), _NO_TLS),
-    Unsupported(("ocsp",), _NO_TLS),
-    Unsupported(("ocsp_cache",), _NO_TLS),
-    Unsupported(("https",), f"{_NO_TLS}; http is"),
-    Unsupported(("https_port",), f"{_NO_TLS}; http_port is"),
+    Unsupported(("ocsp",), _NO_OCSP),
+    Unsupported(("ocsp_cache",), _NO_OCSP),
+    Unsupported(("https",), "monitoring speaks plain http"),
+    Unsupported(("https_port",), "monitoring speaks plain http"),
     Unsupported(("operator", "operators", "roots", "root", "root_operators", "root_operator"), _NO_JWT),
     Unsupported(("trusted_keys", "trusted"), _NO_JWT),
     Unsupported(("resolver", "account_resolver", "accounts_resolver"), _NO_JWT),

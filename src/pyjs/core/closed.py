@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyjs.core.auth.handshake import ConnectOptions
-from pyjs.core.link import Peer
+from pyjs.core.link import Peer, Shown, ShownCertificate, TlsPeer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +63,18 @@ class ClosedSession:
     out_bytes: int
     stalls: int
     num_subscriptions: int
+    tls: TlsPeer | None
     shown: tuple[ClosedSubscription, ...]  # the first SHOWN_MAX subscriptions
 
     @classmethod
     def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
-        """Return a copy of `session` for monitoring; equal values are shared with `before`."""
-        values = {each.name: getattr(session, each.name) for each in fields(cls) if each.name != "shown"}
+        """Return what is kept of `session`; it shares what is equal with the one that ended before it."""
+        values = {
+            each.name: getattr(session, each.name)
+            for each in fields(cls)
+            if each.name not in ("shown", "tls")
+        }
+        values["tls"] = session.link.tls
         first = before.shown[0] if before is not None and before.shown else None
         subs = islice(session.subscriptions.values(), SHOWN_MAX)
         values["shown"] = tuple(ClosedSubscription.of(sub, first) for sub in subs)
@@ -174,25 +180,42 @@ def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
         owner,
         (peer.ip, peer.port, peer.kind),
         (options.name, options.lang, options.version),  # what monitoring shows
+        _tls_row(closed.tls),
         tuple(getattr(closed, name) for name in PLAIN),
         [(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max) for sub in closed.shown],
     )
 
 
 def _session(row: tuple[Any, ...], account: Account, user: User | None) -> ClosedSession:
-    _, peer, (name, lang, version), plain, shown = row
+    _, peer, (name, lang, version), tls, plain, shown = row
     return ClosedSession(
         peer=Peer(*peer),
         account=account,
         user=user,
         options=ConnectOptions(name=name, lang=lang, version=version),
+        tls=_tls(tls),
         shown=tuple(ClosedSubscription(*sub) for sub in shown),
         **dict(zip(PLAIN, plain, strict=True)),
     )
 
 
+def _tls_row(tls: TlsPeer | None) -> tuple[Any, ...]:
+    """Return what monitoring shows of `tls`; the names of the client are not."""
+    if tls is None:
+        return ()
+    chain = [(each.subject, each.spki_sha256, each.cert_sha256) for each in tls.shown.chain]
+    return (tls.version, tls.cipher_suite, tls.first, chain)
+
+
+def _tls(row: tuple[Any, ...]) -> TlsPeer | None:
+    if not row:
+        return None
+    version, cipher_suite, first, chain = row
+    return TlsPeer(version, cipher_suite, first, Shown(tuple(ShownCertificate(*each) for each in chain)))
+
+
 PLAIN = tuple(
     each.name
     for each in fields(ClosedSession)
-    if each.name not in ("peer", "account", "user", "options", "shown")
+    if each.name not in ("peer", "account", "user", "options", "tls", "shown")
 )

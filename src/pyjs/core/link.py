@@ -14,8 +14,38 @@ class Peer:
     kind: str = "nats"  # nats | websocket | in_process
 
 
+@dataclass(frozen=True, slots=True)
+class ShownCertificate:
+    """One certificate in /connz."""
+
+    subject: str
+    spki_sha256: str  # of the public key, in hex
+    cert_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a client showed: its chain, and the names that its own certificate gives it."""
+
+    chain: tuple[ShownCertificate, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TlsPeer:
+    """What a TLS handshake agreed on, and the certificates that the client showed."""
+
+    version: str  # "1.3"
+    cipher_suite: str  # as IANA names it
+    first: bool  # the handshake came before INFO
+    shown: Shown  # certificates of the client
+
+
 class Link:
     """The writing half of a connection."""
+
+    tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
+    ready = True  # what is written may reach the client in the middle of nothing else
 
     def write(self, data: bytes) -> None:
         """Queue `data` for sending."""

@@ -60,6 +60,9 @@ class Pings:
     def _due(self) -> None:
         """Send a PING after an interval without input; close the client if too many PINGs are unanswered."""
         session, settings = self._session, self._session.host.settings
+        if not session.link.ready:
+            self.begin()  # a PING would be in the way of a TLS handshake
+            return
         now_ns = session.host.clock.now_ns()
         quiet_ns = now_ns - session.last_activity_ns
         if quiet_ns >= settings.ping_interval_ns or now_ns - self._sent_at_ns > RTT_EVERY_NS:

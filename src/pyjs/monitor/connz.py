@@ -18,6 +18,7 @@ from pyjs.subjects.sublist import Subscription
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from pyjs.core.link import TlsPeer
     from pyjs.core.session import ClientSession
     from pyjs.monitor.state import Monitored
 
@@ -201,6 +202,7 @@ def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Gener
 
 def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Generator[None, None, None]:
     entry |= filled({"name": c.options.name, "lang": c.options.lang, "version": c.options.version})
+    entry |= _tls(c.tls if isinstance(c, ClosedSession) else c.link.tls, with_certificates=options.auth)
     if options.auth:
         account = c.account.name if c.account.name != GLOBAL_ACCOUNT else ""
         entry |= filled({"authorized_user": user_name(c), "account": account})
@@ -217,6 +219,18 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
         entry["subscriptions_list"] = [text(sub.subject) for sub in c.subscriptions.values()]
     if options.auth and (c.user is not None or not c.closed_at_ns):
         entry["name_tag"] = c.account.name
+
+
+def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:
+    if tls is None:
+        return {}
+    fields: JsonDict = {"tls_version": tls.version, "tls_cipher_suite": tls.cipher_suite}
+    if with_certificates and tls.shown.chain:
+        fields["tls_peer_certs"] = [
+            {"subject": each.subject, "spki_sha256": each.spki_sha256, "cert_sha256": each.cert_sha256}
+            for each in tls.shown.chain
+        ]
+    return fields | filled({"tls_first": tls.first})
 
 
 def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:

@@ -8,6 +8,7 @@ argument /varz is equal on both.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.monitor.json_text import JsonDict, JsonValue
@@ -29,10 +30,11 @@ def _block(path: str, target: object) -> JsonDict:
 
     shown: JsonDict = {}
     for key in TABLES[path].keys:
-        if "." in key.attrs[0]:
+        block, _, attr = key.attrs[0].rpartition(".")
+        if block in TABLES and any(attr in each.attrs for each in TABLES[block].keys) and block:
             continue  # a second way to write a key of a block
         inner = f"{path}.{key.name}".lstrip(".")
-        value = getattr(target, key.attrs[0])
+        value = attrgetter(key.attrs[0])(target)
         if inner in TABLES:
             shown[key.name] = _block(inner, value)
         elif key.name != "listen":  # host and port are keys of their own

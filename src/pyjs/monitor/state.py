@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.config.options import Options
     from pyjs.node import Node
 
@@ -34,6 +36,7 @@ class Monitored:
     process: ProcessStats
     config_loaded_at_ns: int
     ready: bool = False  # clients are accepted
+    certificate_ends: Callable[[], str] = str  # when that of the client port does, "" if there is none
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
 
     def count_request(self, path: str) -> None:

@@ -48,7 +48,10 @@ def _identity(monitored: Monitored) -> JsonDict:
     }
     if node.authenticator.required and node.authenticator.no_auth_user is None:
         answer["auth_required"] = True
-    return answer
+    tls = options.tls
+    return answer | filled(
+        {"tls_required": bool(tls.certificates) and not tls.allow_plain, "tls_verify": tls.verify}
+    )
 
 
 def _limits(monitored: Monitored) -> JsonDict:
@@ -73,6 +76,7 @@ def _limits(monitored: Monitored) -> JsonDict:
 
 
 def _blocks(monitored: Monitored) -> JsonDict:
+    tls = monitored.options.tls
     jetstream: JsonDict = {}
     if monitored.node.jetstream is not None:
         jetstream = {
@@ -87,8 +91,9 @@ def _blocks(monitored: Monitored) -> JsonDict:
         "mqtt": {},
         "websocket": {},
         "jetstream": jetstream,
-        "tls_timeout": 2,
+        "tls_timeout": number(tls.timeout_ns / NS_PER_S),
         "write_deadline": monitored.options.write_deadline_ns,
+        **filled({"tls_cert_not_after": monitored.certificate_ends()}),
     }
 
 

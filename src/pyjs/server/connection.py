@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from pyjs.core.link import Link, Peer
+from pyjs.core.link import Link, Peer, TlsPeer
 from pyjs.server.addresses import plain_ip
 from pyjs.server.failures import log_exception
 from pyjs.server.trace import IN, OUT, Tracer
@@ -110,6 +110,27 @@ class Connection(asyncio.Protocol, Link):
             self._tracers = None
             session.lose_link()
             self._driver.endings.add(session.end_input)
+
+    # -- called by a transport that encrypts -------------------------------------------------------------------
+    def encrypted(self, peer: TlsPeer) -> None:
+        """Take note that everything from now on is encrypted."""
+        self.tls = peer
+        self.ready = True
+        self.note("TLS handshake complete")
+        self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
+
+    def handshake_failed(self, cause: str, *, expected: bool) -> None:
+        """End a client that cannot be talked to; `expected`: anybody who looks at a port does that."""
+        if hasattr(self, "session") and not self.session.closed_reason:
+            log = self._log.debug if expected else self._log.error
+            log(f"{self.session} - TLS handshake error: {cause}")
+            self.session.close("TLS Handshake Failure")
+            self._driver.wake()
+
+    def note(self, text: str) -> None:
+        """Log what happens to this connection, for those who look closely."""
+        if self._log.debug_on:
+            self._log.debug(f"{self.session} - {text}")
 
     # -- called by the session ---------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:

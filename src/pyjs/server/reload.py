@@ -28,6 +28,7 @@ WITHOUT_VALUE = {
 }
 RENAMED = {
     "authorization.timeout_ns": "authorization timeout",
+    "tls.allow_plain": "allow_non_tls",
     "jetstream.max_memory": "JetStream max_mem_store",
     "jetstream.max_storage": "JetStream max_file_store",
 }
@@ -74,5 +75,7 @@ def change_line(change: Change) -> str:
         return f"Reloaded: {WITHOUT_VALUE[change.name]}"
     if change.name == "no_fast_producer_stall":
         return f"Reloaded: fast producers will {'not ' if change.new else ''}be stalled"
+    if change.name == "tls":
+        return f"Reloaded: tls = {'enabled' if change.new else 'disabled'}"
     name = RENAMED.get(change.name, change.name.removesuffix("_ns"))
     return f"Reloaded: {name} = {_shown(change.name, change.new)}"

@@ -40,6 +40,9 @@ from pyjs.server.system.resources import effective_options
 from pyjs.server.system.scratch import UnsyncedDisk
 from pyjs.server.threads.io_thread import IoThread
 from pyjs.server.threads.workers import Workers
+from pyjs.server.tls.context import TlsFailed, certificate_ends, read_tls_settings
+from pyjs.server.tls.port import TlsPort
+from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +82,7 @@ class Server:
         self.after_stop: list[Callable[[], object]] = []  # called when everything is closed, however it ended
         self._scratch = scratch  # a temporary store directory, removed after the stop
         self._client_listener: Listener | None = None
+        self._tls: TlsPort
         self._monitoring: Monitoring | None = None  # None: there is no port for it
         self._jetstream: JetStreamSwitch
         self._workers: Workers
@@ -112,6 +116,7 @@ class Server:
         self._make_parts(spin)
         announce_start(self.log, self.node, self.options)
         try:
+            self._start_tls()
             self._write_pid_file()
             await self._start_monitoring()
             await self._start_jetstream()
@@ -144,6 +149,7 @@ class Server:
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
+        self._tls = TlsPort(self.loop, self.log)
         self._jetstream = JetStreamSwitch(self.driver)
 
     def _write_pid_file(self) -> None:
@@ -154,13 +160,22 @@ class Server:
         except OSError as error:
             fail(f"Could not write pidfile: open {self.options.pid_file}: {reason_of(error)}")
 
+    def _start_tls(self) -> None:
+        try:
+            self._tls.settings = read_tls_settings(self.options)
+        except TlsFailed as error:
+            fail(str(error))
+
     async def _start_monitoring(self) -> None:
         if not self.options.http_port:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options)
+        self._monitoring = Monitoring(self.driver, self.options, self._certificate_ends)
         await self._monitoring.start()
+
+    def _certificate_ends(self) -> str:
+        return certificate_ends(self.options.tls)
 
     async def _start_jetstream(self) -> None:
         """Recover the streams in steps; the loop serves monitoring and signals in between."""
@@ -183,8 +198,15 @@ class Server:
             fail(f'Error listening on port: {where}, "{error}"')
         listener = self._client_listener = Listener(self.loop, sock, "Client", self.log)
         self.node.port = listener.port
-        await listener.start(lambda: Connection(self.driver, self.connections, listener))
+        await listener.start(lambda: self._client_protocol(listener))
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
+        self._tls.announce()
+
+    def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
+        """Return what speaks to one more client."""
+        connection = Connection(self.driver, self.connections, listener)
+        settings = self._tls.settings
+        return connection if settings is None else TlsTransport(self._tls, settings, connection)
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property
@@ -243,15 +265,17 @@ class Server:
         try:
             new, changed = read_again(old)
             names = {change.name for change in changed}
+            tls = read_tls_settings(new)
             log = (
                 configured_logger(new)
                 if names.intersection(LOG_OPTIONS) and isinstance(self.log, Logger)
                 else None
             )
-        except (ReloadRefused, ConfigError, OSError) as error:
+        except (ReloadRefused, ConfigError, TlsFailed, OSError) as error:
             self.log.error(f"Failed to reload server configuration: {error}")
             return
         self._apply_options(new)
+        self._tls.settings = tls
         if log is not None and isinstance(self.log, Logger):
             self.log.adopt(log)
         for change in changed:
@@ -382,6 +406,7 @@ class Server:
         self.driver.stop()
         await self._workers.finish()
         await self._close_connections()
+        await self._tls.close()
 
     async def _remove_scratch(self) -> None:
         """Remove a temporary store directory; in a thread, since it may have gigabytes."""

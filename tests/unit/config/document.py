@@ -39,6 +39,7 @@ TITLES = {
     "jetstream": "`jetstream { }`",
     "jetstream.limits": "`jetstream { limits { } }`",
     "authorization": "`authorization { }`",
+    "tls": "`tls { }`",
     "accounts.*": "`accounts { NAME { } }`",
     "accounts.*.limits": "`accounts { NAME { limits { } } }`",
     "accounts.*.jetstream": "`accounts { NAME { jetstream { } } }`",
@@ -54,7 +55,7 @@ def page() -> str:
 
 
 def _section(path: str, table: Table) -> str:
-    inherited = path not in ("", "jetstream", "jetstream.limits", "authorization")
+    inherited = path not in ("", "jetstream", "jetstream.limits", "authorization", "tls")
     lines = [f"## {TITLES[path]}", "", "| Key | Value | |", "|---|---|---|"]
     lines += [_row(key, inherited) for key in table.keys]
     if table.unsupported:

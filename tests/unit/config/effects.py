@@ -302,6 +302,7 @@ WITHOUT_PASSWORD = b'{"user":"u"}'
 SECURE = "authorization { token: t }"
 BIG = {"max_bytes": 2000}
 
+TLS = "tls { cert_file: a, key_file: b }"
 NODE_EFFECTS: dict[str, list[Effect]] = {
     "client_advertise": [top('client_advertise: "example.com:5"', info("host"))],
     "server_name": [top("server_name: me", info("server_name")), top("server_name: me", varz("server_name"))],
@@ -324,6 +325,8 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "disable_sublist_cache": [top("disable_sublist_cache: true", cached_routes)],
     "authorization": [top(SECURE, info("auth_required"))],
     "no_auth_user": [top("no_auth_user: u", let_in(b"{}"), f"accounts {{ A {{ {USERS} }} }}")],
+    "allow_non_tls": [top("allow_non_tls: true", info("tls_available"), TLS)],
+    "tls/timeout": [Effect("tls { cert_file: a, key_file: b, <<key>> }", "timeout: 7", varz("tls_timeout"))],
     "accounts": [top("accounts { A {} }", lambda site: site.json("/accountz")["accounts"])],
     "system_account": [top("system_account: OPS", varz("system_account"), "accounts { OPS {} }")],
     "no_system_account": [top("no_system_account: true", varz("system_account"))],

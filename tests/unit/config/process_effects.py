@@ -6,13 +6,17 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from tests.support.certificates import COMMON, Authority, subject
+from tests.support.certificates import LOCAL as LOCALHOST
 from tests.support.raw import RawClient
 from tests.unit.config.effects import DIRECTORY, KEY, Effect
 
@@ -27,6 +31,8 @@ class Running:
 
     def __init__(self, directory: Path, text: str) -> None:
         directory.mkdir()
+        if "tls" in text:
+            make_certificates(directory)
         self.directory = directory
         (directory / "server.conf").write_text(text)
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TZ": "EAST-9"}
@@ -177,6 +183,116 @@ def local(key: str, observe: Callable[[Running], object], beside: str = "") -> E
     return Effect(f"{LOCAL}\n{beside}\n{KEY}\n", key, observe)
 
 
+# TLS
+
+
+def make_certificates(directory: Path) -> None:
+    """Write ca.pem, and certificates of two servers and of a client, each with its key."""
+    authority = Authority(directory)
+    for name in ("server", "other"):
+        authority.issue(name, subject((name, COMMON)), *LOCALHOST)
+    authority.issue("client", subject(("joe", COMMON)))
+
+
+def encrypted(curve: str = "", certificate: bool = False, **choices: Any) -> Callable[[Running], object]:
+    """Look at what a client agrees on with the server, by itself or with the client's certificate."""
+
+    def observe(running: Running) -> object:
+        context = ssl.create_default_context(cafile=str(running.directory / "ca.pem"))
+        if curve:
+            context.set_ecdh_curve(curve)
+        if certificate:
+            context.load_cert_chain(running.directory / "client.pem", running.directory / "client-key.pem")
+        for name, value in choices.items():
+            setattr(context, name, value)
+        with socket.create_connection(
+            ("127.0.0.1", int(running.address().rpartition(":")[2])), WAIT_S
+        ) as plain:
+            assert plain.recv(4096).startswith(b"INFO ")
+            try:
+                with context.wrap_socket(plain, server_hostname="localhost") as line:
+                    line.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+                    answer = line.recv(100)
+                    return line.getpeercert()["subject"], line.cipher(), answer  # type: ignore[index]
+            except (ssl.SSLError, ConnectionError):
+                return "refused"
+
+    return observe
+
+
+def throttled(running: Running) -> object:
+    """Look at whether one of many clients is told to come later."""
+    told = b""
+    for _ in range(5):
+        with socket.create_connection(
+            ("127.0.0.1", int(running.address().rpartition(":")[2])), WAIT_S
+        ) as line:
+            line.settimeout(WAIT_S)
+            told += line.recv(4096)
+            line.sendall(b"no handshake")
+            while piece := _received(line):
+                told += piece
+    return b"throttling" in told
+
+
+def _received(line: socket.socket) -> bytes:
+    try:
+        return line.recv(4096)
+    except ConnectionError:
+        return b""
+
+
+def tls(key: str, observe: Callable[[Running], object], without: str = "", block: str = "") -> Effect:
+    """Return the experiment with a key of the block."""
+    return Effect(f"{LOCAL}\ntls {{ {PAIR}, {block} {KEY} }}", key, observe, without)
+
+
+PAIR = "cert_file: server.pem, key_file: server-key.pem"
+TLS_1_2 = ssl.TLSVersion.TLSv1_2
+PINS = "pinned_certs: [" + "0a" * 32 + "]"
+TLS_EFFECTS: dict[str, list[Effect]] = {
+    "tls": [local(f"tls {{ {PAIR} }}", lambda running: "TLS required" in running.log())],
+    "tls/cert_file": [tls("cert_file: other.pem, key_file: other-key.pem", encrypted())],
+    "tls/key_file": [tls("key_file: other-key.pem, cert_file: other.pem", encrypted())],
+    "tls/certs": [
+        Effect(
+            f"{LOCAL}\ntls {{ {KEY} }}",
+            "certs: [{ cert_file: other.pem, key_file: other-key.pem }]",
+            encrypted(),
+            PAIR,
+        )
+    ],
+    "tls/ca_file": [tls("ca_file: ca.pem", encrypted(certificate=True), block="verify: true,")],
+    "tls/verify": [tls("verify: true", encrypted())],
+    "tls/verify_and_map": [
+        Effect(
+            f"{LOCAL}\nauthorization {{ users: [{{ user: 'CN=joe', password: x }}] }}\n"
+            f"tls {{ {PAIR}, ca_file: ca.pem, {KEY} }}",
+            "verify_and_map: true",
+            encrypted(certificate=True),
+            "verify: true",
+        )
+    ],
+    "tls/handshake_first": [
+        tls("handshake_first: true", lambda running: '"TLS Handshake First"' in running.log())
+    ],
+    "tls/connection_rate_limit": [tls("connection_rate_limit: 1", throttled)],
+    "tls/pinned_certs": [
+        tls(PINS, encrypted(certificate=True), block="ca_file: ca.pem, verify: true,"),
+    ],
+    "tls/min_version": [tls('min_version: "1.3"', encrypted(maximum_version=TLS_1_2))],
+    "tls/cipher_suites": [
+        tls(
+            "cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]",
+            encrypted(maximum_version=TLS_1_2),
+            "cipher_suites: [TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256]",
+        )
+    ],
+    "tls/curve_preferences": [
+        tls("curve_preferences: [CurveP521]", encrypted(curve="prime256v1")),
+    ],
+}
+
 PROCESS_EFFECTS: dict[str, list[Effect]] = {
     "listen": [Effect(KEY, 'listen: "127.0.0.2:-1"', host, "port: -1")],
     "host": [Effect(f"port: -1\n{KEY}", "host: 127.0.0.2", host)],
@@ -207,4 +323,5 @@ PROCESS_EFFECTS: dict[str, list[Effect]] = {
         local("lame_duck_duration: 30s", goes_fast, "debug: true\nlame_duck_grace_period: 1ms")
     ],
     "lame_duck_grace_period": [local("lame_duck_grace_period: 1ms", gone_after_grace)],
+    **TLS_EFFECTS,
 }

@@ -93,6 +93,8 @@ def test_a_flag_changes_the_attributes_that_it_names(flag: object) -> None:
     options = Options()
     value: FlagValue = False if flag.names[0] == "logtime" else SAMPLE[flag.type]
     given = {flag.names[0]: value} if flag.names[0] != "pass" else {"user": "u", "pass": value}
+    if flag.group == "TLS":
+        given = {"tlscert": "a", "tlskey": "b"} | given
     assert list(apply_flags(options, given, {})) == []
     for attr in flag.attrs:
         target: object = options

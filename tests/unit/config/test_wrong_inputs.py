@@ -27,7 +27,7 @@ WRONG = [
     ("clutser {}", "1:1", 'unknown field "clutser"', 'did you mean "cluster"?'),
     # What is not there yet
     ("cluster {port: 1}", "1:1", '"cluster" is not supported yet: the server runs alone', "remove it"),
-    ("tls {cert_file: x}", "1:1", '"tls" is not supported yet', "remove it"),
+    ("tls {cert_file: x}", "1:5", "missing 'key_file' in TLS configuration", "write tls { cert_file: "),
     ("jetstream {key: a, cipher: ase}", "1:28", 'Unknown cipher type: "ase"', 'did you mean "aes"?'),
     ("jetstream {key: 12}", "1:17", '"key" expects a string, found a number', "put it in quotes"),
     ("jetstream {tpm {}}", "1:12", '"tpm" is not supported yet', "remove it"),

@@ -52,7 +52,8 @@ class Login:
             self._attempt.cancelled = True
 
     def _log_in(self) -> None:
-        self._decide(self._session.host.authenticator.claim(self._session.options), self._welcome)
+        session = self._session
+        self._decide(session.host.authenticator.claim(session.options, session.link.tls), self._welcome)
 
     def _welcome(self, user: User | None) -> None:
         session, options = self._session, self._session.options
@@ -99,7 +100,7 @@ class Login:
             if not session.host.authenticator.required:
                 session.enter()
             return
-        claim = session.host.authenticator.claim(session.options)
+        claim = session.host.authenticator.claim(session.options, session.link.tls)
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
             named = bool(session.options.user) or claim.user is not None

@@ -25,6 +25,8 @@ from pyjs.core.job import Job, Lane
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjs.core.link import TlsPeer
+
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 VERIFIED_MAX = 4096  # remembered pairs of secret and password
@@ -104,13 +106,39 @@ class PasswordCheck(Job):
         self._decided(self.claim, self.matches and failure is None)
 
 
+class CertificateUsers:
+    """The users of a server on which certificates say who somebody is."""
+
+    def __init__(self, users: list[User]) -> None:
+        from pyjs.core.auth.certificates import name_key  # only such servers pay for it
+
+        self._name_key = name_key
+        self._by_name = {user.name: user for user in users}
+        keys = [(name_key(user.name), user) for user in users]
+        self._by_key = {key: user for key, user in keys if key is not None}
+
+    def find(self, tls: TlsPeer | None) -> User | None:
+        """Return the user that a checked certificate names: by the first of its names that is one."""
+        for name in () if tls is None else tls.shown.names:
+            user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or frozenset())
+            if user is not None:
+                return user
+        return None
+
+
 class Authenticator:
     """The users of a server."""
 
     def __init__(
-        self, users: list[User], token: str = "", no_auth_user: str = "", hash_key: bytes = b""
+        self,
+        users: list[User],
+        token: str = "",
+        no_auth_user: str = "",
+        hash_key: bytes = b"",
+        by_certificate: bool = False,
     ) -> None:
         self.users = {user.name: user for user in users}
+        self._mapped = CertificateUsers(users) if by_certificate else None
         self.token = token
         self.no_auth_user = self.users.get(no_auth_user)
         self._cost = max(
@@ -124,10 +152,12 @@ class Authenticator:
         """Whether a client must authenticate."""
         return bool(self.users or self.token)
 
-    def claim(self, connect: ConnectOptions) -> Claim:
-        """Return the claim of a client's CONNECT."""
+    def claim(self, connect: ConnectOptions, tls: TlsPeer | None = None) -> Claim:
+        """Return who a client says it is, in CONNECT or by its certificate."""
         if not self.required:
             return Claim(ANONYMOUS, free=True)
+        if self._mapped is not None:
+            return Claim(self._mapped.find(tls), free=True)
         if connect.user or connect.nkey or connect.jwt:
             user = self.users.get(connect.user)
             return Claim(user, "" if user is None else user.secret, connect.password)

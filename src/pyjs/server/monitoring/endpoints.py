@@ -17,6 +17,8 @@ from pyjs.server.monitoring.port import MonitorPort
 from pyjs.server.system.process import SystemProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.config.options import Options
     from pyjs.server.driver import Driver
     from pyjs.server.open_connections import OpenConnections
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 class Monitoring:
     """The open monitoring port of one server."""
 
-    def __init__(self, driver: Driver, options: Options) -> None:
-        """Listen on the monitoring port of `options`. Raises StartFailed: listening failed."""
+    def __init__(self, driver: Driver, options: Options, certificate_ends: Callable[[], str]) -> None:
+        """Take the port that `options` name. Raises StartFailed: it cannot be listened to."""
         node = driver.node
         now_ns = node.clock.now_ns()
         self._clock = node.clock
@@ -36,7 +38,9 @@ class Monitoring:
             sock = listen(self._host, options.http_port)
         except ListenFailed as error:
             fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
-        self._monitored = Monitored(node, options, SystemProcess(now_ns), now_ns)
+        self._monitored = Monitored(
+            node, options, SystemProcess(now_ns), now_ns, certificate_ends=certificate_ends
+        )
         router = Router(self._monitored, node.clock, node.log)
         self._port = MonitorPort(driver.loop, router.answer, node.log)
         self.listener = Listener(driver.loop, sock, "Monitor", node.log)

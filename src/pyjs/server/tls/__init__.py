@@ -1,0 +1,1 @@
+"""TLS of client connections: contexts, handshakes, the encrypted transport."""

@@ -1,0 +1,125 @@
+"""What the files of a `tls` block become: a context that handshakes start from.
+
+Made at the start and by a reload, all of it or nothing. Clients that are connected keep what they agreed on.
+
+Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import reason_of
+from pyjs.base.gotext import time_text
+from pyjs.config.tls_names import CURVES, SUITES
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options, TlsOptions
+    from pyjs.core.link import TlsPeer
+
+VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class TlsFailed(Exception):
+    """Certificates or keys cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What a connection needs to be encrypted."""
+
+    options: TlsOptions
+    context: ssl.SSLContext  # made of them
+
+    def objection(self, peer: TlsPeer) -> str:
+        """Return why the client at the other end may not stay, "" if it may."""
+        if not self.options.pinned_certs:
+            return ""
+        own = peer.shown.chain[0].spki_sha256 if peer.shown.chain else ""
+        return "" if own in self.options.pinned_certs else "certificate not pinned"
+
+
+def read_tls_settings(options: Options) -> TlsSettings | None:
+    """Read the files that the `tls` block names; None: there is no such block.
+
+    Raises:
+        TlsFailed: one cannot be read, or does not hold what it should.
+    """
+    if not options.tls.certificates:
+        return None
+    try:
+        return TlsSettings(options.tls, _context(options.tls))
+    except TlsFailed as error:
+        raise TlsFailed(f"{options.tls.place or 'tls'}: {error}") from None
+
+
+def _context(options: TlsOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = VERSIONS[options.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    if options.cipher_suites:
+        context.set_ciphers(":".join(SUITES[name] for name in options.cipher_suites if name in SUITES))
+    if options.curve:
+        context.set_ecdh_curve(CURVES[options.curve])
+    for certificate, key in options.certificates:
+        _load_chain(context, certificate, key)
+    _load_authorities(context, options.ca_file)
+    if options.verify:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    for path in (certificate, key):
+        _read(path)  # OpenSSL does not say which of the two is missing
+    try:
+        # A key with a pass phrase would be asked for at the terminal.
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except _Encrypted:
+        raise TlsFailed(f"the key in {key} has a pass phrase; write one without") from None
+    except ssl.SSLError as error:
+        if "KEY_VALUES_MISMATCH" in str(error):
+            raise TlsFailed(f"the key in {key} is not that of the certificate in {certificate}") from None
+        raise TlsFailed(f"{certificate} and {key} are no PEM files of a certificate and its key") from None
+
+
+def _load_authorities(context: ssl.SSLContext, path: str) -> None:
+    if not path:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        return
+    _read(path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError:
+        raise TlsFailed(f"{path} holds no certificate in PEM form") from None
+
+
+class _Encrypted(Exception):
+    """OpenSSL asked for a pass phrase."""
+
+
+def _no_password() -> str:
+    raise _Encrypted
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise TlsFailed(f"open {path}: {reason_of(error)}") from None
+
+
+def certificate_ends(options: TlsOptions) -> str:
+    """Return until when the first certificate holds, as Go writes a time; "" if its file has gone bad meanwhile."""
+    if not options.certificates:
+        return ""
+    from cryptography import x509  # takes 30 ms to load, for one line of /varz
+
+    try:
+        certificate = x509.load_pem_x509_certificate(_read(options.certificates[0][0]))
+    except (TlsFailed, ValueError):
+        return ""
+    return time_text(int(certificate.not_valid_after_utc.timestamp()) * 1_000_000_000)

@@ -1,0 +1,141 @@
+"""A channel turns records into bytes and back, and says what is wrong with them."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import COMMON, LOCAL, Authority, subject
+
+from pyjs.config.options import Options, TlsOptions
+from pyjs.server.tls.channel import TlsChannel, TlsEnded
+from pyjs.server.tls.context import TlsFailed, read_tls_settings
+
+
+class Client:
+    """The other end, without a socket."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        context = ssl.create_default_context(cafile=str(authority.ca_file))
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+
+    def shake_hands(self) -> bytes:
+        """Go on with the handshake; return what is to be sent."""
+        try:
+            self.object.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        return self.outgoing.read()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path)
+    made.issue("server", subject(("localhost", COMMON)), *LOCAL)
+    return made
+
+
+def options_of(folder: Path, **others: object) -> Options:
+    options = Options()
+    options.tls = TlsOptions(
+        cert_file=str(folder / "server.pem"), key_file=str(folder / "server-key.pem"), **others
+    )
+    return options
+
+
+def connected(folder: Path, authority: Authority) -> tuple[TlsChannel, Client]:
+    settings = read_tls_settings(options_of(folder))
+    assert settings is not None
+    channel, client = TlsChannel(settings.context), Client(folder, authority)
+    while not channel.shaken:
+        channel.feed(client.shake_hands())
+        channel.shake_hands()
+        client.incoming.write(channel.take_output())
+    return channel, client
+
+
+def test_bytes_come_out_as_they_went_in(tmp_path: Path, authority: Authority) -> None:
+    channel, client = connected(tmp_path, authority)
+    body = bytes(range(256)) * 400
+    # when
+    client.object.write(body)
+    records = client.outgoing.read()
+    channel.feed(records)
+    client.incoming.write(channel.seal(body))
+    # then
+    assert channel.unseal() == body
+    assert b"".join(iter(lambda: client.object.read(70_000) if client.incoming.pending else b"", b"")) == body
+
+
+def test_half_a_record_waits_for_the_rest(tmp_path: Path, authority: Authority) -> None:
+    channel, client = connected(tmp_path, authority)
+    client.object.write(b"PING\r\n")
+    records = client.outgoing.read()
+    # when
+    channel.feed(records[:7])
+    first = channel.unseal()
+    channel.feed(records[7:])
+    # then
+    assert first == b""
+    assert channel.unseal() == b"PING\r\n"
+
+
+def test_a_farewell_is_told_behind_what_came_before_it(tmp_path: Path, authority: Authority) -> None:
+    channel, client = connected(tmp_path, authority)
+    client.object.write(b"PING\r\n")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.object.unwrap()
+    channel.feed(client.outgoing.read())
+    # then
+    assert channel.unseal() == b"PING\r\n"
+    with pytest.raises(TlsEnded):
+        channel.unseal()
+
+
+def test_a_record_that_was_changed_is_refused(tmp_path: Path, authority: Authority) -> None:
+    channel, client = connected(tmp_path, authority)
+    client.object.write(b"PING\r\n")
+    records = bytearray(client.outgoing.read())
+    records[-1] ^= 1
+    channel.feed(bytes(records))
+    # then
+    with pytest.raises(ssl.SSLError):
+        channel.unseal()
+
+
+def test_no_bytes_but_records_are_shaken_with(tmp_path: Path, authority: Authority) -> None:
+    settings = read_tls_settings(options_of(tmp_path))
+    assert settings is not None
+    channel = TlsChannel(settings.context)
+    channel.feed(b"\x16\x03\x01\x00\x05hello")
+    with pytest.raises(ssl.SSLError):
+        channel.shake_hands()
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"cert_file": "/nowhere/a.pem"}, "open /nowhere/a.pem: no such file or directory"),
+        ({"key_file": "ca-key.pem"}, "is not that of the certificate"),
+        ({"cert_file": "server-key.pem"}, "are no PEM files of a certificate and its key"),
+        ({"ca_file": "server-key.pem"}, "holds no certificate in PEM form"),
+        ({"ca_file": "/nowhere/ca.pem"}, "open /nowhere/ca.pem: no such file or directory"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(
+    change: dict[str, str], cause: str, tmp_path: Path, authority: Authority
+) -> None:
+    options = options_of(tmp_path)
+    options.tls.place = "server.conf:1:5"
+    for name, value in change.items():
+        setattr(options.tls, name, value if value.startswith("/") else str(tmp_path / value))
+    with pytest.raises(TlsFailed) as caught:
+        read_tls_settings(options)
+    assert str(caught.value).startswith("server.conf:1:5: ")
+    assert cause in str(caught.value)
+
+
+def test_without_a_certificate_nothing_is_encrypted() -> None:
+    assert read_tls_settings(Options()) is None
