@@ -32,12 +32,14 @@ from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
 from pyjs.subjects.routes import RouteCache
+from pyjs.wire.nkeys import USER as NKEY_USER
+from pyjs.wire.nkeys import public_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyjs.base.disk import Disk
-    from pyjs.config.options import Options, PermissionOptions
+    from pyjs.config.options import Options, PermissionOptions, UserOptions
     from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
@@ -208,6 +210,8 @@ class Node(Host):
         fields["client_ip"] = session.peer.ip
         if self.options.jetstream.enabled and self.options.jetstream.domain:
             fields["domain"] = self.options.jetstream.domain
+        if session.nonce and not connected:
+            fields["nonce"] = session.nonce
         if self.lame_duck:
             fields["ldm"] = True
         if connected:
@@ -353,22 +357,23 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
     )
 
 
+def user_from(options: UserOptions, account: str, default: Permissions | None) -> User:
+    """Return the identity that an entry of `users` describes."""
+    permissions = permissions_from(options.permissions) or default
+    key = public_key(options.nkey, NKEY_USER) or b""
+    return User(options.nkey or options.user, options.password, account, permissions, key)
+
+
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
     """Return the users in `options`: of the authorization block and of every account."""
     auth = options.authorization
     default = permissions_from(auth.default_permissions)
-    users = [
-        User(user.user, user.password, GLOBAL_ACCOUNT, permissions_from(user.permissions) or default)
-        for user in auth.users
-    ]
+    users = [user_from(user, GLOBAL_ACCOUNT, default) for user in auth.users]
     if auth.user:
         users.append(User(auth.user, auth.password, GLOBAL_ACCOUNT, None))
     for name, account in options.accounts.items():
         account_default = permissions_from(account.default_permissions)
-        users.extend(
-            User(user.user, user.password, name, permissions_from(user.permissions) or account_default)
-            for user in account.users
-        )
+        users.extend(user_from(user, name, account_default) for user in account.users)
     hashed = any(is_bcrypt(secret) for secret in (auth.token, *(user.secret for user in users)))
     # A single user has a password all the same, as with nats-server.
     by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)

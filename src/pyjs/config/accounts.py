@@ -29,6 +29,8 @@ from pyjs.config.options import (
 )
 from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.config.values import Value, describe
+from pyjs.wire.nkeys import USER as NKEY_USER
+from pyjs.wire.nkeys import public_key
 
 _limit = between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
 _size_limit = between(-1, (1 << 63) - 1, "use a size, or -1 for no limit")
@@ -136,11 +138,19 @@ PERMISSION_BLOCK = Kind("map", _read_permissions)
 # Users
 
 
+def _check_nkey(reading: Reading, key: Key, value: Value, data: object) -> None:
+    if public_key(str(data), NKEY_USER) is None:
+        raise Refused(
+            value.place, "Not a valid public nkey for a user", "write the public key, U and 55 more letters"
+        )
+
+
 USER = Table(
     "user",
     (
         Key("user", STRING, ("username",)),
         Key("password", STRING, ("pass",), secret=True),
+        Key("nkey", STRING, check=_check_nkey),
         Key("permissions", PERMISSION_BLOCK, ("permission", "authorization")),
     ),
     unsupported.USER,
@@ -159,13 +169,19 @@ def _read_user(reading: Reading, key: Key, value: Value, account: str) -> UserOp
     user = UserOptions(account=account)
     found = len(reading.problems)
     read_block(reading, USER, read_map(key, value, "user: alice, password: secret"), user)
-    if not user.user and len(reading.problems) == found:
+    if user.nkey and (user.user or user.password):
+        raise Refused(
+            value.place, "Nkey users do not take usernames or passwords", "keep the nkey, or the other two"
+        )
+    if not (user.user or user.nkey) and len(reading.problems) == found:
         raise Refused(
             value.place, "this entry of users has no user", "add its name, user: alice for instance"
         )
-    seen = reading.user_places.setdefault(user.user, value.place)
-    if user.user and seen != value.place:
-        cause = f'user "{user.user}" is defined twice, first at {seen}'
+    name = user.nkey or user.user
+    seen = reading.user_places.setdefault(name, value.place)
+    if name and seen != value.place:
+        kind = "nkey" if user.nkey else "user"
+        cause = f'{kind} "{name}" is defined twice, first at {seen}'
         raise Refused(value.place, cause, "rename one of them: a name belongs to one account")
     return user
 

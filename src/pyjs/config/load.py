@@ -114,7 +114,7 @@ def _check_users(options: Options, place: Place, no_auth_place: Place) -> list[P
         kind = "user" if single.user else "token"
         cause = f"a single {kind} and users in a list cannot be used together"
         return [Problem(place, cause, f"move the {kind} into the list, or drop the list")]
-    names = [user.user for user in listed]
+    names = [user.nkey or user.user for user in listed]
     if options.no_auth_user and options.no_auth_user not in names:
         cause = f'no_auth_user: "{options.no_auth_user}" is no user of authorization or accounts'
         fix = suggestion(options.no_auth_user, names, "define that user in a users list")

@@ -54,6 +54,7 @@ class UserOptions:
     password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
     permissions: PermissionOptions | None = None  # its own, else the default permissions of its block
     account: str = GLOBAL_ACCOUNT
+    nkey: str = ""  # a public key, in place of user and password
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -10,8 +10,7 @@ from pyjs.config.table import Unsupported
 
 _NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
-_NO_JWT = "only users with passwords and tokens are known"
-_NO_NKEY = "nkeys are not known yet"
+_NO_JWT = "there are no JWTs yet"
 _NO_EXCHANGE = "accounts cannot exchange subjects yet"
 _NO_MAPPING = "subject mapping is not there yet"
 _NO_PROXY = "the PROXY protocol is not there yet"
@@ -74,7 +73,7 @@ AUTHORIZATION = (
 )
 
 ACCOUNT = (
-    Unsupported(("nkey",), _NO_NKEY),
+    Unsupported(("nkey",), "accounts are known by their names"),
     Unsupported(("imports",), _NO_EXCHANGE),
     Unsupported(("exports",), _NO_EXCHANGE),
     Unsupported(("mappings", "maps"), _NO_MAPPING),
@@ -86,7 +85,6 @@ ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connecti
 ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
 
 USER = (
-    Unsupported(("nkey",), _NO_NKEY),
     Unsupported(
         ("allowed_connection_types", "connection_types", "clients"), "there are only plain connections"
     ),

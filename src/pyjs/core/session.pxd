@@ -40,6 +40,7 @@ cdef class ClientSession(Sink):
     cdef readonly object link           # core.link.Link
     cdef readonly object peer
     cdef readonly uint64_t cid
+    cdef readonly str nonce             # what an nkey has to sign, "": no user has one
     cdef public object options          # ConnectOptions
     cdef object pings                   # core.pings.Pings
     cdef object login                   # core.login.Login

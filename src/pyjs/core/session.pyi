@@ -13,6 +13,7 @@ class ClientSession(Sink):
     link: Link
     peer: Peer
     cid: int
+    nonce: str
     options: ConnectOptions
     user: User | None
     subscriptions: dict[bytes, Subscription]

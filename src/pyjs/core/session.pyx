@@ -31,6 +31,7 @@ from pyjs.wire.parser cimport Parser
 from pyjs.base.gotext import printable, quoted_bytes
 from pyjs.core.auth.handshake import ConnectOptions, info_line
 from pyjs.core.auth.login import Login
+from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 
@@ -87,6 +88,7 @@ cdef class ClientSession(Sink):
         self.peer = peer
         self.link = link
         self.cid = cid
+        self.nonce = make_nonce(host.rng) if host.authenticator.nkeys else ""
         self.parser = Parser()
         self.out = OutBuf()
         self.options = ConnectOptions()

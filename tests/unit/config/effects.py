@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.nkeys import Nkey
 from tests.support.stored_streams import WriterAtOnce, account_files, create_stream
 from tests.unit.monitor.conftest import Site
 
@@ -60,6 +61,11 @@ def jsz(block: str) -> Callable[[Site], object]:
 
 def info(name: str) -> Callable[[Site], object]:
     return lambda site: json.loads(site.client().info[5:]).get(name)
+
+
+def info_of_anybody(name: str) -> Callable[[Site], object]:
+    """Look at whether INFO has a field, whatever is in it."""
+    return lambda site: name in json.loads(site.client().info[5:])
 
 
 def answer(data: bytes, user: str = "") -> Callable[[Site], object]:
@@ -426,6 +432,9 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     ],
     "users.*/user": [user("user: u, password: pw", let_in(WITH_PASSWORD), "user: v, password: pw")],
     "users.*/password": [user("user: u, password: pw", let_in(WITHOUT_PASSWORD), "user: u")],
+    "users.*/nkey": [
+        user(f"nkey: {Nkey('owner').public}", info_of_anybody("nonce"), "user: u, password: pw")
+    ],
     "users.*/permissions": [
         user(
             "user: u, password: pw, permissions { publish: ok }",

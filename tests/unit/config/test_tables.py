@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import pytest
+from tests.support.nkeys import Nkey
 from tests.unit.config.conftest import Load, Refusal
 from tests.unit.config.document import PATH, page
 
@@ -23,7 +24,7 @@ WRITE = {
     "accounts.*": "accounts {{ A {{ {} }} }}",
     "accounts.*.limits": "accounts {{ A {{ limits {{ {} }} }} }}",
     "accounts.*.jetstream": "accounts {{ A {{ jetstream {{ {} }} }} }}",
-    "users.*": "authorization {{ users: [ {{ user: a, {} }} ] }}",
+    "users.*": "authorization {{ users: [ {{ {} }} ] }}",
     "permissions": "authorization {{ users: [ {{ user: a, permissions {{ {} }} }} ] }}",
     "permissions.allow_responses": (
         "authorization {{ users: [ {{ user: a, permissions {{ allow_responses {{ {} }} }} }} ] }}"
@@ -49,6 +50,9 @@ VALUE = {
     "jetstream": "enabled",
     "cipher": "aes",
     "password": "a\nuser: b",
+    "nkey": Nkey("owner").public,
+    "users.*/user": "b",
+    "users.*/permissions": "{ publish: a }, user: a",
     "users": '[{user: u, password: "p"}]',
     "default_permissions": '{ publish: a }\nusers: [{user: u, password: "p"}]',
     "permissions": "{ publish: a }",
@@ -127,7 +131,7 @@ def test_a_key_changes_the_attributes_that_it_names(
     load: Load, path: str, table: Table, key: Key, name: str
 ) -> None:
     # given
-    empty = "user: a" if path == "authorization" else ""
+    empty = {"authorization": "user: a", "users.*": "user: z"}.get(path, "")
     before = target_of(load(WRITE[path].format(empty)), path)
     defaults = [content(attribute(before, attr)) for attr in key.attrs]
     value = value_of(path, key, defaults[0])

@@ -53,12 +53,15 @@ class Login:
 
     def _log_in(self) -> None:
         session = self._session
-        self._decide(session.host.authenticator.claim(session.options, session.link.tls), self._welcome)
+        self._decide(
+            session.host.authenticator.claim(session.options, session.link.tls, session.nonce), self._welcome
+        )
 
     def _welcome(self, user: User | None) -> None:
         session, options = self._session, self._session.options
         if user is None or options.account or options.new_account:
-            session.host.log.error(f"{session} - authentication error - User {quoted(options.user)}")
+            who = f"Nkey {quoted(options.nkey)}" if options.nkey else f"User {quoted(options.user)}"
+            session.host.log.error(f"{session} - authentication error - {who}")
             session.close(FAILURE, VIOLATION)
         else:
             session.log_in(user)
@@ -100,10 +103,10 @@ class Login:
             if not session.host.authenticator.required:
                 session.enter()
             return
-        claim = session.host.authenticator.claim(session.options, session.link.tls)
+        claim = session.host.authenticator.claim(session.options, session.link.tls, session.nonce)
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
-            named = bool(session.options.user) or claim.user is not None
+            named = bool(session.options.user or session.options.nkey) or claim.user is not None
             session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
             return
         before = session.user

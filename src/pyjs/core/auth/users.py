@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.auth.permissions import Permissions
 from pyjs.core.job import Job, Lane
+from pyjs.wire.nkeys import is_signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +40,11 @@ SALT = "." * 22  # for checks that only take time
 class User:
     """One identity. `secret` is its password or, for the token of the server, the token."""
 
-    name: str
+    name: str  # or the public nkey
     secret: str
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
+    nkey: bytes = b""  # the public key that its signature is checked with; b"": it has a password
 
 
 ANONYMOUS = User("", "")
@@ -137,10 +139,11 @@ class Authenticator:
         hash_key: bytes = b"",
         by_certificate: bool = False,
     ) -> None:
-        self.users = {user.name: user for user in users}
+        self.users = {user.name: user for user in users if not user.nkey}
+        self.nkeys = {user.name: user for user in users if user.nkey}
         self._mapped = CertificateUsers(users) if by_certificate else None
         self.token = token
-        self.no_auth_user = self.users.get(no_auth_user)
+        self.no_auth_user = self.users.get(no_auth_user) or self.nkeys.get(no_auth_user)
         self._cost = max(
             (bcrypt_cost(secret) for secret in (token, *(user.secret for user in users))), default=0
         )
@@ -149,16 +152,23 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """Whether a client must authenticate."""
-        return bool(self.users or self.token)
+        """Whether a client has to say who it is."""
+        return bool(self.users or self.nkeys or self.token)
 
-    def claim(self, connect: ConnectOptions, tls: TlsPeer | None = None) -> Claim:
-        """Return who a client says it is, in CONNECT or by its certificate."""
+    def claim(self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "") -> Claim:
+        """Return who a client says it is, in CONNECT or by its certificate; it was given `nonce` to sign."""
         if not self.required:
             return Claim(ANONYMOUS, free=True)
         if self._mapped is not None:
             return Claim(self._mapped.find(tls), free=True)
-        if connect.user or connect.nkey or connect.jwt:
+        if connect.nkey:
+            user = self.nkeys.get(connect.nkey)
+            # Whom everybody may be has nothing to prove.
+            holds = user is not None and (
+                user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
+            )
+            return Claim(user if holds else None, free=True)
+        if connect.user or connect.jwt:
             user = self.users.get(connect.user)
             return Claim(user, "" if user is None else user.secret, connect.password)
         if connect.auth_token:
