@@ -216,6 +216,23 @@ def a_record_that_is_damaged_ends_the_connection(stage: Stage) -> Seen:
         return [line.read_line()]
 
 
+@scene("")
+def a_client_that_does_not_wait_for_info_fails(stage: Stage) -> Seen:
+    line = stage.line()
+    try:
+        line.encrypt(stage.certificates.context())
+    except ssl.SSLError as error:
+        return [error.reason]
+    return ["encrypted"]
+
+
+@scene("allow_non_tls: true")
+def a_plain_client_may_begin_before_info(stage: Stage) -> Seen:
+    line = stage.line()
+    line.sock.sendall(CONNECT)
+    return [line.info(), line.talk(b"", 2)]
+
+
 @scene("allow_non_tls: true")
 def plain_and_encrypted_clients_share_a_port(stage: Stage) -> Seen:
     plain = stage.line()

@@ -48,9 +48,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._settings = settings
         self._connection = connection
         self._phase = Phase.WAITING
-        self._greets = False  # INFO may leave before the handshake
+        self._greets = False  # INFO leaves before the handshake
+        self._greeted = False  # and has left
         self._held: list[bytes] = []  # output that waits for the handshake
-        self._read: list[bytes] = []  # input that came while a step runs
+        self._read: list[bytes] = []  # input that came before INFO has left, or while a step runs
         self._stepping = False
         self._ended = False  # no input follows
         self._timers: list[asyncio.TimerHandle] = []
@@ -77,7 +78,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     def data_received(self, data: bytes) -> None:
         """Take input; it may be anything until the handshake is over."""
-        if self._phase is Phase.WAITING:
+        if self._phase is Phase.WAITING and self._greets and not self._greeted:
+            self._read.append(data)  # a client that does not wait for INFO reads it all the same
+        elif self._phase is Phase.WAITING:
             self._begin(data)
         elif self._phase is Phase.OPEN:
             self._channel.feed(data)
@@ -127,6 +130,13 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         else:
             self._fail(NO_TLS)
 
+    def _begin_late(self) -> None:
+        """Take what came before INFO had left."""
+        if self._phase is Phase.WAITING and self._read:
+            data = b"".join(self._read)
+            self._read.clear()
+            self._begin(data)
+
     def _go_plain(self) -> None:
         """Step aside: the Connection and the transport below talk to each other."""
         self._greet()
@@ -138,7 +148,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     def _greet(self) -> None:
         """Send INFO now: the client has not begun by itself."""
-        self._greets = True
+        self._greets = self._greeted = True
         if self._phase is Phase.WAITING and self._held:
             held, self._held = self._held, []
             self._below.write(b"".join(held))
@@ -226,6 +236,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.write(self._channel.seal(bytes(data)))
         elif self._phase is Phase.WAITING and self._greets:
             self._below.write(data)
+            if not self._greeted:
+                self._greeted = True
+                self._port.loop.call_soon(self._begin_late)
         elif self._phase is not Phase.CLOSED:
             self._held.append(bytes(data))
 
