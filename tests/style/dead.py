@@ -39,7 +39,7 @@ FOR_TESTS = {
     **dict.fromkeys("segment_paths scan_segment".split(), "what is stored, for tests of the store"),
     **dict.fromkeys("checksum_of skip_seq".split(), "one step of a store, for its unit tests"),
     **dict.fromkeys(
-        "deliver_first due_at_ns expire_due settle_to heap_steps is_endless next_due_ns pop_due".split(),
+        "expire_due heap_steps".split(),
         "compiled for C callers, called so by unit tests",
     ),
     **dict.fromkeys("compose_token verb_of".split(), "ack subjects and payloads, for their unit tests"),

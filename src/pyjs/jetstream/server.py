@@ -27,7 +27,7 @@ from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.jetstream.manage.scrub import Scrubber
-from pyjs.jetstream.stream.usage import Usage
+from pyjs.jetstream.stream.limits import Usage
 from pyjs.store.format.layout import file_name, lock_store, streams_directory
 from pyjs.store.open_files import OpenFiles
 

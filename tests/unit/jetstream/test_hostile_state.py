@@ -170,7 +170,7 @@ def test_delays_in_falling_order_are_taken_over_fast() -> None:
     entries = [(seq, seq, 5, 1, 3, count - seq) for seq in range(1, count + 1)]
     _, took, _ = measured(lambda: pending.restore(entries))
     assert took < FAST_S
-    assert pending.due_at_ns() == 0 or pending.due_at_ns() == 1
+    assert pending.next_due() == 0 or pending.next_due() == 1
     assert [pending.expire_due(count) for _ in range(7)] == [
         []
     ] * 7  # in parts, those due first before others

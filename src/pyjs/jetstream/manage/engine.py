@@ -23,7 +23,7 @@ from pyjs.core.faults import Faults
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.reservations import HeldStreams
-from pyjs.jetstream.stream.usage import Usage
+from pyjs.jetstream.stream.limits import Usage
 from pyjs.subjects.overlap import SubjectTree
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What of its configuration a stream reads for each message."""
+"""What a stream may hold, as it reads it for each message."""
 from libc.stdint cimport int64_t
 
 cdef enum Feature:
@@ -15,3 +15,14 @@ cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
     cdef int64_t max_age_ns, marker_ttl_ns                                  # 0: none
     cdef unsigned int features                                              # Feature flags
+
+cdef class Usage:
+    cdef public int64_t used        # bytes of all streams that count here
+    cdef public int64_t reserved    # sum of their max_bytes
+    cdef public int64_t max         # -1: unlimited
+
+cdef class UsageShare:
+    cdef Usage account, server
+    cdef int64_t counted            # bytes of this stream that both hold
+
+    cdef void count(self, int64_t stored) noexcept nogil

@@ -1,6 +1,8 @@
-"""What of its configuration a stream reads for each message: numbers and flags in C.
+"""What a stream may hold: its own limits and options as ingest reads them, and its share of what many may hold.
 
-Compiled because ingest reads it for every message (benchmarks/: JetStream async publish).
+There is one `Usage` for each account and storage, one for each server and storage. Streams add what they store and
+subtract what they drop; nothing else changes `used`. Compiled because ingest reads both for every message
+(benchmarks/: JetStream async publish).
 """
 from pyjs.base.bounds import taken
 
@@ -26,3 +28,24 @@ cdef class StreamLimits:
             | (config.retention == "interest") * KEEPS_INTEREST
             | (config.retention != "limits") * SETTLES
         )
+
+
+cdef class Usage:
+    """A sum of bytes and its limit."""
+
+    def __cinit__(self, int64_t limit=-1):
+        self.max = limit
+
+
+cdef class UsageShare:
+    """What one stream holds of its account's usage and of the server's."""
+
+    def __cinit__(self, Usage account, Usage server):
+        self.account, self.server = account, server
+
+    cdef void count(self, int64_t stored) noexcept nogil:
+        """Hold `stored` bytes from now on."""
+        cdef int64_t change = stored - self.counted
+        self.counted = stored
+        self.account.used += change
+        self.server.used += change

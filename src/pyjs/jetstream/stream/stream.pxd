@@ -8,10 +8,9 @@ from pyjs.jetstream.stream.answers cimport Answers
 from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
-from pyjs.jetstream.stream.limits cimport StreamLimits
+from pyjs.jetstream.stream.limits cimport StreamLimits, UsageShare
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
-from pyjs.jetstream.stream.usage cimport UsageShare
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -73,7 +72,6 @@ cdef class Stream(Sink):
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
-    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
     cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil
@@ -92,7 +90,6 @@ cdef class Stream(Sink):
     cdef tell_consumers(self)
     cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
-    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
     cdef bint makes_room(self) noexcept nogil

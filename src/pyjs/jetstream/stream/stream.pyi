@@ -9,9 +9,9 @@ from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.stream.dedupe import Dedupe
 from pyjs.jetstream.stream.eviction import Evictions
+from pyjs.jetstream.stream.limits import Usage
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer, StreamInbox
-from pyjs.jetstream.stream.usage import Usage
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StreamStore, SyncJob
 from pyjs.subjects.transform import SubjectTransform

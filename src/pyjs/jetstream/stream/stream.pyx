@@ -21,11 +21,10 @@ from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
     ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, SEALED, SETTLES,
-    StreamLimits,
+    StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
-from pyjs.jetstream.stream.usage cimport Usage, UsageShare
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
 from pyjs.store.store cimport StreamStore
@@ -197,7 +196,11 @@ cdef class Stream(Sink):
         if h.expected_last_msg_id.n \
                 and not value_is(h.expected_last_msg_id, self.dedupe.last_id, self.dedupe.last_id_len):
             return self.refuse(m, 10070, 0)
-        return h.rollup.n != 0 and self.rollup_refused(m, h)
+        if h.rollup.n == 0:
+            return False
+        with gil:
+            return self.refuse_unless_none(m, rollup_error(
+                h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
         """Whether a header of a feature that is not there yet keeps the message out at this point."""
@@ -221,21 +224,13 @@ cdef class Stream(Sink):
         if h.expected_last_subject.n == 0:
             return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
-            return self.last_seq_matching(h.expected_last_subject.p[:h.expected_last_subject.n])
-
-    cdef uint64_t last_seq_matching(self, bytes subject_filter) noexcept:
-        return self.store.last_match(subject_filter)
+            return self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
         if seq:
             self.answer(m, DUPLICATE, seq)
         return seq != 0
-
-    cdef bint rollup_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        with gil:
-            return self.refuse_unless_none(m, rollup_error(
-                h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:
         if self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size:

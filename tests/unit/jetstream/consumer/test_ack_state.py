@@ -146,7 +146,7 @@ def test_a_nak_is_queued_at_once_or_waits_for_its_time() -> None:
     state.acks.nak(2, NOW + 9)
 
     assert state.acks.pending.queued() == [1]
-    assert state.acks.pending.due_at_ns() == NOW + 9
+    assert state.acks.pending.next_due() == NOW + 9
     assert state.changes() == [(NAKED, 1), (DELAYED, 2, NOW + 9)]
 
 

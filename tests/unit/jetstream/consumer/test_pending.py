@@ -51,7 +51,7 @@ class PendingMachine(RuleBasedStateMachine):
         for _ in range(n):
             self.seq += gap
             self.cseq += 1
-            self.real.deliver_first(self.seq, self.cseq, self.now)
+            self.real.track(self.seq, self.cseq, self.now)
             entry = Expected(self.seq, self.cseq, self.now)
             self.wait(entry)
             self.model[self.seq] = entry
@@ -80,19 +80,19 @@ class PendingMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def settle_to(self, data: st.DataObject) -> None:
         last = data.draw(st.sampled_from(sorted(self.model)))
-        self.real.settle_to(last)
+        self.real.remove_to(last)
         for seq in [each for each in self.model if each <= last]:
             del self.model[seq]
             self.dequeue(seq)
 
     @rule()
     def give_back(self) -> None:
-        self.real.give_back()
+        self.real.shrink()
 
     @rule(n=st.sampled_from([3_000, 9_000]))
     def deliver_many_that_are_settled(self, n: int) -> None:
         for seq in range(self.seq + 1, self.seq + n + 1):
-            self.real.deliver_first(seq, self.cseq + 1, self.now)
+            self.real.track(seq, self.cseq + 1, self.now)
         for seq in range(self.seq + 1, self.seq + n + 1):
             self.real.settle(seq)
         self.seq += n
@@ -160,7 +160,7 @@ class PendingMachine(RuleBasedStateMachine):
         assert self.real.queued() == self.queue
         assert self.real.n_queued == len(self.queue)
         waiting = [e.due_at for e in self.model.values() if e.where in (3, 4)]
-        assert self.real.due_at_ns() == min(waiting, default=0)
+        assert self.real.next_due() == min(waiting, default=0)
         shown = [(s, c, t, n, w) for s, c, t, n, w, _due in self.real.dump()]
         expected = sorted(self.model.values(), key=lambda e: e.seq)
         assert self.real.dump_json() == orjson.dumps(self.real.dump())
@@ -174,8 +174,8 @@ TestPendingAgainstModel = PendingMachine.TestCase
 def test_entries_expire_in_sequence_order_not_in_delivery_order() -> None:
     # given two deliveries, the older of which was sent again later
     pending = PendingAcks([100])
-    pending.deliver_first(1, 1, 0)
-    pending.deliver_first(2, 2, 10)
+    pending.track(1, 1, 0)
+    pending.track(2, 2, 10)
     pending.nak(1)
     pending.deliver_again(20)
     # when both are due
@@ -187,14 +187,14 @@ def test_entries_expire_in_sequence_order_not_in_delivery_order() -> None:
 def test_backoff_uses_its_last_step_for_all_further_deliveries() -> None:
     # given
     pending = PendingAcks([10, 20])
-    pending.deliver_first(7, 1, 0)
-    dues = [pending.due_at_ns()]
+    pending.track(7, 1, 0)
+    dues = [pending.next_due()]
     # when
     for _ in range(3):
         now = dues[-1]
         pending.expire_due(now)
         assert pending.deliver_again(now) == 7
-        dues.append(pending.due_at_ns())
+        dues.append(pending.next_due())
     # then
     assert dues == [10, 30, 50, 70]
 
@@ -204,14 +204,14 @@ def test_delays_that_fall_are_put_in_order_without_a_walk_past_all_others() -> N
     count = 10_000
     pending = PendingAcks([1])
     for seq in range(1, count + 1):
-        pending.deliver_first(seq, seq, 0)
+        pending.track(seq, seq, 0)
     # when
     for seq in range(1, count + 1):
         pending.nak(seq, 1_000_000 - seq)
     # then each took at most as many steps as the heap is deep
     assert pending.heap_steps <= count * count.bit_length()
     # and they are due in the order of their times
-    assert pending.due_at_ns() == 1_000_000 - count
+    assert pending.next_due() == 1_000_000 - count
     pending.expire_due(1_000_000 - count + 1)
     assert pending.queued() == [count - 1, count]
 
@@ -230,7 +230,7 @@ def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
     count = 40_000
     pending = PendingAcks([10])
     for seq in range(1, count + 1):
-        pending.deliver_first(seq, seq, 0)
+        pending.track(seq, seq, 0)
     # when
     queued = []
     for _ in range(3):
@@ -239,14 +239,14 @@ def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
     # then
     assert queued == [16_384, 32_768, 40_000]
     assert pending.queued() == list(range(1, count + 1))
-    assert pending.due_at_ns() == 0
+    assert pending.next_due() == 0
 
 
 def delayed(count: int, every: int) -> PendingAcks:
     """Return `count` deliveries; of each `every` one waits for an ack, one is queued and one is delayed."""
     pending = PendingAcks([10])
     for seq in range(1, count + 1):
-        pending.deliver_first(seq, seq, 0)
+        pending.track(seq, seq, 0)
     for seq in range(1, count + 1, every):
         pending.nak(seq)
         if seq < count:
@@ -260,7 +260,7 @@ def test_one_ack_of_many_leaves_what_follows(last: int) -> None:
     pending = delayed(20_000, 3)
     expected = [entry for entry in pending.dump() if entry[0] > last]
     # when
-    pending.settle_to(last)
+    pending.remove_to(last)
     # then
     assert pending.dump() == expected
     assert pending.queued() == [seq for seq, *_, where, _ in expected if where == 1]
@@ -270,29 +270,31 @@ def test_one_ack_of_many_leaves_what_follows(last: int) -> None:
 def test_memory_is_given_back_when_few_are_left_of_many() -> None:
     # given
     pending = delayed(20_000, 3)
-    roomy = pending.give_back()
+    pending.shrink()
+    roomy = pending.capacity
     expected = [entry for entry in pending.dump() if entry[0] % 1_000 < 3]
     for seq in range(1, 20_001):
         if seq % 1_000 >= 3:
             pending.settle(seq)
-    queued, due_at = pending.queued(), pending.due_at_ns()
+    queued, due_at = pending.queued(), pending.next_due()
     # when
-    room = pending.give_back()
+    pending.shrink()
+    room = pending.capacity
     # then nothing has changed but the room
     assert room < 200 < 20_000 < roomy
-    assert (pending.dump(), pending.queued(), pending.due_at_ns()) == (expected, queued, due_at)
+    assert (pending.dump(), pending.queued(), pending.next_due()) == (expected, queued, due_at)
     assert all(pending.settle(entry[0]) for entry in expected)
-    pending.deliver_first(30_000, 30_000, 0)
+    pending.track(30_000, 30_000, 0)
     assert pending.queued() == []
 
 
 def test_a_slab_that_is_empty_takes_deliveries_again() -> None:
     # given
     pending = delayed(20_000, 3)
-    pending.settle_to(20_000)
+    pending.remove_to(20_000)
     # when
-    pending.give_back()
-    pending.deliver_first(20_001, 20_001, 5)
+    pending.shrink()
+    pending.track(20_001, 20_001, 5)
     # then
     assert pending.dump() == [(20_001, 20_001, 5, 1, 4, 15)]
 
@@ -303,7 +305,7 @@ def test_any_sequences_are_found_and_removed(seqs: list[int], random: object) ->
     # given
     pending = PendingAcks([1])
     for cseq, seq in enumerate(sorted(seqs), 1):
-        pending.deliver_first(seq, cseq, 0)
+        pending.track(seq, cseq, 0)
     order = list(seqs)
     random.shuffle(order)  # type: ignore[attr-defined]
     # when

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs.jetstream.stream.lifetimes import Lifetimes
+from pyjs.jetstream.stream.aging import Lifetimes
 
 S = 1_000_000_000
 
@@ -20,25 +20,25 @@ def test_what_is_due_comes_by_its_time_and_then_by_its_sequence(
     expected = sorted((ttl + stored_at, seq) for seq, (ttl, stored_at) in enumerate(given, 1))
 
     due = []
-    while seq := lifetimes.pop_due(now * S):
+    while seq := lifetimes.take_due(now * S):
         due.append(seq)
 
     assert due == [seq for at, seq in expected if at <= now]
     assert len(lifetimes) == len(expected) - len(due)
-    assert lifetimes.next_due_ns() == next((at * S for at, _ in expected[len(due) :]), 0)
+    assert lifetimes.next_due() == next((at * S for at, _ in expected[len(due) :]), 0)
 
 
 def test_the_end_of_time_is_the_last_that_can_be_told() -> None:
     lifetimes = Lifetimes()
     lifetimes.add(1, b"999999999", 2**63 - 5)
-    assert lifetimes.next_due_ns() == 2**63 - 1
+    assert lifetimes.next_due() == 2**63 - 1
 
 
 def test_what_is_no_time_to_live_is_ignored() -> None:
     lifetimes = Lifetimes()
     lifetimes.add(1, b"zz", 0)
     assert len(lifetimes) == 0
-    assert lifetimes.next_due_ns() == 0
+    assert lifetimes.next_due() == 0
 
 
 @given(st.lists(st.integers(1, 300), max_size=200), st.integers(1, 300))
@@ -47,10 +47,10 @@ def test_those_that_never_expire_are_found_until_they_are_gone(seqs: list[int], 
     for seq in seqs:
         lifetimes.add(seq, b"never", 0)
 
-    lifetimes.drop_below(below)
+    lifetimes.forget_below(below)
 
     kept = {seq for seq in seqs if seq >= below}
-    assert {seq for seq in range(below, 301) if lifetimes.is_endless(seq)} == kept
+    assert {seq for seq in range(below, 301) if lifetimes.outlives(seq)} == kept
     assert len(kept) <= len(lifetimes) <= len(set(seqs))
 
 
@@ -62,12 +62,12 @@ def test_memory_is_given_back() -> None:
     full = lifetimes.size
     assert full < 100_000 * 24 * 2
 
-    while lifetimes.pop_due(S):
+    while lifetimes.take_due(S):
         pass
     for seq in range(1, 100_001, 1_000):
-        lifetimes.drop_below(seq)
-    lifetimes.drop_below(100_001)
+        lifetimes.forget_below(seq)
+    lifetimes.forget_below(100_001)
 
     assert lifetimes.size < full // 10
-    lifetimes.drop_all()
+    lifetimes.clear()
     assert lifetimes.size == 0

@@ -10,8 +10,8 @@ from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions
 from pyjs.jetstream.config.stream import FILE, StreamConfig
 from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.stream.limits import Usage
 from pyjs.jetstream.stream.stream import Stream
-from pyjs.jetstream.stream.usage import Usage
 from pyjs.server.driver import Driver
 from pyjs.server.threads import syncer
 from pyjs.server.threads.io_thread import IoThread

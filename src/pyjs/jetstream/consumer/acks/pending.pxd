@@ -1,4 +1,5 @@
 """Deliveries waiting for an acknowledgement."""
+cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -21,9 +22,11 @@ cdef struct Entry:
 cdef struct Ends:
     uint32_t head, tail
 
+
+@cython.final
 cdef class PendingAcks:
     cdef Entry* entries         # entries[0] is unused: index 0 means none
-    cdef uint32_t capacity      # entries allocated
+    cdef readonly uint32_t capacity     # entries allocated
     cdef uint32_t used          # entries ever handed out
     cdef uint32_t free          # free entries, linked by `after`
     cdef uint32_t* buckets      # hash of seq -> index
@@ -42,17 +45,17 @@ cdef class PendingAcks:
 
     cdef int reserve(self) noexcept nogil       # room for one more, so that track can not fail; -1: no memory
     cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: not pending
-    cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
+    cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cdef void remove(self, uint32_t i) noexcept nogil
-    cdef void remove_to(self, uint64_t seq) noexcept nogil
-    cdef void shrink(self) noexcept nogil                                       # no index is valid after it
+    cpdef void remove_to(self, uint64_t seq) noexcept nogil
+    cpdef void shrink(self) noexcept nogil                                       # no index is valid after it
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
     cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # as if it waited for an ack
     cdef int64_t last_deadline(self) noexcept nogil                             # 0: nothing is pending
-    cdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
+    cpdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
     cdef void clear(self) noexcept nogil
 

@@ -261,7 +261,7 @@ cdef class PendingAcks:
             return self.make_room()
         return 0
 
-    cdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
+    cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
         """Note the first delivery of `seq`, which is above all others."""
         cdef uint32_t i
         cdef uint64_t at
@@ -335,7 +335,7 @@ cdef class PendingAcks:
                 hole = at
         self.buckets[hole] = 0
 
-    cdef void remove_to(self, uint64_t seq) noexcept nogil:
+    cpdef void remove_to(self, uint64_t seq) noexcept nogil:
         """Remove every entry up to `seq`. If few stay, rebuild the table for them."""
         cdef uint32_t i = self.oldest, n = 0
         cdef uint32_t* buckets = NULL
@@ -354,7 +354,7 @@ cdef class PendingAcks:
             n -= 1
         self.take_table(buckets, 64 - self.bucket_shift)
 
-    cdef void shrink(self) noexcept nogil:
+    cpdef void shrink(self) noexcept nogil:
         """Give memory back when few are left of many; no index of an entry is valid after it."""
         cdef uint32_t room = FIRST_CAPACITY, n = 0, i = self.oldest, k
         cdef int size_log = FIRST_BUCKETS_LOG
@@ -437,7 +437,7 @@ cdef class PendingAcks:
             i = self.entries[i].newer
         return latest
 
-    cdef int64_t next_due(self) noexcept nogil:
+    cpdef int64_t next_due(self) noexcept nogil:
         cdef int64_t best = self.entries[self.heap[0]].due_at if self.n_heap else 0
         cdef uint32_t k, head
         for k in range(<uint32_t> IN_WAIT, IN_WAIT + self.n_waits):
@@ -594,11 +594,6 @@ cdef class PendingAcks:
 
     # The message path in Python terms, for tests: each returns False when `seq` is not pending.
 
-    def deliver_first(self, uint64_t seq, uint64_t cseq, int64_t now) -> None:
-        """Note a first delivery."""
-        if self.track(seq, cseq, now) == 0:
-            raise MemoryError
-
     def deliver_again(self, int64_t now) -> int:
         """Send the next one queued for redelivery; returns its seq, 0 when none is queued."""
         cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
@@ -613,15 +608,6 @@ cdef class PendingAcks:
         if i:
             self.remove(i)
         return i != 0
-
-    def settle_to(self, uint64_t seq) -> None:
-        """Forget everything up to `seq`."""
-        self.remove_to(seq)
-
-    def give_back(self) -> int:
-        """Give memory back that is not needed; returns for how many entries there is room."""
-        self.shrink()
-        return self.capacity
 
     def in_progress(self, uint64_t seq, int64_t now) -> bool:
         """Restart the wait of `seq`."""
@@ -651,7 +637,3 @@ cdef class PendingAcks:
             exhausted.append(self.entries[i].seq)
             self.remove(i)
         return exhausted
-
-    def due_at_ns(self) -> int:
-        """Return the next deadline, 0 when nothing waits."""
-        return self.next_due()

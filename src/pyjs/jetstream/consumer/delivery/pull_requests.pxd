@@ -51,8 +51,6 @@ cdef class Pin:
     cdef int64_t wait_ns                # how long a client that does not ask again has it
     cdef uint64_t assigned              # pins so far
 
-    cdef bint serves(self, uint64_t number) noexcept nogil
-
 cdef enum Priority:             # which of the waiting requests are served
     PRIORITY_NONE
     PRIORITY_OVERFLOW

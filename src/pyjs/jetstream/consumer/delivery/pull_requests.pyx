@@ -186,10 +186,6 @@ cdef class Pin:
         """Let nobody have a pin."""
         self.number, self.id, self.pinned_at = 0, b"", 0
 
-    cdef bint serves(self, uint64_t number) noexcept nogil:
-        """Tell whether a request with this number (0: it names no pin) may be served."""
-        return self.number == 0 or number == self.number
-
 
 cdef class PullRequests:
     """The requests of one consumer, `max_waiting` at most."""
@@ -269,7 +265,7 @@ cdef class PullRequests:
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil:
         """Tell whether the priority policy lets a request have the next message."""
         if self.priority == PRIORITY_PINNED:
-            return self.pin.serves(w.pin)
+            return self.pin.number == 0 or w.pin == self.pin.number
         if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
             return True
         if w.min_pending > 0 and <uint64_t> w.min_pending <= unread + 1:
