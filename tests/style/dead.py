@@ -44,7 +44,11 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_token verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
+REFUSED = dict.fromkeys(
+    ("allow_msg_counter", "allow_atomic", "allow_batched", "allow_msg_schedules", "persist_mode"),
+    "an option that is read by its declaration, and then refused",
+)
+KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | REFUSED
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -20,7 +20,8 @@ from pyjs.fsck.metadata import Copies, finding_of
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
-from pyjs.jetstream.config.stream import S2, from_meta
+from pyjs.jetstream.config.declared import from_meta
+from pyjs.jetstream.config.stream import S2, StreamConfig
 from pyjs.store.crypt.vault import Locked
 from pyjs.store.format.form import CODEC_ZSTD
 from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
@@ -183,7 +184,7 @@ class StoreCheck:
                 report.find(DAMAGE, directory, what).mend = partial(move_file_aside, self._disk, directory)
             return report
         try:
-            config = from_meta(copies.values["config"])
+            config = from_meta(StreamConfig, copies.values["config"])
             report.name = config.name
             incarnation = int(copies.values["created_ns"])
             if not 0 <= incarnation < 1 << 64:

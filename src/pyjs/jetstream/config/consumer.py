@@ -1,4 +1,4 @@
-"""The configuration of a consumer: plain values, and their JSON in the field order of nats-server.
+"""The configuration of a consumer: its options, each declared once, in the field order of nats-server.
 
 Knows nothing of what is allowed (jetstream/rules/consumer.py) and of how a request is read
 (jetstream/config/consumer_requests.py). The JSON leaves out what is unset, exactly as the peer does, and is also
@@ -9,12 +9,23 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import moment_text
-from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.config import declared
+from pyjs.jetstream.config.declared import as_json, option
+from pyjs.jetstream.config.json_strict import (
+    BOOL,
+    DURATION,
+    DURATIONS,
+    INT,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    TIME,
+    UINT64,
+    enum,
+)
 from pyjs.jetstream.config.stream import META_LEVEL, META_VERSION
 
 if TYPE_CHECKING:
@@ -26,41 +37,70 @@ if TYPE_CHECKING:
 class ConsumerConfig:
     """What a consumer was asked to be. Durations are ns, 0 means unset, times are ns since the epoch."""
 
-    durable_name: str = ""
-    name: str = ""
-    description: str = ""
-    deliver_policy: str = "all"
-    opt_start_seq: int = 0
-    opt_start_time_ns: int | None = None
-    ack_policy: str = "none"
-    ack_wait_ns: int = 0
-    max_deliver: int = 0
-    backoff_ns: tuple[int, ...] = ()
-    filter_subject: str = ""
-    filter_subjects: tuple[str, ...] = ()
-    replay_policy: str = "instant"
-    rate_limit_bps: int = 0
-    sample_freq: str = ""
-    max_waiting: int = 0
-    max_ack_pending: int = 0
-    flow_control: bool = False
-    headers_only: bool = False
-    max_batch: int = 0
-    max_expires_ns: int = 0
-    max_bytes: int = 0
-    deliver_subject: str = ""
-    deliver_group: str = ""
-    idle_heartbeat_ns: int = 0
-    inactive_threshold_ns: int = 0
-    num_replicas: int = 0
-    mem_storage: bool = False
-    direct: bool = False
-    sourcing: bool = False
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    pause_until_ns: int | None = None
-    priority_groups: tuple[str, ...] = ()
-    priority_policy: str = "none"
-    priority_timeout_ns: int = 0
+    durable_name: str = option(
+        STRING,
+        "The name; the consumer stays until it is deleted, or idle for `inactive_threshold`.",
+        updatable=False,
+    )
+    name: str = option(STRING, "The name; without `durable_name` the consumer is ephemeral.", updatable=False)
+    description: str = option(STRING, "A text for people.")
+    deliver_policy: str = option(
+        enum("all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+        "Where delivery starts.",
+        always=True,
+        updatable=False,
+    )
+    opt_start_seq: int = option(UINT64, "The sequence to start at.", updatable=False)
+    opt_start_time_ns: int | None = option(TIME, "The time to start at.", updatable=False)
+    ack_policy: str = option(
+        enum("none", "all", "explicit", "flow_control"),
+        "Which messages must be acknowledged.",
+        always=True,
+        updatable=False,
+    )
+    ack_wait_ns: int = option(DURATION, "How long a delivery waits for its acknowledgement.")
+    max_deliver: int = option(INT, "The most deliveries of a message; 0 and -1: no limit.")
+    backoff_ns: tuple[int, ...] = option(DURATIONS, "The waits between deliveries; the last one repeats.")
+    filter_subject: str = option(STRING, "The subjects to deliver; empty: all.")
+    filter_subjects: tuple[str, ...] = option(STRINGS, "The same, more than one.")
+    replay_policy: str = option(
+        enum("instant", "original"),
+        "Deliver at once, or in the pace of publishing.",
+        always=True,
+        updatable=False,
+    )
+    rate_limit_bps: int = option(UINT64, "The most bits a second, of a push consumer; 0: no limit.")
+    sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, as `50%`.")
+    max_waiting: int = option(INT, "The most pull requests that wait.", updatable=False)
+    max_ack_pending: int = option(INT, "The most messages without acknowledgement; -1: no limit.")
+    flow_control: bool = option(
+        BOOL, "The server waits for a push client that falls behind.", updatable=False
+    )
+    headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")
+    max_batch: int = option(INT, "The largest `batch` of a pull request; 0: any.")
+    max_expires_ns: int = option(DURATION, "The longest `expires` of a pull request; 0: any.")
+    max_bytes: int = option(INT, "The largest `max_bytes` of a pull request; 0: any.")
+    deliver_subject: str = option(STRING, "The subject to push to; empty: a pull consumer.")
+    deliver_group: str = option(STRING, "The queue group to push to.")
+    idle_heartbeat_ns: int = option(
+        DURATION, "How long a push consumer is silent before it says that it is idle.", updatable=False
+    )
+    inactive_threshold_ns: int = option(DURATION, "How long an unused consumer stays.")
+    num_replicas: int = option(INT, "Copies of the consumer; 0: as the stream.", always=True)
+    mem_storage: bool = option(BOOL, "The state is in memory.", updatable=False)
+    direct: bool = option(BOOL, "For a mirror or source of another server.", updatable=False)
+    sourcing: bool = option(BOOL, "For a mirror or source that acknowledges.", updatable=False)
+    metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
+    pause_until_ns: int | None = option(TIME, "The time at which delivery continues.", level=1)
+    priority_groups: tuple[str, ...] = option(STRINGS, "The groups that pull requests name.", level=1)
+    priority_policy: str = option(
+        enum(
+            "none", "overflow", "pinned_client", "prioritized", unknown_text="unknown priority policy: {raw}"
+        ),
+        "Which group of clients gets messages.",
+        level=1,
+    )
+    priority_timeout_ns: int = option(DURATION, "How long a pinned client may be silent.", level=1)
 
     @property
     def durable(self) -> bool:
@@ -77,52 +117,14 @@ class ConsumerConfig:
         """The subject filters; empty: every message."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON object of responses and of the disk, without the dynamic metadata."""
-        out: dict[str, Any] = {}
-        for name, always, value in zip(_NAMES, _ALWAYS, _values(self), strict=True):
-            if value or always:
-                out[name] = list(value) if type(value) is tuple else value
-        for name, time_ns in zip(_TIMES, _times(self), strict=True):
-            if time_ns is None:
-                del out[name]
-            else:
-                out[name] = moment_text(time_ns)
-        if out["priority_policy"] == "none":
-            del out["priority_policy"]
-        return out
-
-
-# The order of the wire is that of the fields; these are shown when unset, but for times and the last.
-_SHOWN = (
-    "deliver_policy opt_start_time ack_policy replay_policy num_replicas pause_until priority_policy".split()
-)
-_ATTRIBUTES = tuple(each.name for each in fields(ConsumerConfig))
-_NAMES = tuple(name.removesuffix("_ns") for name in _ATTRIBUTES)
-_ALWAYS = tuple(name in _SHOWN for name in _NAMES)
-_values = attrgetter(*_ATTRIBUTES)  # a listing of many consumers asks each for all of them
-_TIMES = ("opt_start_time", "pause_until")
-_times = attrgetter("opt_start_time_ns", "pause_until_ns")
-
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
     """Return the configuration that `given` (checked JSON) describes; what is missing is unset."""
-    values: dict[str, Any] = {}
-    for name, attribute in zip(_NAMES, _ATTRIBUTES, strict=True):
-        if name not in given:
-            continue
-        value = given[name]
-        if isinstance(value, list):
-            value = tuple(value)
-        elif isinstance(value, str) and attribute.endswith("_ns"):
-            value = parse_time_ns(value)
-        values[attribute] = value
-    if values.get("deliver_policy") == "undefined":
-        values["deliver_policy"] = "all"
-    return ConsumerConfig(**values)
+    made = declared.from_json(ConsumerConfig, given)
+    return replace(made, deliver_policy="all") if made.deliver_policy == "undefined" else made
 
 
 def shown(config: ConsumerConfig, version: str, api_level: int) -> dict[str, Any]:
     """Return the JSON of responses, with the metadata that tells the server's version and level."""
     metadata = {**config.metadata, META_VERSION: version, META_LEVEL: str(api_level)}
-    return replace(config, metadata=dict(sorted(metadata.items()))).as_json()
+    return as_json(replace(config, metadata=metadata))

@@ -10,68 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
+from pyjs.jetstream.config.declared import struct_of
 from pyjs.jetstream.config.json_strict import (
     BOOL,
     DURATION,
-    DURATIONS,
     INT,
     INT64,
     STRING,
-    STRING_MAP,
-    STRINGS,
     TIME,
-    UINT64,
     Struct,
     enum,
     struct,
 )
 from pyjs.jetstream.config.stream_requests import read
 
-CONSUMER_CONFIG = Struct(
-    "ConsumerConfig",
-    {
-        "durable_name": STRING,
-        "name": STRING,
-        "description": STRING,
-        "deliver_policy": enum(
-            "all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-        ),
-        "opt_start_seq": UINT64,
-        "opt_start_time": TIME,
-        "ack_policy": enum("none", "all", "explicit", "flow_control"),
-        "ack_wait": DURATION,
-        "max_deliver": INT,
-        "backoff": DURATIONS,
-        "filter_subject": STRING,
-        "filter_subjects": STRINGS,
-        "replay_policy": enum("instant", "original"),
-        "rate_limit_bps": UINT64,
-        "sample_freq": STRING,
-        "max_waiting": INT,
-        "max_ack_pending": INT,
-        "flow_control": BOOL,
-        "headers_only": BOOL,
-        "max_batch": INT,
-        "max_expires": DURATION,
-        "max_bytes": INT,
-        "deliver_subject": STRING,
-        "deliver_group": STRING,
-        "idle_heartbeat": DURATION,
-        "inactive_threshold": DURATION,
-        "num_replicas": INT,
-        "mem_storage": BOOL,
-        "direct": BOOL,
-        "sourcing": BOOL,
-        "metadata": STRING_MAP,
-        "pause_until": TIME,
-        "priority_groups": STRINGS,
-        "priority_policy": enum(
-            "none", "overflow", "pinned_client", "prioritized", unknown_text="unknown priority policy: {raw}"
-        ),
-        "priority_timeout": DURATION,
-    },
-)
-
+CONSUMER_CONFIG = struct_of(ConsumerConfig)
 CREATE_REQUEST = Struct(
     "CreateConsumerRequest",
     {

@@ -3,8 +3,7 @@
 A request is read as the peer's decoder reads it: unknown fields are refused, names match without regard to
 case, null leaves a field unset, several objects in a row are merged, and the first fault in document order
 is the one reported. Knows nothing of what a field means: a `Struct` names fields and their kinds, written by
-hand or derived from a pydantic model (jetstream/config/stream_requests.py). Imports no pydantic, so that the pull
-path may use it.
+hand or derived from declared options (jetstream/config/declared.py).
 
 Common requests cost one orjson call and a walk; text positions and raw number forms are only looked up, by
 the scanner in base/json_scan.pyx, once something is wrong.
@@ -39,6 +38,7 @@ class Struct:
 
     name: str
     fields: dict[str, Kind]
+    of: type[Any] | None = None  # the dataclass that the fields come from
 
 
 @dataclass(eq=False, repr=False, slots=True)

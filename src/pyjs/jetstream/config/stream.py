@@ -1,4 +1,4 @@
-"""The configuration of a stream: what a request may set, what is kept, what responses show.
+"""The configuration of a stream: its options, each declared once.
 
 A StreamConfig is a cold value, never changed once made: the compiled Stream copies what it needs once, at
 creation and update. (It is not frozen: `same_as` changes copies of its own.) Knows nothing of limits
@@ -9,95 +9,108 @@ Source: nats.docs "Streams"; field order, names and what is left out when empty 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyjs.base.bounds import INT64, TIME_NS, UINT64, Range, wrapped_ns
-from pyjs.base.gotext import moment_text, time_text
-from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.config.declared import option, part, shape_of, struct_of
+from pyjs.jetstream.config.json_strict import (
+    BOOL,
+    DURATION,
+    INT,
+    INT32,
+    INT64,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    TIME,
+    UINT64,
+    enum,
+    structs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, TypeVar
-
-    from _typeshed import DataclassInstance
-
-    T = TypeVar("T", bound=DataclassInstance)
 
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
 NONE, S2 = "none", "s2"  # of compression
-STORED = Range(INT64.low, UINT64.high)  # what a number of the metadata may be
 
 API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
+COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
+BATCHED, SCHEDULES = "batch publish is", "message schedules are"
+PERSIST_ASYNC = "persist mode async is"
+
 
 @dataclass(repr=False, slots=True)
 class Placement:
-    """Where a stream should live; kept and shown, a single server has nothing to choose."""
+    """Where a stream should live; stored and shown, a single server has nothing to choose."""
 
-    cluster: str = ""
-    tags: tuple[str, ...] = ()
-    preferred: str = ""
+    cluster: str = option(STRING, "The name of the cluster.")
+    tags: tuple[str, ...] = option(STRINGS, "Tags that the server must have.")
+    preferred: str = option(STRING, "The server that should lead; refused.")
 
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
     """What consumers of the stream may ask for; 0: anything."""
 
-    inactive_threshold_ns: int = 0
-    max_ack_pending: int = 0
+    inactive_threshold_ns: int = option(DURATION, "The largest `inactive_threshold`, and its default.")
+    max_ack_pending: int = option(INT, "The largest `max_ack_pending`, and its default.")
 
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
     """Under which subject a message is stored; an empty source is every subject, an empty destination none."""
 
-    src: str = ""
-    dest: str = ""
+    src: str = option(STRING, "The subjects to transform.", always=True)
+    dest: str = option(STRING, "The subject that replaces them.", always=True)
 
 
 @dataclass(repr=False, slots=True)
 class RepublishConfig:
-    """Where messages are published once they are kept; an empty destination is nowhere."""
+    """Where messages are published once they are stored; an empty destination is nowhere."""
 
-    src: str = ""
-    dest: str = ""
-    headers_only: bool = False
+    src: str = option(STRING, "The subjects to publish again.", always=True)
+    dest: str = option(STRING, "The subject to publish under.", always=True)
+    headers_only: bool = option(BOOL, "Publish headers without the payload.")
 
 
 @dataclass(repr=False, slots=True)
 class ExternalStream:
     """Where the API of another account or domain is found, and where it delivers to."""
 
-    api: str = ""
-    deliver: str = ""
+    api: str = option(STRING, "The prefix of its API subjects.", always=True)
+    deliver: str = option(STRING, "The prefix of its deliver subjects.", always=True)
 
 
 @dataclass(repr=False, slots=True)
 class SourceConsumer:
     """A consumer of the origin that is there already; read for its checks, and then refused."""
 
-    name: str = ""
-    deliver_subject: str = ""
+    name: str = option(STRING, "The name of the consumer.")
+    deliver_subject: str = option(STRING, "The subject that it delivers to.")
 
 
 @dataclass(repr=False, slots=True)
 class StreamSource:
     """A stream that another one takes its messages from: its mirror, or one of its sources."""
 
-    name: str = ""
-    opt_start_seq: int = 0
-    opt_start_time_ns: int | None = None
-    filter_subject: str = ""
-    subject_transforms: tuple[SubjectTransformConfig, ...] = ()
-    external: ExternalStream | None = None
-    consumer: SourceConsumer | None = None
+    name: str = option(STRING, "The name of the origin.", always=True)
+    opt_start_seq: int = option(UINT64, "The sequence to start at.")
+    opt_start_time_ns: int | None = option(TIME, "The time to start at.")
+    filter_subject: str = option(STRING, "The subjects to take; empty: all.")
+    subject_transforms: tuple[SubjectTransformConfig, ...] = option(
+        structs(struct_of(SubjectTransformConfig), "[]server.SubjectTransformConfig"),
+        "Subjects to take, and the subjects to store them under.",
+    )
+    external: ExternalStream | None = option(part(ExternalStream), "The account or domain of the origin.")
+    consumer: SourceConsumer | None = option(
+        part(SourceConsumer, "StreamConsumerSource"), "A consumer created beforehand; refused.", stored=False
+    )
 
     @property
     def filters(self) -> tuple[bytes, ...]:
@@ -111,46 +124,76 @@ class StreamSource:
 class StreamConfig:
     """One stream's configuration; -1 is "no limit" in every limit."""
 
-    name: str
-    description: str = ""
-    subjects: tuple[str, ...] = ()
-    retention: str = LIMITS
-    max_consumers: int = -1
-    max_msgs: int = -1
-    max_bytes: int = -1
-    max_age_ns: int = 0  # 0: messages do not expire
-    max_msgs_per_subject: int = -1
-    max_msg_size: int = -1  # headers and payload
-    discard: str = OLD
-    storage: str = FILE
-    num_replicas: int = 1
-    no_ack: bool = False
-    duplicate_window_ns: int = 0
-    placement: Placement | None = None
-    mirror: StreamSource | None = None  # all messages come from it, with its sequences
-    sources: tuple[StreamSource, ...] = ()
-    compression: str = NONE
-    first_seq: int = 0
-    subject_transform: SubjectTransformConfig | None = None
-    republish: RepublishConfig | None = None
-    allow_direct: bool = False
-    mirror_direct: bool = False
-    discard_new_per_subject: bool = False
-    sealed: bool = False
-    deny_delete: bool = False
-    deny_purge: bool = False
-    allow_rollup_hdrs: bool = False
-    consumer_limits: ConsumerLimits = field(default_factory=ConsumerLimits)
-    allow_msg_ttl: bool = False
-    subject_delete_marker_ttl_ns: int = 0  # 0: expired subjects leave nothing behind
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
+    description: str = option(STRING, "A text for people.")
+    subjects: tuple[str, ...] = option(STRINGS, "The subjects that it stores; empty: its name.")
+    retention: str = option(
+        enum(LIMITS, INTEREST, WORKQUEUE),
+        "When messages are removed; an update cannot change to or from `workqueue`.",
+        always=True,
+    )
+    max_consumers: int = option(INT, "The most consumers.", -1, always=True)
+    max_msgs: int = option(INT64, "The most messages.", -1, always=True)
+    max_bytes: int = option(
+        INT64, "The most bytes, of headers and payloads with their metadata.", -1, always=True
+    )
+    max_age_ns: int = option(DURATION, "How long a message stays; 0: for ever.", always=True)
+    max_msgs_per_subject: int = option(INT64, "The most messages of each subject.", -1, always=True)
+    max_msg_size: int = option(INT32, "The most bytes of a message, headers and payload.", -1, always=True)
+    discard: str = option(
+        enum(OLD, NEW), "Which messages give way at a limit: the oldest, or new ones.", always=True
+    )
+    storage: str = option(
+        enum(MEMORY, FILE), "Where messages are stored.", FILE, always=True, updatable=False
+    )
+    num_replicas: int = option(INT, "Copies of the stream; only 1.", 1, always=True)
+    no_ack: bool = option(BOOL, "Publishes are not acknowledged.")
+    duplicate_window_ns: int = option(DURATION, "How long a message id is remembered.")
+    placement: Placement | None = option(part(Placement), "Where the stream should live.")
+    mirror: StreamSource | None = option(
+        part(StreamSource),
+        "The stream that all messages come from, with its sequences; an update can only remove it.",
+    )
+    sources: tuple[StreamSource, ...] = option(
+        structs(struct_of(StreamSource)), "Streams whose messages it copies."
+    )
+    compression: str = option(
+        enum(NONE, S2, unknown_text="unknown compression algorithm"), "Of files.", always=True
+    )
+    first_seq: int = option(UINT64, "The sequence of the first message.")
+    subject_transform: SubjectTransformConfig | None = option(
+        part(SubjectTransformConfig), "Under which subjects messages are stored."
+    )
+    republish: RepublishConfig | None = option(
+        part(RepublishConfig, "RePublish"), "Where stored messages are published."
+    )
+    allow_direct: bool = option(BOOL, "Messages can be read with direct get.", always=True)
+    mirror_direct: bool = option(BOOL, "A mirror answers direct gets of its origin.", always=True)
+    discard_new_per_subject: bool = option(BOOL, "`discard` `new` holds for `max_msgs_per_subject` too.")
+    sealed: bool = option(BOOL, "Nothing can be added or removed; cannot be taken back.", always=True)
+    deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be taken back.", always=True)
+    deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be taken back.", always=True)
+    allow_rollup_hdrs: bool = option(BOOL, "A header of a message may replace earlier ones.", always=True)
+    consumer_limits: ConsumerLimits = option(
+        part(ConsumerLimits, "StreamConsumerLimits"),
+        "Limits of its consumers.",
+        ConsumerLimits(),
+        always=True,
+    )
+    allow_msg_ttl: bool = option(
+        BOOL, "Messages may have a lifetime of their own; cannot be taken back.", level=1, always=True
+    )
+    subject_delete_marker_ttl_ns: int = option(
+        DURATION, "The lifetime of the marker that an expired subject leaves; 0: no marker.", level=1
+    )
+    metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
         """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
-        kept[META_REQUIRED_LEVEL] = (
-            "1" if self.allow_msg_ttl or self.subject_delete_marker_ttl_ns > 0 else "0"
-        )
+        shape = shape_of(StreamConfig)
+        pairs = zip(shape.options, shape.values(self), strict=True)
+        kept[META_REQUIRED_LEVEL] = str(max(each.level for each, value in pairs if value or not each.level))
         return replace(self, metadata=kept)
 
     def with_server_metadata(self) -> StreamConfig:
@@ -166,139 +209,16 @@ class StreamConfig:
         return mine == theirs
 
 
-# What responses show although it is empty; the order of the wire is that of the fields.
-_ALWAYS = {
-    SubjectTransformConfig: ("src", "dest"),
-    RepublishConfig: ("src", "dest"),
-    ExternalStream: ("api", "deliver"),
-    StreamSource: ("name",),
-    StreamConfig: (
-        "name retention max_consumers max_msgs max_bytes max_age_ns max_msgs_per_subject max_msg_size discard storage"
-        " num_replicas compression allow_direct mirror_direct sealed deny_delete deny_purge allow_rollup_hdrs"
-        " consumer_limits allow_msg_ttl"
-    ).split(),
-}
-_RECORDS = {each.__name__: each for each in (*_ALWAYS, Placement, ConsumerLimits, SourceConsumer)}
+@dataclass(repr=False, slots=True)
+class UnsupportedOptions:
+    """Options of nats-server that are read, so that wrong types get the usual answer, and then refused."""
 
-
-class _Shape:
-    """What is known of the fields of one kind of record."""
-
-    def __init__(self, of: type[DataclassInstance]) -> None:
-        always = _ALWAYS.get(of, ())
-        self.fields = tuple((each.name, str(each.type), each.default) for each in fields(of))
-        self.names = {each.name: each.name.removesuffix("_ns") for each in fields(of)}  # on the wire
-        self.parts = tuple(each[:2] for each in self.fields if each[1] not in ("str", "int", "bool"))
-        plain = self.names.keys() - dict(self.parts).keys()
-        self.shown = tuple((name, wire, name in always, name in plain) for name, wire in self.names.items())
-        self.values = attrgetter(*self.names)
-
-
-_shape = cache(_Shape)
-
-
-def as_json(record: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration, or a part of one, as responses show it."""
-    out: dict[str, Any] = {}
-    shape = _shape(type(record))
-    for (name, wire, always, is_plain), value in zip(shape.shown, shape.values(record), strict=True):
-        if is_plain:
-            if value or always:
-                out[wire] = value
-        elif name == "opt_start_time_ns":
-            if value is not None:
-                out[wire] = time_text(value)
-        elif value or always:
-            out[wire] = _json_value(value)
-    return out
-
-
-def _json_value(value: Any) -> object:
-    if isinstance(value, tuple):
-        return [each if isinstance(each, str) else as_json(each) for each in value]
-    return dict(sorted(value.items())) if isinstance(value, dict) else as_json(value)
-
-
-def to_meta(value: Any) -> Any:
-    """Return a configuration as plain values to be stored."""
-    if isinstance(value, tuple):
-        return [to_meta(each) for each in value]
-    if not is_dataclass(value):
-        return value
-    values = {each.name: to_meta(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, StreamSource):
-        del values["consumer"]
-        start_ns = value.opt_start_time_ns
-        if start_ns is not None and wrapped_ns(start_ns) != start_ns:
-            values["opt_start_time_ns"] = moment_text(start_ns)  # more than a stored number holds
-    return values
-
-
-def from_meta(meta: Mapping[str, Any]) -> StreamConfig:
-    """Return the configuration that `to_meta` wrote.
-
-    Raises:
-        ValueError: a field is unknown, as written by a newer version, or a value is none of its kind.
-    """
-    return record_of(StreamConfig, meta, is_stored=True)
-
-
-def record_of(kind: type[T], values: Mapping[str, Any], is_stored: bool = False) -> T:
-    """Return the record that has `values`, by the names of the wire or, stored ones, of the attributes.
-
-    Raises:
-        ValueError: as `from_meta`; those of a request are checked already.
-    """
-    shape = _shape(kind)
-    if is_stored and (unknown := sorted(values.keys() - shape.names.keys())):
-        raise ValueError(f"stream configuration has unknown fields {unknown}; a newer server wrote it")
-    given = dict(values)
-    if not is_stored:
-        given = {name: values[wire] for name, wire in shape.names.items() if wire in values}
-    for name, type_name in shape.parts:
-        if name in given:
-            given[name] = _given(given[name], type_name, is_stored)
-    made = kind(**given)
-    if is_stored:
-        _check(made, TIME_NS if kind is StreamSource else STORED)
-    return made
-
-
-def _given(value: Any, type_name: str, is_stored: bool) -> Any:
-    """Return the value of a field; what is none of its type stays as it is."""
-    if type_name.startswith("tuple[") and isinstance(value, list | tuple):
-        item = type_name.removeprefix("tuple[").removesuffix(", ...]")
-        return tuple(_given(each, item, is_stored) for each in value)
-    if type_name == "int | None" and isinstance(value, str):
-        return parse_time_ns(value)
-    record = _RECORDS.get(type_name.removesuffix(" | None"))
-    if record is None or not isinstance(value, dict):
-        return value
-    return record_of(record, value, is_stored)
-
-
-def _check(made: DataclassInstance, numbers: Range) -> None:
-    """Refuse a record of a file of which a value is not of the kind that its field is for. Raises ValueError."""
-    shape = _shape(type(made))
-    for (name, type_name, default), value in zip(shape.fields, shape.values(made), strict=True):
-        if value == default and type(value) is type(default):
-            continue  # most are: a start reads thousands of configurations
-        if not _fits(value, type_name, numbers):
-            raise ValueError(f"{name} of the stream configuration is {value!r}")
-
-
-def _fits(value: object, kind: str, numbers: Range) -> bool:
-    if kind.endswith(" | None"):
-        return value is None or _fits(value, kind.removesuffix(" | None"), numbers)
-    if kind.startswith("tuple["):
-        each_kind = kind.removeprefix("tuple[").removesuffix(", ...]")
-        return isinstance(value, tuple) and all(_fits(each, each_kind, numbers) for each in value)
-    if kind.startswith("Mapping["):
-        return isinstance(value, dict) and all(
-            _fits(each, "str", numbers) for pair in value.items() for each in pair
-        )
-    if isinstance(value, int) and not numbers.low <= value <= numbers.high:
-        return False
-    if isinstance(value, str):
-        value.encode()  # half a surrogate pair is no text
-    return type(value).__name__ == kind
+    allow_msg_counter: bool = option(BOOL, "Messages count.", level=2, refused=COUNTERS)
+    allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2, refused=ATOMIC)
+    allow_batched: bool = option(
+        BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED
+    )
+    allow_msg_schedules: bool = option(BOOL, "Messages are published later.", level=2, refused=SCHEDULES)
+    persist_mode: str = option(
+        enum("default", "async"), "How messages are written.", level=2, refused=PERSIST_ASYNC
+    )

@@ -8,18 +8,16 @@ Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.declared import from_json, options_of, struct_of
 from pyjs.jetstream.config.json_strict import (
     BOOL,
-    DURATION,
     INT,
-    INT32,
     INT64,
     STRING,
-    STRING_MAP,
     STRINGS,
     TIME,
     UINT64,
@@ -27,74 +25,14 @@ from pyjs.jetstream.config.json_strict import (
     Kind,
     Struct,
     decode,
-    enum,
     struct,
-    structs,
 )
-from pyjs.jetstream.config.stream import StreamConfig, record_of
+from pyjs.jetstream.config.stream import StreamConfig, UnsupportedOptions
 
 if TYPE_CHECKING:
     from typing import Any
 
-PLACEMENT = Struct("Placement", {"cluster": STRING, "tags": STRINGS, "preferred": STRING})
-EXTERNAL = Struct("ExternalStream", {"api": STRING, "deliver": STRING})
-TRANSFORM = Struct("SubjectTransformConfig", {"src": STRING, "dest": STRING})
-SOURCE_CONSUMER = Struct("StreamConsumerSource", {"name": STRING, "deliver_subject": STRING})
-SOURCE = Struct(
-    "StreamSource",
-    {
-        "name": STRING,
-        "opt_start_seq": UINT64,
-        "opt_start_time": TIME,
-        "filter_subject": STRING,
-        "subject_transforms": structs(TRANSFORM, "[]server.SubjectTransformConfig"),
-        "external": struct(EXTERNAL),
-        "consumer": struct(SOURCE_CONSUMER),
-    },
-)
-REPUBLISH = Struct("RePublish", {"src": STRING, "dest": STRING, "headers_only": BOOL})
-CONSUMER_LIMITS = Struct("StreamConsumerLimits", {"inactive_threshold": DURATION, "max_ack_pending": INT})
-
-CONFIG_FIELDS: dict[str, Kind] = {
-    "name": STRING,
-    "description": STRING,
-    "subjects": STRINGS,
-    "retention": enum("limits", "interest", "workqueue"),
-    "max_consumers": INT,
-    "max_msgs": INT64,
-    "max_bytes": INT64,
-    "max_age": DURATION,
-    "max_msgs_per_subject": INT64,
-    "max_msg_size": INT32,
-    "discard": enum("old", "new"),
-    "storage": enum("memory", "file"),
-    "num_replicas": INT,
-    "no_ack": BOOL,
-    "duplicate_window": DURATION,
-    "placement": struct(PLACEMENT),
-    "mirror": struct(SOURCE),
-    "sources": structs(SOURCE),
-    "compression": enum("none", "s2", unknown_text="unknown compression algorithm"),
-    "first_seq": UINT64,
-    "subject_transform": struct(TRANSFORM),
-    "republish": struct(REPUBLISH),
-    "allow_direct": BOOL,
-    "mirror_direct": BOOL,
-    "discard_new_per_subject": BOOL,
-    "sealed": BOOL,
-    "deny_delete": BOOL,
-    "deny_purge": BOOL,
-    "allow_rollup_hdrs": BOOL,
-    "consumer_limits": struct(CONSUMER_LIMITS),
-    "allow_msg_ttl": BOOL,
-    "subject_delete_marker_ttl": DURATION,
-    "allow_msg_counter": BOOL,
-    "allow_atomic": BOOL,
-    "allow_msg_schedules": BOOL,
-    "persist_mode": enum("default", "async"),
-    "allow_batched": BOOL,
-    "metadata": STRING_MAP,
-}
+CONFIG_FIELDS = struct_of(StreamConfig).fields | struct_of(UnsupportedOptions).fields
 STREAM_REQUEST = Struct("StreamConfigRequest", {**CONFIG_FIELDS, "pedantic": BOOL})
 
 SNAPSHOT_REQUEST = Struct(
@@ -150,15 +88,9 @@ BULK_READ_REQUEST = Struct(
     },
 )
 
-# Limits that are 0 in a request that does not name them.
-_ZERO = "max_consumers max_msgs max_bytes max_msgs_per_subject max_msg_size num_replicas".split()
-COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
-BATCHED, SCHEDULES = "batch publish is", "message schedules are"
-_LATER = {
-    "allow_msg_counter": COUNTERS,
-    "allow_atomic": ATOMIC,
-    "allow_batched": BATCHED,
-    "allow_msg_schedules": SCHEDULES,
+# Numbers that are 0 in a request that does not name them, whatever their default.
+_ZERO = {
+    each.name: 0 for each in options_of(StreamConfig) if each.zero == 0 and each.default not in (0, MISSING)
 }
 
 
@@ -190,14 +122,16 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
         ApiError: 10025, the body is not JSON or holds something unknown.
     """
     given = read(body, STREAM_REQUEST, strict)
-    config = record_of(StreamConfig, {"name": "", **dict.fromkeys(_ZERO, 0), **given})
+    config = from_json(StreamConfig, _ZERO | given)
     return StreamRequest(config, given.get("pedantic", False), _unsupported(given))
 
 
 def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
-    out = [text for name, text in _LATER.items() if given.get(name)]
+    out = [
+        each.refused
+        for each in options_of(UnsupportedOptions)
+        if given.get(each.name, each.zero) != each.zero
+    ]
     if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
         out.append("consumers of mirrors and sources are")
-    if given.get("persist_mode") == "async":
-        out.append("persist mode async is")
     return tuple(out)

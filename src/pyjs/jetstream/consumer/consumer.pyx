@@ -43,6 +43,7 @@ from pyjs.jetstream.consumer.delivery import status as consumer_status
 from pyjs.jetstream.consumer.advisories import ConsumerEvents
 from pyjs.jetstream.consumer.arguments import read_delay_ns, read_percent
 from pyjs.jetstream.consumer.subjects import ConsumerSubjects
+from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pull, read_pull
 
@@ -175,7 +176,7 @@ cdef class Consumer(StreamConsumer):
 
     def tell_pause(self) -> None:
         """Have an advisory tell whether deliveries are paused."""
-        until = self.config.as_json().get("pause_until", ZERO_TIME)
+        until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
     # -- life ------------------------------------------------------------------------------------------------------

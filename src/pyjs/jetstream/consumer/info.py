@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config.consumer import shown
+from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import API_LEVEL, PEER_VERSION
 from pyjs.jetstream.consumer.consumer import Consumer
 
@@ -54,7 +55,7 @@ def consumer_info(
 
 
 def _config(consumer: Consumer, listed: bool) -> dict[str, Any]:
-    return consumer.config.as_json() if listed else shown(consumer.config, PEER_VERSION, API_LEVEL)
+    return as_json(consumer.config) if listed else shown(consumer.config, PEER_VERSION, API_LEVEL)
 
 
 def _group_state(consumer: Consumer) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
-from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig, from_meta, to_meta
+from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
+from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,
     ListFile,
@@ -300,7 +301,7 @@ class AccountFiles:
         store: FileStore | None = None
         config: StreamConfig | None = None
         try:
-            config, created_ns = from_meta(values["config"]), int(values["created_ns"])
+            config, created_ns = from_meta(StreamConfig, values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
             for subject in config.subjects:
                 subject.encode()  # it is one: what is opened halfway is hard to take back
@@ -411,7 +412,7 @@ class AccountFiles:
         file = self.list_of(stream)
         self._check_room(f"{file.directory}/{NAME}")
         self._check_room(f"{file.directory}/{NAME}/{file_name(name)}")
-        return NewConsumer(file, name, created_ns, config.as_json(), state)
+        return NewConsumer(file, name, created_ns, as_json(config), state)
 
     def open_consumer(self, stream: str, change: NewConsumer) -> StateFile:
         """Return where the state of a consumer goes that was made."""
@@ -427,7 +428,7 @@ class AccountFiles:
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> ChangedConsumer:
         """Return the change that replaces the configuration of a consumer."""
-        return ChangedConsumer(self.list_of(stream), name, created_ns, config.as_json())
+        return ChangedConsumer(self.list_of(stream), name, created_ns, as_json(config))
 
     def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
         """Return the change that removes the files of a consumer, which is stopped."""

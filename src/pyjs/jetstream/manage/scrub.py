@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.gotext import time_text
+from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.record import snapshot_of
 from pyjs.jetstream.files.consumer_files import CheckedList
@@ -236,7 +237,7 @@ def _known_consumers(stream: Stream) -> Known:
     for name, consumer in stream.consumers.items():
         assert isinstance(consumer, Consumer)
         if consumer.keeper.file is not None:
-            known[name] = (consumer.created_ns, consumer.config.as_json(), snapshot_of(consumer))
+            known[name] = (consumer.created_ns, as_json(consumer.config), snapshot_of(consumer))
     return known
 
 

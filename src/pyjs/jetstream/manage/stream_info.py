@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs.base.gotext import time_text
-from pyjs.jetstream.config.stream import as_json
+from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.manage.engine import JetStream
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.index.subject_walk import SubjectWalk

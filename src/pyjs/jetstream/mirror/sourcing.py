@@ -21,7 +21,8 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource, as_json
+from pyjs.jetstream.config.declared import as_json
+from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
 from pyjs.jetstream.mirror.copier import Copier, last_sources
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.subjects.transform import open_transform

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config import stream_requests
-from pyjs.jetstream.config.stream import SourceConsumer, StreamConfig, StreamSource, SubjectTransformConfig
+from pyjs.jetstream.config.stream import (
+    ATOMIC,
+    BATCHED,
+    COUNTERS,
+    SCHEDULES,
+    SourceConsumer,
+    StreamConfig,
+    StreamSource,
+    SubjectTransformConfig,
+)
 from pyjs.jetstream.errcodes import ErrorCode
 from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.tokens import is_subset, is_valid_literal, is_valid_subject, subjects_overlap
@@ -28,10 +36,10 @@ if TYPE_CHECKING:
 
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
-    stream_requests.COUNTERS: errcodes.MIRROR_WITH_COUNTERS,
-    stream_requests.ATOMIC: errcodes.MIRROR_WITH_ATOMIC_PUBLISH,
-    stream_requests.BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
-    stream_requests.SCHEDULES: errcodes.MIRROR_WITH_MSG_SCHEDULES,
+    COUNTERS: errcodes.MIRROR_WITH_COUNTERS,
+    ATOMIC: errcodes.MIRROR_WITH_ATOMIC_PUBLISH,
+    BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
+    SCHEDULES: errcodes.MIRROR_WITH_MSG_SCHEDULES,
 }
 
 
@@ -45,7 +53,7 @@ def check(
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic, unsupported)
-    errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and stream_requests.SCHEDULES in unsupported)
+    errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and SCHEDULES in unsupported)
     seen: set[tuple[object, ...]] = set()
     for source in config.sources:
         _check_source(config, source, find, seen)

@@ -21,7 +21,8 @@ from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig, to_meta
+from pyjs.jetstream.config.declared import to_meta
+from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig
 from pyjs.jetstream.manage.persist import StoredConsumer, segment_size
 from pyjs.store.format import meta
 from pyjs.store.store import StreamStore

@@ -9,7 +9,8 @@ import pytest
 
 from pyjs.config.options import AccountJetStreamOptions, JetStreamLimits, JetStreamOptions
 from pyjs.jetstream.config import stream_requests
-from pyjs.jetstream.config.stream import StreamConfig, as_json, from_meta, to_meta
+from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.rules import stream as stream_rules
 
@@ -186,6 +187,6 @@ def test_a_configuration_survives_its_stored_form() -> None:
         max_msgs_per_subject=1,
         discard_new_per_subject=True,
     )
-    assert from_meta(to_meta(config)) == config
+    assert from_meta(StreamConfig, to_meta(config)) == config
     with pytest.raises(ValueError, match="a newer server wrote it"):
-        from_meta({**to_meta(config), "from_the_future": 1})
+        from_meta(StreamConfig, {**to_meta(config), "from_the_future": 1})
