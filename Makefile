@@ -18,7 +18,7 @@ TIMED = @.ci/timed
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk schemas fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -52,6 +52,9 @@ check: dev format lint types stubtest layers tidy share ## format, lint, types, 
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
 	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)
+
+declarations: dev ## tables of options and JSON schemas in docs/, from the declarations
+	$(PY) -m tests.support.declarations
 
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, configuration files
 	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)

@@ -148,7 +148,9 @@ class StreamConfig:
     )
     num_replicas: int = option(INT, "Copies of the stream; only 1.", 1, always=True)
     no_ack: bool = option(BOOL, "Publishes are not acknowledged.")
-    duplicate_window_ns: int = option(DURATION, "How long a message id is remembered.")
+    duplicate_window_ns: int = option(
+        DURATION, "How long a message id is remembered; 0: 2 minutes, or `max_age` if shorter."
+    )
     placement: Placement | None = option(part(Placement), "Where the stream should live.")
     mirror: StreamSource | None = option(
         part(StreamSource),
@@ -158,7 +160,7 @@ class StreamConfig:
         structs(struct_of(StreamSource)), "Streams whose messages it copies."
     )
     compression: str = option(
-        enum(NONE, S2, unknown_text="unknown compression algorithm"), "Of files.", always=True
+        enum(NONE, S2, unknown_text="unknown compression algorithm"), "How files are compressed.", always=True
     )
     first_seq: int = option(UINT64, "The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = option(
@@ -213,12 +215,18 @@ class StreamConfig:
 class UnsupportedOptions:
     """Options of nats-server that are read, so that wrong types get the usual answer, and then refused."""
 
-    allow_msg_counter: bool = option(BOOL, "Messages count.", level=2, refused=COUNTERS)
+    allow_msg_counter: bool = option(
+        BOOL, "A message adds to a number.", level=2, updatable=False, refused=COUNTERS
+    )
     allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2, refused=ATOMIC)
     allow_batched: bool = option(
         BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED
     )
     allow_msg_schedules: bool = option(BOOL, "Messages are published later.", level=2, refused=SCHEDULES)
     persist_mode: str = option(
-        enum("default", "async"), "How messages are written.", level=2, refused=PERSIST_ASYNC
+        enum("default", "async"),
+        "When messages are flushed.",
+        level=2,
+        updatable=False,
+        refused=PERSIST_ASYNC,
     )

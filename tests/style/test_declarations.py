@@ -1,0 +1,40 @@
+"""Tables and schemas in docs/ are those of the declared options; `make declarations` writes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.support.declarations import DOCS, SCHEMAS, made, schema_of
+
+from pyjs.jetstream.config.json_strict import JsonFault, decode
+
+
+def test_tables_and_schemas_are_fresh() -> None:
+    assert [path.name for path, text in made().items() if not path.exists() or path.read_text() != text] == []
+    assert {path.stem for path in (DOCS / "schemas").glob("*.json")} == set(SCHEMAS)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_right"),
+    [
+        ({"name": "S", "max_age": 1, "sources": [{"name": "O"}], "metadata": {"a": "b"}}, True),
+        ({"max_age": "1s"}, False),
+        ({"retention": "sometimes"}, False),
+        ({"sources": [{"title": "O"}]}, False),
+        ({"max_msg_size": 1 << 31}, False),
+        ({"first_seq": -1}, False),
+    ],
+)
+def test_schema_and_reader_agree(body: dict[str, object], is_right: bool) -> None:
+    # given
+    jsonschema = pytest.importorskip("jsonschema")
+    struct = SCHEMAS["stream_create_request"]
+    # when
+    try:
+        decode(json.dumps(body).encode(), struct)
+        is_read = True
+    except JsonFault:
+        is_read = False
+    # then
+    assert jsonschema.Draft7Validator(schema_of(struct)).is_valid(body) == is_read == is_right
