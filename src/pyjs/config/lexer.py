@@ -72,8 +72,8 @@ class Lexer:
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)
 
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
-        """Raise the error that ends the reading of this file."""
-        raise ConfigError.at(self.place(at), cause, fix)
+        """Raise the error that ends the reading of this file, in words of nats-server that tools look for."""
+        raise ConfigError.at(self.place(at), f"Parse error: {cause}", fix)
 
     def peek(self) -> str:
         """Return the next character, or "" at the end."""

@@ -150,7 +150,8 @@ class Parser:
                 self._entry(scope)
                 self._end(",;", "}")
             lexer.skip_gap()
-        if groups:
+        # nats-server does not miss the last } of a whole file, if its last entry ends with its line.
+        if groups and not lexer.text.rstrip(" \t").endswith("\n"):
             lexer.fail("the { here is never closed", "add a } at the end of the file", groups[-1])
         return scope
 

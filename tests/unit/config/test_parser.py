@@ -225,7 +225,7 @@ def test_variables_of_an_included_file_are_known_behind_it_and_not_the_other_way
             'conf/main.conf:1:1: include "main.conf" includes a file that is being read',
         ),
         ("include b.conf", {"conf/b.conf": "x 1\ninclude main.conf"}, "conf/b.conf:2:1: include"),
-        ("include b.conf", {"conf/b.conf": "x 1 2"}, "conf/b.conf:1:5: the value before this"),
+        ("include b.conf", {"conf/b.conf": "x 1 2"}, "conf/b.conf:1:5: Parse error: the value before this"),
         ("include\n", {}, "include has no path"),
         ("include ''", {}, "include has no path"),
     ],
@@ -240,25 +240,30 @@ def test_an_include_that_fails_says_where(text: str, files: Mapping[str, str], c
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a 1 2", "conf/main.conf:1:5: the value before this ends with"),
-        ("a 1\nb", 'conf/main.conf:2:2: "b" has no value, found the end of the file'),
-        ("a:\nb: 1", 'conf/main.conf:1:3: "a" has no value, found the end of the line'),
-        ("}", "conf/main.conf:1:1: this } closes nothing"),
-        ("{a: 1}}", "conf/main.conf:1:7: this } closes nothing"),
-        ("{a: 1", "conf/main.conf:1:1: the { here is never closed"),
-        ("a {b: 1", 'conf/main.conf:1:3: the map of "a" is never closed'),
-        ("a [b", 'conf/main.conf:1:3: the list of "a" is never closed'),
-        ("a [b,,c]", 'conf/main.conf:1:6: "a" lacks an element'),
-        ("a [b c]", "conf/main.conf:1:6: the value before this ends with a line end, a comma or ]"),
-        ("a {b: 1,,c: 2}", "conf/main.conf:1:9: a key is expected"),
-        ("a {b: }", 'conf/main.conf:1:7: "b" has no value'),
-        ("a " + "[" * 101, "conf/main.conf:1:103: maps and lists are nested more than 100 deep"),
+        ("a 1 2", "conf/main.conf:1:5: Parse error: the value before this ends with"),
+        ("a 1\nb", 'conf/main.conf:2:2: Parse error: "b" has no value, found the end of the file'),
+        ("a:\nb: 1", 'conf/main.conf:1:3: Parse error: "a" has no value, found the end of the line'),
+        ("}", "conf/main.conf:1:1: Parse error: this } closes nothing"),
+        ("{a: 1}}", "conf/main.conf:1:7: Parse error: this } closes nothing"),
+        ("{a: 1", "conf/main.conf:1:1: Parse error: the { here is never closed"),
+        ("a {b: 1", 'conf/main.conf:1:3: Parse error: the map of "a" is never closed'),
+        ("a [b", 'conf/main.conf:1:3: Parse error: the list of "a" is never closed'),
+        ("a [b,,c]", 'conf/main.conf:1:6: Parse error: "a" lacks an element'),
+        ("a [b c]", "conf/main.conf:1:6: Parse error: the value before this ends with a line end, a comma or ]"),
+        ("a {b: 1,,c: 2}", "conf/main.conf:1:9: Parse error: a key is expected"),
+        ("a {b: }", 'conf/main.conf:1:7: Parse error: "b" has no value'),
+        ("a " + "[" * 101, "conf/main.conf:1:103: Parse error: maps and lists are nested more than 100 deep"),
     ],
 )
 def test_a_syntax_error_says_where_what_and_what_to_do(text: str, message: str) -> None:
     refusal = refuse(text)
     assert refusal.startswith(message)
     assert "; " in refusal
+
+
+def test_the_last_brace_of_a_whole_file_may_be_missing() -> None:
+    assert parse("{ a: 1\n") == {"a": 1}
+    assert parse("a: 1\n{\nb: 2 # that is all\n\n") == {"a": 1, "b": 2}
 
 
 def test_a_missing_file_is_named() -> None:

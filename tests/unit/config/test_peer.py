@@ -38,6 +38,8 @@ SAME = [
     '{"port": 4222, "jetstream": {"store_dir": "/x"}}',
     '{\n"port": 4222,\n"host": "x"\n}\n',
     "{port: 4222}\nhost: a",
+    "{port: 4222\nhost: a\n",
+    "{\nport: 4222\n} jetstream {\nstore_dir: x\n}\n{ host: a\n",
     "port: 4222\r\nhost: a\r\n",
     "port: 1\nport: 2",
     # Values
