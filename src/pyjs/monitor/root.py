@@ -14,7 +14,6 @@ LINKS = (
     ("routez", "Routes"),
     ("leafz", "LeafNodes"),
     ("gatewayz", "Gateways"),
-    ("raftz", "Raft Groups"),
     ("healthz", "Health Probe"),
 )
 PAGE = """<!doctype html>

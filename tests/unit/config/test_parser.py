@@ -249,7 +249,10 @@ def test_an_include_that_fails_says_where(text: str, files: Mapping[str, str], c
         ("a {b: 1", 'conf/main.conf:1:3: Parse error: the map of "a" is never closed'),
         ("a [b", 'conf/main.conf:1:3: Parse error: the list of "a" is never closed'),
         ("a [b,,c]", 'conf/main.conf:1:6: Parse error: "a" lacks an element'),
-        ("a [b c]", "conf/main.conf:1:6: Parse error: the value before this ends with a line end, a comma or ]"),
+        (
+            "a [b c]",
+            "conf/main.conf:1:6: Parse error: the value before this ends with a line end, a comma or ]",
+        ),
         ("a {b: 1,,c: 2}", "conf/main.conf:1:9: Parse error: a key is expected"),
         ("a {b: }", 'conf/main.conf:1:7: Parse error: "b" has no value'),
         ("a " + "[" * 101, "conf/main.conf:1:103: Parse error: maps and lists are nested more than 100 deep"),

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from tests.unit.monitor.conftest import Site
 
@@ -109,3 +111,10 @@ def test_accounts_are_listed_and_shown(two_accounts: Site) -> None:
     (used,) = site.json("/accstatz")["account_statz"]
     assert (used["acc"], used["conns"], used["sent"]["msgs"], used["received"]["bytes"]) == ("A", 1, 1, 2)
     assert len(site.json("/accstatz?unused=1")["account_statz"]) == 4
+
+
+def test_each_page_that_the_root_links_to_answers() -> None:
+    site = Site(Options())
+    links = re.findall(r'href="([^"]+)"', site.ask("/").body.decode())
+    assert len(links) > 5
+    assert {link: site.ask(link).status for link in links} == dict.fromkeys(links, 200)
