@@ -168,7 +168,7 @@ def _damaged(data: bytes, damage: Damage) -> bytes | None:
         garbage = random.Random(at).randbytes(GARBAGE_SIZE)
         return data[:at] + garbage + data[at + GARBAGE_SIZE :]
     if damage.kind == "zeros":
-        end = min(at + SECTOR, len(data))
+        end = max(at, min(at + SECTOR, len(data)))  # another damage may have cut the file before
         return data[:at] + bytes(end - at) + data[end:]
     return data[:at] + bytes([data[at] ^ 1 << damage.bit]) + data[at + 1 :]
 

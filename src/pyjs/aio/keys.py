@@ -75,6 +75,8 @@ class ConfigKeys(TypedDict, total=False):
     disable_sublist_cache: bool
     authorization: Block
     no_auth_user: str
+    tls: Block
+    allow_non_tls: bool
     accounts: Block
     system_account: str
     no_system_account: bool

@@ -29,6 +29,7 @@ def test_keys_are_those_of_the_configuration_file(tmp_path: Path) -> None:
         "server_tags": ("One", "two"),
         "jetstream": {"store_dir": tmp_path, "max_file": "10GB", "limits": {"max_ack_pending": 7}},
         "accounts": {"A": {"users": [{"user": "a", "password": "b"}]}},
+        "tls": {"cert_file": "c.pem", "key_file": "k.pem", "handshake_first": "auto"},
     }
 
     options = options_from(None, keys)
@@ -37,6 +38,7 @@ def test_keys_are_those_of_the_configuration_file(tmp_path: Path) -> None:
     assert options.jetstream.store_dir == str(tmp_path)
     assert (options.jetstream.max_storage, options.jetstream.limits.max_ack_pending) == (10 << 30, 7)
     assert [user.user for user in options.users()] == ["a"]
+    assert (options.tls.certificates, options.tls.handshake_first_ns) == ((("c.pem", "k.pem"),), 50_000_000)
     assert not wants_scratch(None, options)
 
 

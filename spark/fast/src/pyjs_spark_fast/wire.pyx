@@ -1,8 +1,8 @@
 """From the bytes of a pull's deliveries to columns, compiled; wire.py is the same in plain Python and has the theory.
 
 No Python object is made for a message: the line is scanned in place and each column grows in one block of memory,
-which the Arrow array then owns. The columns themselves are those of pyjs_spark_fast/entries.pyx too. Compiled because it decodes
-several times as much per second of processor as wire.py (benchmarks/spark_client.py).
+which the Arrow array then owns. The columns themselves are those of pyjs_spark_fast/entries.pyx too. Compiled because
+it decodes several times as much per second of processor as wire.py (benchmarks/spark_client.py).
 """
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
