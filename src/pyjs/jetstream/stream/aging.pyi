@@ -1,9 +1,11 @@
 from collections.abc import Generator
+from typing import final
 
 from pyjs.core.chore import Step
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.store import StreamStore
 
+@final
 class Lifetimes:
     def __len__(self) -> int: ...
     def add(self, seq: int, text: bytes, stored_at_ns: int) -> None: ...

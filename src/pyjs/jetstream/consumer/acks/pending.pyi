@@ -1,5 +1,7 @@
 from collections.abc import Iterable, Sequence
+from typing import final
 
+@final
 class PendingAcks:
     count: int
     redelivered: int

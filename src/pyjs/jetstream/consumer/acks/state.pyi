@@ -1,8 +1,10 @@
 from collections.abc import Mapping
+from typing import final
 
 from pyjs.jetstream.consumer.acks.log import StateLog
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
 
+@final
 class AckState:
     pending: PendingAcks
     changes: StateLog

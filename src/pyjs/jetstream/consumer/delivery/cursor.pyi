@@ -1,3 +1,5 @@
+from typing import final
+
 from pyjs.store.store import StreamStore
 
 class Skips:
@@ -6,6 +8,7 @@ class Skips:
     def state(self) -> str | list[int]: ...
     def packed(self) -> bytes: ...
 
+@final
 class DeliveryCursor:
     next_seq: int
     def __init__(self, store: StreamStore) -> None: ...
