@@ -15,10 +15,11 @@ PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 COMPILED = $(shell find src spark/fast/src -name '*.pyx' | sed 's,^.*src/,,; s,\.pyx$$,,; s,/,.,g' | sort)
 TIMED = @.ci/timed
+COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -30,7 +31,7 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
-	$(PY) -m pytest -n auto --dist loadgroup --durations 15 $(ARGS)
+	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n auto --dist loadgroup --durations 15 -rs $(ARGS)
 	$(if $(ARGS),,@.ci/spark)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
@@ -49,6 +50,12 @@ spark-size: dev ## ten million messages through Spark, each checked, and the mem
 	@.ci/spark run benchmarks/spark_size.py --ours "$(PY) -m pyjs" $(ARGS)
 
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
+
+conformance: dev ## every scenario against the real nats-server, none against its recording (ARGS="-k pull/")
+	PYJS_CONFORMANCE=live PYJS_REQUIRE=peer $(PY) -m pytest -n auto --dist loadgroup tests/conformance $(ARGS)
+
+recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
+	$(PY) -m tests.conformance.harness.recordings $(ARGS)
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
 	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)

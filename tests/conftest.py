@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
-from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support import groups
 
 ROOT = Path(__file__).resolve().parent.parent
-seconds: dict[str, float] = {}
-counts: Counter[str] = Counter()
 
 
 def load_build(src: Path) -> ModuleType:
@@ -60,15 +57,6 @@ def fix_hash_seed() -> None:
     set_hash_seed(b"s" * HASH_SEED_SIZE)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add the report's time to its group, the folder below tests/."""
-    group = report.nodeid.partition("::")[0].split("/")[1]
-    seconds[group] = seconds.get(group, 0.0) + report.duration
-    counts[group] += report.when == "call"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the seconds of each group, all workers together."""
-    terminalreporter.section(f"seconds per group, python {sys.version.split()[0]}")
-    for group, total in sorted(seconds.items(), key=lambda item: -item[1]):
-        terminalreporter.write_line(f"{group:14} {total:8.1f} s {counts[group]:6} tests")
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the seconds of each group, and the scenarios that are played again."""
+    groups.register(config)

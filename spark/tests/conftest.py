@@ -15,6 +15,7 @@ import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.conftest import refuse_stale_modules
 from tests.style.tree import ROOT
+from tests.support import groups
 from tests.support.raw import RawClient
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to test code that was compiled from other sources, as tests/conftest.py does."""
     if not hasattr(session.config, "workerinput"):
         refuse_stale_modules()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the seconds of each group."""
+    groups.register(config)
 
 
 def required(what: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -49,13 +49,16 @@ class CuttingProxy:
 
 def _pass_on(client: socket.socket, server: socket.socket, left: int, said: Callable[[bytes], bytes]) -> None:
     """Copy both ways until one side closes or the server has said `left` bytes."""
-    while left > 0:
-        for source in select.select([client, server], [], [])[0]:
-            data = source.recv(min(65536, left))
-            if not data:
-                return
-            if source is server:
-                left -= len(data)
-                client.sendall(said(data))
-            else:
-                server.sendall(data)
+    with selectors.DefaultSelector() as ready:  # select() takes no descriptor over 1,023
+        ready.register(client, selectors.EVENT_READ, (client, server))
+        ready.register(server, selectors.EVENT_READ, (server, client))
+        while left > 0:
+            for key, _ in ready.select():
+                source, other = key.data
+                data = source.recv(min(65536, left))
+                if not data:
+                    return
+                if source is server:
+                    left -= len(data)
+                    data = said(data)
+                other.sendall(data)

@@ -70,7 +70,7 @@ def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
         (["-t", "-c", "missing"], 1, "nats-server: open missing: no such file or directory; "),
         (["--cluster", "nats://x:1"], 1, "nats-server: --cluster is not supported yet\n"),
         (["-routes=x", "-js"], 1, "nats-server: -routes is not supported yet\n"),
-        (["--tls"], 1, "nats-server: --tls is not supported yet\n"),
+        (["--tls"], 1, "nats-server: TLS Server certificate must be present and valid; add --tlscert\n"),
         (["-s"], 1, "nats-server: -s is not supported yet\n"),
         (["-p", "99999"], 1, "nats-server: --port is 99999, no port; "),
         (["-sl", "foo"], 1, 'nats-server: unknown signal "foo"; the signals are stop, quit'),

@@ -15,9 +15,7 @@ from .compare import differences
 from .masks import Masker
 from .player import play
 from .process import ServerFailed, our_command, peer_command
-from .script import Script, ScriptError, load
-
-SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
+from .script import Script, ScriptError, load_all
 
 
 def main() -> int:
@@ -31,9 +29,7 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    paths = sorted(SCENARIOS.rglob("*.txt"))
-    scripts = [load(path, SCENARIOS) for path in paths]
-    chosen = [s for s in scripts if not options.names or any(part in s.name for part in options.names)]
+    chosen = [s for s in load_all() if not options.names or any(part in s.name for part in options.names)]
     with ThreadPoolExecutor(options.jobs) as pool:
         bad = sum(pool.map(lambda script: _report(script, options), chosen))
     print(f"{len(chosen)} scenarios, {bad} with something to say", file=sys.stderr)

