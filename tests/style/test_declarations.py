@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.declarations import DOCS, SCHEMAS, made, schema_of
+from tests.support.declarations.files import made
+from tests.support.declarations.pages import DOCS
+from tests.support.declarations.requests import SCHEMAS, schema_of
 
 from pyjs.jetstream.config.json_strict import JsonFault, decode
 

@@ -1,85 +1,302 @@
 """The keys of the configuration as keyword arguments: their names and the Python types of their values.
 
-What a key means stands in docs/configuration.md; the tables of pyjs.config check the values. A value is written as
-in the configuration file: a duration is text with a unit ("30s"), a size is a number of bytes, and in the block
-jetstream also text ("10GB"); a path may be a pathlib.Path.
+Generated from the tables of pyjs.config, which check the values: `make declarations`. A value is written as in the
+configuration file: a duration is text with a unit ("30s"), a size is a number of bytes, and in the block jetstream
+also text ("10GB"); a path may be a pathlib.Path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
-Block: TypeAlias = Mapping[str, Any]  # of keys as in the configuration file
-Directory: TypeAlias = str | PathLike[str]
+Duration: TypeAlias = str
+FilePath: TypeAlias = str | PathLike[str]
+
+
+class SubjectsKeys(TypedDict, total=False):
+    """The blocks `publish` and `subscribe`."""
+
+    allow: str | Sequence[str]
+    """The allowed subjects; without them, all."""
+    deny: str | Sequence[str]
+    """The forbidden subjects; they win over `allow`."""
+
+
+class ResponsesKeys(TypedDict, total=False):
+    """The block `allow_responses`."""
+
+    max: int
+    """The most answers to one message; negative: no limit."""
+    expires: Duration
+    """How long a reply subject may be answered; negative: for ever."""
+
+
+class PermissionsKeys(TypedDict, total=False):
+    """The block `permissions`."""
+
+    publish: str | Sequence[str] | SubjectsKeys
+    """The subjects that the user may publish to."""
+    subscribe: str | Sequence[str] | SubjectsKeys
+    """The subjects that the user may subscribe to, each alone or with a queue group."""
+    allow_responses: bool | ResponsesKeys
+    """Answers to received messages are allowed on their reply subjects."""
+
+
+class UserKeys(TypedDict, total=False):
+    """An entry of `users`."""
+
+    user: str
+    """The name of the user."""
+    password: str
+    """The password, or its bcrypt hash."""
+    nkey: str
+    """The public key of the user, in place of name and password."""
+    permissions: PermissionsKeys
+    """What the user may do; without it, the default permissions of the block."""
+
+
+class AuthorizationKeys(TypedDict, total=False):
+    """The block `authorization`."""
+
+    user: str
+    """The name of the single user."""
+    password: str
+    """The password of the single user, or its bcrypt hash."""
+    token: str
+    """The token that every client must send, or its bcrypt hash."""
+    timeout: Duration | float
+    """How long a client may take to authenticate; a number counts seconds."""
+    users: Sequence[UserKeys]
+    """The users of the global account."""
+    default_permissions: PermissionsKeys
+    """What users may do that have no permissions of their own."""
+
+
+class CertificateKeys(TypedDict, total=False):
+    """An entry of `certs`."""
+
+    cert_file: FilePath
+    """The file of the certificate, and of those that signed it, in PEM."""
+    key_file: FilePath
+    """The file of its private key, in PEM."""
+
+
+class TlsKeys(TypedDict, total=False):
+    """The block `tls`."""
+
+    cert_file: FilePath
+    """The file of the certificate, and of those that signed it, in PEM."""
+    key_file: FilePath
+    """The file of its private key, in PEM."""
+    certs: CertificateKeys | Sequence[CertificateKeys]
+    """More certificates with their keys; the server name that the client asks for selects one."""
+    ca_file: FilePath
+    """The file of authorities that may sign clients' certificates; empty: those of the machine."""
+    verify: bool
+    """Clients must show a certificate."""
+    verify_and_map: bool
+    """The certificate also says which user the client is."""
+    timeout: Duration | float
+    """How long the handshake may take; a number counts seconds."""
+    handshake_first: bool | Duration
+    """Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms."""
+    connection_rate_limit: int
+    """The most handshakes a second; 0: no limit."""
+    pinned_certs: str | Sequence[str]
+    """SHA-256 of the public keys that clients may have, in hex; empty: any key."""
+    min_version: Literal["1.2", "1.3"]
+    """The oldest version of TLS."""
+    cipher_suites: str | Sequence[str]
+    """The allowed cipher suites of TLS 1.2, by their IANA names; empty: those of OpenSSL."""
+    curve_preferences: str | Sequence[str]
+    """The one curve for key exchange; empty: those of OpenSSL."""
+
+
+class AccountJetStreamKeys(TypedDict, total=False):
+    """The block `jetstream`."""
+
+    max_mem: int
+    """Bytes of the account's memory streams together; -1: no limit."""
+    max_file: int
+    """Bytes of the account's file streams together; -1: no limit."""
+    max_streams: int
+    """The most streams; -1: no limit."""
+    max_consumers: int
+    """The most consumers of one stream; -1: no limit."""
+    max_bytes_required: bool
+    """Refuse streams without `max_bytes`."""
+    mem_max_stream_bytes: int
+    """The largest `max_bytes` of one memory stream; -1: no limit."""
+    disk_max_stream_bytes: int
+    """The largest `max_bytes` of one file stream; -1: no limit."""
+    max_ack_pending: int
+    """The largest `max_ack_pending` of a consumer; -1: no limit."""
+
+
+class AccountLimitsKeys(TypedDict, total=False):
+    """The block `limits`."""
+
+    max_connections: int
+    """The most connections of the account; -1: no limit."""
+    max_subscriptions: int
+    """The most subscriptions of the account; -1: no limit."""
+    max_payload: int
+    """Bytes of the largest message; -1: no limit."""
+
+
+class AccountKeys(TypedDict, total=False):
+    """An entry of `accounts`."""
+
+    users: Sequence[UserKeys]
+    """The users of the account."""
+    jetstream: bool | AccountJetStreamKeys
+    """JetStream in this account: on, off, or its limits."""
+    default_permissions: PermissionsKeys
+    """What users may do that have no permissions of their own."""
+    limits: AccountLimitsKeys
+    """Limits of the account's connections."""
+
+
+class JetStreamLimitsKeys(TypedDict, total=False):
+    """The block `limits`."""
+
+    max_ack_pending: int
+    """The largest `max_ack_pending` of a consumer; 0 and -1: no bound."""
+    max_request_batch: int
+    """The largest `batch` of a pull request; 0 and -1: no bound."""
+    duplicate_window: Duration
+    """The longest `duplicate_window` of a stream; 0: no bound."""
+    default_max_consumers: int
+    """`max_consumers` of a stream that names none; -1: no limit."""
 
 
 class JetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
     enabled: bool
-    store_dir: Directory
+    """Turn JetStream on or off; the block alone turns it on."""
+    store_dir: FilePath
+    """The directory of stored files; `jetstream` is appended. Empty: a temporary directory, with a warning."""
     max_mem: int | str
+    """Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none."""
     max_file: int | str
-    sync_interval: str
+    """Bytes of all file streams together; -1: three quarters of the free disk."""
+    sync_interval: Duration
+    """How often files are synced; `always`: before each acknowledgement."""
     sync_always: bool
+    """Acknowledge only what is on the medium."""
     scrub_rate: int
+    """Bytes a second that the check of stored files reads; 0: no check."""
     key: str
+    """The secret that stored files are encrypted with; empty: they are not encrypted."""
     prev_key: str
+    """The secret before, so that files encrypted with it can be opened."""
     cipher: str
+    """The cipher of new streams: `chacha` or `aes`."""
     domain: str
+    """The JetStream domain of this server."""
     unique_tag: str
+    """The prefix of the server tag by which replicas are spread."""
     strict: bool
-    limits: Block
+    """Refuse API requests with unknown fields."""
+    limits: JetStreamLimitsKeys
+    """Bounds of what streams and consumers may ask for."""
 
 
 class ConfigKeys(TypedDict, total=False):
-    """The top level of the configuration."""
+    """The top level."""
 
     listen: str | int
+    """The address and port for clients, or a port alone."""
     host: str
+    """The address for clients."""
     port: int
+    """The port for clients; -1: any free port."""
     client_advertise: str
+    """The address that clients are told, `host` or `host:port`."""
     server_name: str
+    """The name of the server, without spaces; empty: its id."""
     server_tags: str | Sequence[str]
+    """Tags of the server, which monitoring shows."""
     server_metadata: Mapping[str, str]
+    """Names and values of the server, which monitoring shows."""
     debug: bool
+    """Log what connections do."""
     trace: bool
+    """Log every protocol message."""
     trace_verbose: bool
+    """Log the messages of the system account too; turns `trace` on."""
     logtime: bool
+    """Begin log lines with the time."""
     logtime_utc: bool
-    log_file: Directory
+    """Log times in UTC."""
+    log_file: FilePath
+    """The file for log lines; empty: standard error."""
     log_size_limit: int
+    """Bytes of the log file at which it is rotated; 0: never."""
     log_max_num: int
+    """Log files that rotation keeps, with the current one; 0: all."""
     max_traced_msg_len: int
-    pid_file: Directory
-    ports_file_dir: Directory
+    """Bytes of a message that `trace` shows; 0: all."""
+    pid_file: FilePath
+    """The file for the process id."""
+    ports_file_dir: FilePath
+    """The directory for the file that lists the open ports."""
     http: str | int
+    """The address and port of the monitoring pages, or a port alone."""
     http_port: int
+    """The port of the monitoring pages; 0: none, -1: any free port."""
     http_base_path: str
+    """The prefix of the paths of the monitoring pages."""
     max_payload: int
+    """Bytes of the largest message, headers and payload; -1: no limit."""
     max_pending: int
+    """Bytes that may wait for one client; with more it is a slow consumer and is closed."""
     max_control_line: int
+    """Bytes of the longest protocol line."""
     max_connections: int
+    """The most client connections; 0 and less: every client is refused."""
     max_subscriptions: int
+    """The most subscriptions of one connection; 0 and -1: no limit."""
     max_sub_tokens: int
-    ping_interval: str
+    """The most tokens of the subject of a subscription; without it, no limit."""
+    ping_interval: Duration
+    """The time between two pings of a connection."""
     ping_max: int
-    write_deadline: str
-    lame_duck_duration: str
-    lame_duck_grace_period: str
+    """Pings without an answer before a connection is closed."""
+    write_deadline: Duration
+    """How long output may wait for a client before the connection is closed."""
+    lame_duck_duration: Duration
+    """The time over which lame duck mode closes the connections; at least 30s."""
+    lame_duck_grace_period: Duration
+    """The time before lame duck mode closes the first connection."""
     no_header_support: bool
+    """Do without message headers."""
     no_fast_producer_stall: bool
+    """Do not slow a publisher whose subscribers fall behind."""
     max_closed_clients: int
+    """Closed connections that /connz remembers."""
     disable_sublist_cache: bool
-    authorization: Block
+    """Do not keep the routes of subjects."""
+    authorization: AuthorizationKeys
+    """Users of the global account, or a single user or token."""
     no_auth_user: str
-    tls: Block
+    """The user of clients without credentials."""
+    tls: TlsKeys
+    """Certificates and rules of encrypted client connections."""
     allow_non_tls: bool
-    accounts: Block
+    """Also accept clients without TLS."""
+    accounts: Mapping[str, AccountKeys] | Sequence[str]
+    """Accounts by name, or a list of names."""
     system_account: str
+    """The account of the server's own events and requests."""
     no_system_account: bool
+    """Do without a system account."""
     feature_flags: Mapping[str, bool]
+    """Switches of single behaviours; only `js_ack_fc_v2`."""
     jetstream: bool | JetStreamKeys
-    store_dir: Directory
+    """JetStream: on, off, or its options."""
+    store_dir: FilePath
+    """The same as `store_dir` of the block `jetstream`."""

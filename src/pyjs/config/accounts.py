@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
 from pyjs.config.errors import Place, Refused, suggestion
-from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, between, read_map
+from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, Between, read_map
 from pyjs.config.options import (
     GLOBAL_ACCOUNT,
     NS_PER_S,
@@ -32,8 +33,8 @@ from pyjs.config.values import Value, describe
 from pyjs.wire.nkeys import USER as NKEY_USER
 from pyjs.wire.nkeys import public_key
 
-_limit = between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
-_size_limit = between(-1, (1 << 63) - 1, "use a size, or -1 for no limit")
+_limit = Between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
+_size_limit = Between(-1, INT64_MAX, "use a size, or -1 for no limit")
 
 
 # Permissions
@@ -50,18 +51,17 @@ def is_subject(text: str) -> bool:
 def _read_subjects(
     reading: Reading, key: Key, value: Value, target: object, with_queue: bool
 ) -> SubjectPermissions | None:
-    data = value.data
-    kind = Kind("list of subjects", partial(_read_list, with_queue=with_queue))
-    if isinstance(data, str | list):
-        allow = kind.read(reading, key, value, None)
-        assert isinstance(allow, tuple) or allow is None
-        return SubjectPermissions(allow=allow)
+    table = SUBSCRIBE if with_queue else PUBLISH
+    allow = table.key_by_name["allow"].kind
+    if isinstance(value.data, str | list):
+        subjects = allow.read(reading, key, value, None)
+        assert isinstance(subjects, tuple) or subjects is None
+        return SubjectPermissions(allow=subjects)
     entries = read_map(key, value, "allow: [a, b], deny: c")
     if not entries:
         return None
     permissions = SubjectPermissions()
-    keys = (Key("allow", kind), Key("deny", kind))
-    read_block(reading, Table("permissions.subjects", keys), entries, permissions)
+    read_block(reading, table, entries, permissions)
     permissions.deny = permissions.deny or ()
     return permissions
 
@@ -98,26 +98,60 @@ def _read_responses(reading: Reading, key: Key, value: Value, target: object) ->
     return responses
 
 
+def _subjects_table(with_queue: bool) -> Table:
+    kind = Kind("list of subjects", partial(_read_list, with_queue=with_queue), "str | Sequence[str]")
+    return Table(
+        "permissions.subjects",
+        (
+            Key("allow", kind, "The allowed subjects; without them, all."),
+            Key("deny", kind, "The forbidden subjects; they win over `allow`."),
+        ),
+    )
+
+
+PUBLISH, SUBSCRIBE = _subjects_table(with_queue=False), _subjects_table(with_queue=True)
 RESPONSES = Table(
     "permissions.allow_responses",
     (
         Key(
             "max",
             INT,
+            "The most answers to one message; negative: no limit.",
             ("max_msgs", "max_messages", "max_responses"),
             attrs=("max_msgs",),
             zero_is_default=True,
         ),
-        Key("expires", DURATION, ("expiration", "ttl"), zero_is_default=True),
+        Key(
+            "expires",
+            DURATION,
+            "How long a reply subject may be answered; negative: for ever.",
+            ("expiration", "ttl"),
+            zero_is_default=True,
+        ),
     ),
 )
 
 PERMISSIONS = Table(
     "permissions",
     (
-        Key("publish", Kind("subjects", partial(_read_subjects, with_queue=False)), ("pub", "import")),
-        Key("subscribe", Kind("subjects", partial(_read_subjects, with_queue=True)), ("sub", "export")),
-        Key("allow_responses", Kind("bool or map", _read_responses), ("publish_allow_responses",)),
+        Key(
+            "publish",
+            Kind("subjects", partial(_read_subjects, with_queue=False), "str | Sequence[str] | {}", PUBLISH),
+            "The subjects that the user may publish to.",
+            ("pub", "import"),
+        ),
+        Key(
+            "subscribe",
+            Kind("subjects", partial(_read_subjects, with_queue=True), "str | Sequence[str] | {}", SUBSCRIBE),
+            "The subjects that the user may subscribe to, each alone or with a queue group.",
+            ("sub", "export"),
+        ),
+        Key(
+            "allow_responses",
+            Kind("bool or map", _read_responses, "bool | {}", RESPONSES),
+            "Answers to received messages are allowed on their reply subjects.",
+            ("publish_allow_responses",),
+        ),
     ),
 )
 
@@ -132,7 +166,7 @@ def _read_permissions(reading: Reading, key: Key, value: Value, target: object) 
     return permissions
 
 
-PERMISSION_BLOCK = Kind("map", _read_permissions)
+PERMISSION_BLOCK = Kind("map", _read_permissions, "{}", PERMISSIONS)
 
 
 # Users
@@ -148,10 +182,15 @@ def _check_nkey(reading: Reading, key: Key, value: Value, data: object) -> None:
 USER = Table(
     "user",
     (
-        Key("user", STRING, ("username",)),
-        Key("password", STRING, ("pass",), secret=True),
-        Key("nkey", STRING, check=_check_nkey),
-        Key("permissions", PERMISSION_BLOCK, ("permission", "authorization")),
+        Key("user", STRING, "The name of the user.", ("username",)),
+        Key("password", STRING, "The password, or its bcrypt hash.", ("pass",), secret=True),
+        Key("nkey", STRING, "The public key of the user, in place of name and password.", check=_check_nkey),
+        Key(
+            "permissions",
+            PERMISSION_BLOCK,
+            "What the user may do; without it, the default permissions of the block.",
+            ("permission", "authorization"),
+        ),
     ),
     unsupported.USER,
 )
@@ -186,7 +225,7 @@ def _read_user(reading: Reading, key: Key, value: Value, account: str) -> UserOp
     return user
 
 
-USERS = Kind("list of users", _read_users)
+USERS = Kind("list of users", _read_users, "Sequence[{}]", USER)
 
 
 # The authorization block
@@ -212,12 +251,37 @@ def _read_auth_timeout(reading: Reading, key: Key, value: Value, target: object)
 AUTHORIZATION = Table(
     "authorization",
     (
-        Key("user", STRING, ("username",), reloadable=True),
-        Key("password", STRING, ("pass",), reloadable=True, secret=True),
-        Key("token", STRING, reloadable=True, secret=True),
-        Key("timeout", Kind("duration", _read_auth_timeout), reloadable=True, zero_is_default=True),
-        Key("users", USERS, reloadable=True),
-        Key("default_permissions", PERMISSION_BLOCK, ("default_permission", "permissions"), reloadable=True),
+        Key("user", STRING, "The name of the single user.", ("username",), reloadable=True),
+        Key(
+            "password",
+            STRING,
+            "The password of the single user, or its bcrypt hash.",
+            ("pass",),
+            reloadable=True,
+            secret=True,
+        ),
+        Key(
+            "token",
+            STRING,
+            "The token that every client must send, or its bcrypt hash.",
+            reloadable=True,
+            secret=True,
+        ),
+        Key(
+            "timeout",
+            Kind("duration", _read_auth_timeout, "Duration | float"),
+            "How long a client may take to authenticate; a number counts seconds.",
+            reloadable=True,
+            zero_is_default=True,
+        ),
+        Key("users", USERS, "The users of the global account.", reloadable=True),
+        Key(
+            "default_permissions",
+            PERMISSION_BLOCK,
+            "What users may do that have no permissions of their own.",
+            ("default_permission", "permissions"),
+            reloadable=True,
+        ),
     ),
     unsupported.AUTHORIZATION,
 )
@@ -260,9 +324,21 @@ def _share_permissions(users: tuple[UserOptions, ...], permissions: PermissionOp
 ACCOUNT_LIMITS = Table(
     "account.limits",
     (
-        Key("max_connections", INT, ("max_conn",), _limit),
-        Key("max_subscriptions", INT, ("max_subs",), _limit),
-        Key("max_payload", SIZE, ("max_pay",), _limit),
+        Key(
+            "max_connections",
+            INT,
+            "The most connections of the account; -1: no limit.",
+            ("max_conn",),
+            _limit,
+        ),
+        Key(
+            "max_subscriptions",
+            INT,
+            "The most subscriptions of the account; -1: no limit.",
+            ("max_subs",),
+            _limit,
+        ),
+        Key("max_payload", SIZE, "Bytes of the largest message; -1: no limit.", ("max_pay",), _limit),
     ),
     unsupported.ACCOUNT_LIMITS,
 )
@@ -270,16 +346,47 @@ ACCOUNT_LIMITS = Table(
 ACCOUNT_JETSTREAM = Table(
     "account.jetstream",
     (
-        Key("max_mem", SIZE, ("max_memory", "mem", "memory"), _size_limit, attrs=("max_memory",)),
         Key(
-            "max_file", SIZE, ("max_store", "max_disk", "store", "disk"), _size_limit, attrs=("max_storage",)
+            "max_mem",
+            SIZE,
+            "Bytes of the account's memory streams together; -1: no limit.",
+            ("max_memory", "mem", "memory"),
+            _size_limit,
+            attrs=("max_memory",),
         ),
-        Key("max_streams", INT, ("streams",), _limit),
-        Key("max_consumers", INT, ("consumers",), _limit),
-        Key("max_bytes_required", BOOL, ("max_stream_bytes", "max_bytes")),
-        Key("mem_max_stream_bytes", SIZE, ("memory_max_stream_bytes",), _size_limit),
-        Key("disk_max_stream_bytes", SIZE, ("store_max_stream_bytes",), _size_limit),
-        Key("max_ack_pending", INT, check=_limit),
+        Key(
+            "max_file",
+            SIZE,
+            "Bytes of the account's file streams together; -1: no limit.",
+            ("max_store", "max_disk", "store", "disk"),
+            _size_limit,
+            attrs=("max_storage",),
+        ),
+        Key("max_streams", INT, "The most streams; -1: no limit.", ("streams",), _limit),
+        Key("max_consumers", INT, "The most consumers of one stream; -1: no limit.", ("consumers",), _limit),
+        Key(
+            "max_bytes_required",
+            BOOL,
+            "Refuse streams without `max_bytes`.",
+            ("max_stream_bytes", "max_bytes"),
+        ),
+        Key(
+            "mem_max_stream_bytes",
+            SIZE,
+            "The largest `max_bytes` of one memory stream; -1: no limit.",
+            ("memory_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key(
+            "disk_max_stream_bytes",
+            SIZE,
+            "The largest `max_bytes` of one file stream; -1: no limit.",
+            ("store_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key(
+            "max_ack_pending", INT, "The largest `max_ack_pending` of a consumer; -1: no limit.", check=_limit
+        ),
     ),
     unsupported.ACCOUNT_JETSTREAM,
 )
@@ -317,10 +424,22 @@ def _read_account_limits(reading: Reading, key: Key, value: Value, target: objec
 ACCOUNT = Table(
     "account",
     (
-        Key("users", USERS),
-        Key("jetstream", Kind("bool or map", _read_account_jetstream)),
-        Key("default_permissions", PERMISSION_BLOCK),
-        Key("limits", Kind("map", _read_account_limits)),
+        Key("users", USERS, "The users of the account."),
+        Key(
+            "jetstream",
+            Kind("bool or map", _read_account_jetstream, "bool | {}", ACCOUNT_JETSTREAM),
+            "JetStream in this account: on, off, or its limits.",
+        ),
+        Key(
+            "default_permissions",
+            PERMISSION_BLOCK,
+            "What users may do that have no permissions of their own.",
+        ),
+        Key(
+            "limits",
+            Kind("map", _read_account_limits, "{}", ACCOUNT_LIMITS),
+            "Limits of the account's connections.",
+        ),
     ),
     unsupported.ACCOUNT,
 )
@@ -340,7 +459,7 @@ def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> d
         if entry.used:
             continue
         account = _add_account(accounts, name, entry.place)
-        block = Key(name, key.kind, ())
+        block = Key(name, key.kind, "")
         read_block(reading, ACCOUNT, read_map(block, entry.value, "users: []"), account)
         _share_permissions(account.users, account.default_permissions)
     return accounts

@@ -6,8 +6,8 @@ Refused with what was expected, what was found and how to write it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import NS_PER_S, duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
@@ -15,13 +15,7 @@ from pyjs.config.errors import Refused
 from pyjs.config.table import Key, Kind, Reading, wrong_type
 from pyjs.config.values import ConfigMap, Value
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
 INT32_MAX = (1 << 31) - 1
-
-Check: TypeAlias = "Callable[[Reading, Key, Value, object], None]"
 
 
 def _is_int(data: object) -> bool:
@@ -152,43 +146,56 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
         raise Refused(value.place, cause, "use a port from 1 to 65535, or -1 for any free one") from None
 
 
-BOOL = Kind("bool", _read_bool)
-INT = Kind("int", partial(_read_number, expected="a whole number", example="42"))
-SIZE = Kind("size", partial(_read_number, expected="a size in bytes", example="64MB"))
-STORAGE_SIZE = Kind("size", _read_storage_size)
-STRING = Kind("string", read_string)
-STRINGS = Kind("list of strings", _read_strings)
-STRING_MAP = Kind("map of strings", _read_string_map)
-DURATION = Kind("duration", _read_duration)
-DURATION_OR_SECONDS = Kind("duration", _read_duration_or_seconds)
-LISTEN = Kind("host:port", read_listen)
+def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
+    """Read a string without regard to case and to space around it."""
+    return read_string(reading, key, value, target).strip().lower()
 
 
-def between(lowest: int, highest: int, fix: str) -> Check:
-    """Return a check that a number is from `lowest` to `highest`."""
+BOOL = Kind("bool", _read_bool, "bool")
+INT = Kind("int", partial(_read_number, expected="a whole number", example="42"), "int")
+SIZE = Kind("size", partial(_read_number, expected="a size in bytes", example="64MB"), "int")
+STORAGE_SIZE = Kind("size", _read_storage_size, "int | str")
+STRING = Kind("string", read_string, "str")
+PATH = Kind("path", read_string, "FilePath")
+STRINGS = Kind("list of strings", _read_strings, "str | Sequence[str]")
+STRING_MAP = Kind("map of strings", _read_string_map, "Mapping[str, str]")
+DURATION = Kind("duration", _read_duration, "Duration")
+DURATION_OR_SECONDS = Kind("duration", _read_duration_or_seconds, "Duration")
+LISTEN = Kind("host:port", read_listen, "str | int")
 
-    def check(reading: Reading, key: Key, value: Value, data: object) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The check that a number is from `lowest` to `highest`; `fix` is the advice of its message."""
+
+    lowest: int
+    highest: int
+    fix: str
+
+    def __call__(self, reading: Reading, key: Key, value: Value, data: object) -> None:
+        """Raise Refused for a number outside."""
         assert isinstance(data, int)
-        if data < lowest:
-            raise Refused(value.place, f'"{key.name}" is {data}, the smallest is {lowest}', fix)
-        if data > highest:
-            raise Refused(value.place, f'"{key.name}" is {data}, the largest is {highest}', fix)
-
-    return check
+        if data < self.lowest:
+            raise Refused(value.place, f'"{key.name}" is {data}, the smallest is {self.lowest}', self.fix)
+        if data > self.highest:
+            raise Refused(value.place, f'"{key.name}" is {data}, the largest is {self.highest}', self.fix)
 
 
-def at_least(lowest_ns: int, fix: str) -> Check:
-    """Return a check that a duration is no shorter than `lowest_ns`."""
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The check that a duration is no shorter than `lowest_ns`; `fix` is the advice of its message."""
 
-    def check(reading: Reading, key: Key, value: Value, data: object) -> None:
+    lowest_ns: int
+    fix: str
+
+    def __call__(self, reading: Reading, key: Key, value: Value, data: object) -> None:
+        """Raise Refused for a shorter duration."""
         assert isinstance(data, int)
-        if data < lowest_ns:
-            found, lowest = duration_text(data), duration_text(lowest_ns)
-            raise Refused(value.place, f'"{key.name}" is {found}, the shortest is {lowest}', fix)
-
-    return check
+        if data < self.lowest_ns:
+            found, lowest = duration_text(data), duration_text(self.lowest_ns)
+            raise Refused(value.place, f'"{key.name}" is {found}, the shortest is {lowest}', self.fix)
 
 
-port_in_range = between(-1, 65535, "use a port from 1 to 65535, or -1 for any free one")
-count_31 = between(0, INT32_MAX, "use a number from 0 to 2147483647")
-positive_duration = at_least(0, "use a positive duration, or leave the key out for the default")
+port_in_range = Between(-1, 65535, "use a port from 1 to 65535, or -1 for any free one")
+count_31 = Between(0, INT32_MAX, "use a number from 0 to 2147483647")
+positive_duration = AtLeast(0, "use a positive duration, or leave the key out for the default")

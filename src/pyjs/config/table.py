@@ -1,8 +1,9 @@
 """The form of an option table, and how a block of a file is read with one.
 
-Knows nothing of single options. A row says how a key is named, how its value is read, which attributes of
-the block's target it sets, what is checked and whether a running server can take a change. What exists in
-nats-server but not here yet stands in the table as well, with the reason, and is refused by name: a key is
+Knows nothing of single options. A row says how a key is named, how its value is read, what it is for, which
+attributes of the block's target it sets, what is checked and whether a running server can take a change. Names,
+types and texts of the rows are also those of docs/configuration.md and of the keyword arguments in aio/keys.py. What
+exists in nats-server but not here yet stands in the table as well, with the reason, and is refused by name: a key is
 never accepted without effect.
 """
 
@@ -27,6 +28,9 @@ class Kind:
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]
+    # The Python type of a value that a program gives, as source text; {} stands for the type of the block `table`.
+    python: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Key:
 
     name: str
     kind: Kind
+    doc: str  # one line for people; says the unit
     aliases: tuple[str, ...] = ()
     check: Callable[[Reading, Key, Value, object], None] | None = None  # gets what was read; raises Refused
     # Of the target, dotted for one of an attribute; several take a tuple. Unless said, the one of the same name.

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from pyjs.base.units import parse_duration_ns
 from pyjs.config.errors import Refused, suggestion
-from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, STRING, STRINGS, at_least, between, read_map
+from pyjs.config.kinds import (
+    BOOL,
+    DURATION,
+    INT,
+    INT32_MAX,
+    PATH,
+    STRING,
+    STRINGS,
+    AtLeast,
+    Between,
+    read_map,
+)
 from pyjs.config.options import NS_PER_S, Options, TlsOptions
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block, wrong_type
 from pyjs.config.tls_names import CURVES, INSECURE, SUITES, SUITES_1_3
@@ -114,28 +125,67 @@ def _pair(value: Value, files: TlsOptions) -> tuple[str, str]:
 _PEER_ONLY = "it concerns servers that connect to this one"
 _NO_OCSP = "certificate status is not asked for"
 _NO_STORE = "there are certificate stores on Windows only"
-PAIR_KEYS = (Key("cert_file", STRING), Key("key_file", STRING))
+PAIR_KEYS = (
+    Key("cert_file", PATH, "The file of the certificate, and of those that signed it, in PEM."),
+    Key("key_file", PATH, "The file of its private key, in PEM."),
+)
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
 TLS = Table(
     "tls",
     (
         *PAIR_KEYS,
-        Key("certs", Kind("list of maps", _read_certificates)),
-        Key("ca_file", STRING),
-        Key("verify", BOOL),
-        Key("verify_and_map", BOOL),
-        Key("timeout", Kind("duration", _read_timeout), check=at_least(1, "use a positive duration")),
+        Key(
+            "certs",
+            Kind("list of maps", _read_certificates, "{} | Sequence[{}]", PAIR_TABLE),
+            "More certificates with their keys; the server name that the client asks for selects one.",
+        ),
+        Key(
+            "ca_file",
+            PATH,
+            "The file of authorities that may sign clients' certificates; empty: those of the machine.",
+        ),
+        Key("verify", BOOL, "Clients must show a certificate."),
+        Key("verify_and_map", BOOL, "The certificate also says which user the client is."),
+        Key(
+            "timeout",
+            Kind("duration", _read_timeout, "Duration | float"),
+            "How long the handshake may take; a number counts seconds.",
+            check=AtLeast(1, "use a positive duration"),
+        ),
         Key(
             "handshake_first",
-            Kind("bool, auto or duration", _read_handshake_first),
+            Kind("bool, auto or duration", _read_handshake_first, "bool | Duration"),
+            "Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms.",
             ("first", "immediate"),
             attrs=("handshake_first_ns",),
         ),
-        Key("connection_rate_limit", INT, check=between(0, INT32_MAX, "use a number from 0")),
-        Key("pinned_certs", Kind("list of SHA-256", _read_pins)),
-        Key("min_version", Kind('"1.2" or "1.3"', _read_version)),
-        Key("cipher_suites", Kind("list of cipher suites", _read_suites)),
-        Key("curve_preferences", Kind("curve", _read_curve), attrs=("curve",)),
+        Key(
+            "connection_rate_limit",
+            INT,
+            "The most handshakes a second; 0: no limit.",
+            check=Between(0, INT32_MAX, "use a number from 0"),
+        ),
+        Key(
+            "pinned_certs",
+            Kind("list of SHA-256", _read_pins, "str | Sequence[str]"),
+            "SHA-256 of the public keys that clients may have, in hex; empty: any key.",
+        ),
+        Key(
+            "min_version",
+            Kind('"1.2" or "1.3"', _read_version, 'Literal["1.2", "1.3"]'),
+            "The oldest version of TLS.",
+        ),
+        Key(
+            "cipher_suites",
+            Kind("list of cipher suites", _read_suites, "str | Sequence[str]"),
+            "The allowed cipher suites of TLS 1.2, by their IANA names; empty: those of OpenSSL.",
+        ),
+        Key(
+            "curve_preferences",
+            Kind("curve", _read_curve, "str | Sequence[str]"),
+            "The one curve for key exchange; empty: those of OpenSSL.",
+            attrs=("curve",),
+        ),
     ),
     (
         Unsupported(("insecure",), _PEER_ONLY),

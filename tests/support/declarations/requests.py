@@ -1,13 +1,8 @@
-"""The tables and JSON schemas in docs/ that come from declared options: `python -m tests.support.declarations`.
-
-`made` returns each file as it must be; tests/style/test_declarations.py compares it with the file that is there. Text
-outside of the markers of docs/options.md is written by hand.
-"""
+"""The tables of docs/options.md and the JSON schemas of requests, from the options of streams and consumers."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +32,11 @@ from pyjs.jetstream.config.stream_requests import (
     STREAM_REQUEST,
 )
 
+from .pages import DOCS, filled
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-DOCS = Path(__file__).parents[2] / "docs"
 TABLES: dict[str, type[DataclassInstance]] = {
     each.__name__: each
     for each in (
@@ -72,12 +68,7 @@ TYPES = {
 def made() -> dict[Path, str]:
     """Return the text of every generated file."""
     page = DOCS / "options.md"
-    text = page.read_text()
-    for name, of in TABLES.items():
-        marked = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, count = marked.subn(lambda found, of=of: found[1] + table(of) + found[2], text)  # type: ignore[misc]
-        assert count == 1, f"{page} has {count} places for {name}"
-    files = {page: text}
+    files = {page: filled(page, {name: table(of) for name, of in TABLES.items()})}
     for name, struct in SCHEMAS.items():
         schema = {"$schema": "http://json-schema.org/draft-07/schema#", **schema_of(struct)}
         files[DOCS / "schemas" / f"{name}.json"] = json.dumps(schema, indent=2) + "\n"
@@ -135,14 +126,3 @@ def schema_of_kind(kind: Kind) -> dict[str, Any]:
     if kind.struct is not None:
         return schema_of(kind.struct)
     return {"type": {"string": "string", "bool": "boolean"}[kind.name]}
-
-
-def main() -> None:
-    """Write every generated file."""
-    for path, text in made().items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,215 @@
+"""The blocks `jetstream` and `jetstream.limits`: their keys and how they are read.
+
+Knows nothing of streams. Defaults are in options.py, beside their types. A row that is not reloadable keeps its old
+value when a running server reads its file again.
+
+Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
+"""
+
+from __future__ import annotations
+
+from pyjs.base.units import INT64_MAX
+from pyjs.config import unsupported
+from pyjs.config.accounts import read_switch
+from pyjs.config.errors import Refused, suggestion
+from pyjs.config.kinds import (
+    BOOL,
+    DURATION,
+    DURATION_OR_SECONDS,
+    INT,
+    INT32_MAX,
+    PATH,
+    SIZE,
+    STORAGE_SIZE,
+    STRING,
+    Between,
+    positive_duration,
+    read_lower,
+    read_map,
+)
+from pyjs.config.options import JetStreamLimits, JetStreamOptions, Options
+from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.values import Value
+
+CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
+
+_or_none = Between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
+_size_63 = Between(0, INT64_MAX, "use a positive size, 64MB for instance")
+_dynamic = Between(-1, INT64_MAX, "use a size, or -1 to let the server choose")
+
+
+def check_store_dir(reading: Reading, key: Key, value: Value, data: object) -> None:
+    """Raise Refused for a second store directory."""
+    first = reading.places.get("jetstream.store_dir")
+    if first is not None:
+        cause = f"Duplicate 'store_dir' configuration, first at {first}"
+        raise Refused(value.place, cause, "keep one of the two")
+
+
+def _check_domain(reading: Reading, key: Key, value: Value, data: object) -> None:
+    text = str(data)
+    if any(char in ".*>" or char.isspace() for char in text):
+        cause = f'"domain" is "{text}", which is no name'
+        raise Refused(value.place, cause, "leave out spaces, dots, * and >")
+
+
+def read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> JetStreamOptions:
+    """Read the block, or a switch."""
+    assert isinstance(target, Options)
+    jetstream = target.jetstream  # a store_dir at the top may have been set before
+    if not isinstance(value.data, dict):
+        jetstream.enabled = read_switch(key, value)
+        return jetstream
+    jetstream.enabled = True
+    read_block(reading, JETSTREAM, read_map(key, value, "store_dir: ./data"), jetstream)
+    for name in ("cipher", "prev_key"):
+        if f"jetstream.{name}" in reading.places and not jetstream.key:
+            place = reading.places[f"jetstream.{name}"]
+            reading.warn(
+                place, f'"{name}" changes nothing without "key"', "set key to encrypt what is stored"
+            )
+    return jetstream
+
+
+def _read_sync_interval(reading: Reading, key: Key, value: Value, target: object) -> object:
+    assert isinstance(target, JetStreamOptions)
+    if str(value.data).lower() == "always":
+        return target.sync_interval_ns, True
+    if isinstance(value.data, str) and value.data.isalpha():
+        cause = f'"sync_interval" is "{value.data}", neither a duration nor always'
+        raise Refused(value.place, cause, suggestion(value.data, ["always"], 'write always or "10s"'))
+    interval_ns = DURATION_OR_SECONDS.read(reading, key, value, target)
+    positive_duration(reading, key, value, interval_ns)
+    return interval_ns or target.sync_interval_ns, target.sync_always
+
+
+def _read_cipher(reading: Reading, key: Key, value: Value, target: object) -> str:
+    text = read_lower(reading, key, value, target)
+    if text not in CIPHERS:
+        names = sorted(set(CIPHERS.values()))
+        fix = suggestion(text, names, f"use {' or '.join(names)}")
+        raise Refused(value.place, f'Unknown cipher type: "{value.data}"', fix)
+    return CIPHERS[text]
+
+
+def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> JetStreamLimits:
+    limits = JetStreamLimits()
+    read_block(reading, JETSTREAM_LIMITS, read_map(key, value, "max_ack_pending: 1000"), limits)
+    return limits
+
+
+JETSTREAM_LIMITS = Table(
+    "jetstream.limits",
+    (
+        Key(
+            "max_ack_pending",
+            INT,
+            "The largest `max_ack_pending` of a consumer; 0 and -1: no bound.",
+            check=_or_none,
+        ),
+        Key(
+            "max_request_batch",
+            INT,
+            "The largest `batch` of a pull request; 0 and -1: no bound.",
+            check=_or_none,
+        ),
+        Key(
+            "duplicate_window",
+            DURATION,
+            "The longest `duplicate_window` of a stream; 0: no bound.",
+            check=positive_duration,
+        ),
+        Key(
+            "default_max_consumers",
+            INT,
+            "`max_consumers` of a stream that names none; -1: no limit.",
+            check=_or_none,
+            zero_is_default=True,
+        ),
+    ),
+    unsupported.JETSTREAM_LIMITS,
+)
+
+JETSTREAM = Table(
+    "jetstream",
+    (
+        Key(
+            "enabled",
+            BOOL,
+            "Turn JetStream on or off; the block alone turns it on.",
+            ("enable",),
+            reloadable=True,
+        ),
+        Key(
+            "store_dir",
+            PATH,
+            "The directory of stored files; `jetstream` is appended. Empty: a temporary directory, with a warning.",
+            ("storedir", "store"),
+            check_store_dir,
+        ),
+        Key(
+            "max_mem",
+            STORAGE_SIZE,
+            "Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none.",
+            ("max_mem_store", "max_memory_store"),
+            _dynamic,
+            attrs=("max_memory",),
+            reloadable=True,
+        ),
+        Key(
+            "max_file",
+            STORAGE_SIZE,
+            "Bytes of all file streams together; -1: three quarters of the free disk.",
+            ("max_file_store",),
+            _dynamic,
+            attrs=("max_storage",),
+            reloadable=True,
+        ),
+        Key(
+            "sync_interval",
+            Kind('duration or "always"', _read_sync_interval, "Duration"),
+            "How often files are synced; `always`: before each acknowledgement.",
+            ("sync",),
+            attrs=("sync_interval_ns", "sync_always"),
+        ),
+        Key("sync_always", BOOL, "Acknowledge only what is on the medium."),
+        Key(
+            "scrub_rate",
+            SIZE,
+            "Bytes a second that the check of stored files reads; 0: no check.",
+            check=_size_63,
+        ),
+        Key(
+            "key",
+            STRING,
+            "The secret that stored files are encrypted with; empty: they are not encrypted.",
+            ("ek", "encryption_key"),
+            secret=True,
+        ),
+        Key(
+            "prev_key",
+            STRING,
+            "The secret before, so that files encrypted with it can be opened.",
+            ("prev_ek", "prev_encryption_key"),
+            secret=True,
+        ),
+        Key(
+            "cipher",
+            Kind("chacha or aes", _read_cipher, "str"),
+            "The cipher of new streams: `chacha` or `aes`.",
+        ),
+        Key("domain", STRING, "The JetStream domain of this server.", check=_check_domain),
+        Key(
+            "unique_tag",
+            Kind("string", read_lower, "str"),
+            "The prefix of the server tag by which replicas are spread.",
+        ),
+        Key("strict", BOOL, "Refuse API requests with unknown fields."),
+        Key(
+            "limits",
+            Kind("map", _read_limits, "{}", JETSTREAM_LIMITS),
+            "Bounds of what streams and consumers may ask for.",
+        ),
+    ),
+    unsupported.JETSTREAM,
+)

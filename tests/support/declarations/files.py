@@ -1,0 +1,12 @@
+"""All generated files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import requests, server_options
+
+
+def made() -> dict[Path, str]:
+    """Return the text of every generated file."""
+    return {**requests.made(), **server_options.made()}
