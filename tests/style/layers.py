@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jetstream",),
     ("node", "fsck"),
     ("monitor",),
-    ("server",),
+    ("server", "models"),
     ("aio",),
     ("cli", "testing"),
     ("__main__", "pytest_plugin"),
@@ -55,6 +55,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("consumer",),
         ("info", "replay"),
     ),
+    "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (
         ("addresses", "announce", "failures", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
         ("connection", "endings", "jetstream_switch", "listener", "logging", "reload", "tls"),
@@ -101,13 +102,14 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(
         (
-            "fcntl", "glob", "io", "mmap", "os", "pathlib", "shutil", "tempfile", "libc.stdio", "posix.fcntl",
+            "fcntl", "glob", "io", "mmap", "os", "shutil", "tempfile", "libc.stdio", "posix.fcntl",
             "posix.mman", "posix.stat", "posix.stdio", "posix.unistd",
         ),
         (*SEAM, *SHELL),
     ),
     **dict.fromkeys(("asyncio", "uvloop"), ("server", "aio")),
-    "pydantic": (),
+    "pathlib": (*SEAM, *SHELL, "models"),
+    "pydantic": ("models",),
 }  # fmt: skip
 
 

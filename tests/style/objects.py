@@ -42,6 +42,8 @@ STATE: dict[tuple[str, str], str] = {
     ("store/segment/index_file.pyx", "spare_buffers"): "pages for the next index file, of whatever stream",
 }
 
+MODELS = ("pyjs/models/", "models/")
+
 CLASS = re.compile(r"(?:cdef\s+|cpdef\s+)?class\s+(\w+)\s*(?:\(([^)]*)\))?\s*:$")
 DECLARED = re.compile(r"cdef\s+(?!class\b|struct\b|enum\b|union\b|inline\b|extern\b)([^()]+)$")
 SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]*)?=(?!=)\s*(True|False)?")
@@ -64,10 +66,12 @@ class Class:
 
 
 def classes(src: Path) -> dict[str, Class]:
-    """Return the classes of the files below `src` by their names."""
+    """Return the classes of the files below `src` by their names; models only repeat what is declared elsewhere."""
     found: dict[str, Class] = {}
     for path in source_files(src):
         name = path.relative_to(src).with_suffix("").as_posix()
+        if name.startswith(MODELS):
+            continue
         _read(Source(path), name, found)
     return found
 

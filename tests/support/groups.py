@@ -18,7 +18,7 @@ PLUGIN = "groups"
 
 def register(config: pytest.Config) -> None:
     """Let `config`'s run end with these sections; several conftest.py may ask for it."""
-    if not config.pluginmanager.has_plugin(PLUGIN):
+    if not config.pluginmanager.has_plugin(PLUGIN) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Groups(), PLUGIN)
 
 
@@ -45,7 +45,7 @@ class Groups:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run in which too many scenarios were played again: one of the servers is not stable."""
-        if len(self._played_again) > PLAYED_AGAIN_MAX and not hasattr(session.config, "workerinput"):
+        if len(self._played_again) > PLAYED_AGAIN_MAX:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,7 +1,7 @@
-"""What a program says about its server, as Options: a configuration file, keys of it as arguments, or Options.
+"""What a program says about its server, as Options: a configuration file, its keys as arguments, a model, or Options.
 
-Keys stand above the file. Without a file and Options, a server listens on a free port of 127.0.0.1 and has JetStream,
-in a directory that goes with the server unless the keys name one.
+Keys stand above the file and the model. Without a file and Options, a server listens on a free port of 127.0.0.1 and
+has JetStream, in a directory that goes with the server unless the keys or the model name one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.config.errors import ConfigError, Place
 from pyjs.config.load import load_options
@@ -17,7 +17,11 @@ from pyjs.config.options import Options
 from pyjs.config.values import ConfigMap, Data, Entry, Value
 from pyjs.server.system.config_file import read_file
 
-Source: TypeAlias = str | os.PathLike[str] | Options  # the path of a configuration file, or Options
+if TYPE_CHECKING:
+    from pyjs.models import ServerOptions  # imported by programs that use it, for it takes pydantic along
+
+# The path of a configuration file, Options, or a model.
+Source: TypeAlias = "str | os.PathLike[str] | Options | ServerOptions"
 
 PLACE = Place("options", 0, 0)  # begins the messages about keys
 ALONE: Mapping[str, object] = {"host": "127.0.0.1", "port": -1, "jetstream": True}
@@ -38,7 +42,9 @@ def options_from(
         if keys:
             raise TypeError(f"either Options or keys, not both: {', '.join(keys)}")
         return source
-    if source is not None:
+    if source is not None and hasattr(source, "model_dump"):  # a model; its class may not be imported here
+        keys = {**source.model_dump(exclude_unset=True, exclude_none=True), **keys}
+    elif source is not None:
         return load_options(os.fspath(source), read_file, os.environ, {}, entries_from(keys))
     if keys.get("port") == 0:  # 0 is the default port in a file, and any free one in Python
         keys = {**keys, "port": ANY_PORT}
@@ -47,7 +53,8 @@ def options_from(
 
 def wants_scratch(source: Source | None, options: Options) -> bool:
     """Return whether the store directory is to go with the server: nobody named one, nor said otherwise in a file."""
-    return source is None and options.jetstream.enabled and not options.jetstream.store_dir
+    is_named = isinstance(source, str | os.PathLike | Options)
+    return not is_named and options.jetstream.enabled and not options.jetstream.store_dir
 
 
 def entries_from(keys: Mapping[str, object]) -> ConfigMap:

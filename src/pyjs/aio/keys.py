@@ -178,7 +178,7 @@ class JetStreamKeys(TypedDict, total=False):
     enabled: bool
     """Turn JetStream on or off; the block alone turns it on."""
     store_dir: FilePath
-    """The directory of stored files; `jetstream` is appended. Empty: a temporary directory, with a warning."""
+    """The directory below which `jetstream` holds the files; empty: a temporary one, with a warning."""
     max_mem: int | str
     """Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none."""
     max_file: int | str

@@ -143,7 +143,7 @@ JETSTREAM = Table(
         Key(
             "store_dir",
             PATH,
-            "The directory of stored files; `jetstream` is appended. Empty: a temporary directory, with a warning.",
+            "The directory below which `jetstream` holds the files; empty: a temporary one, with a warning.",
             ("storedir", "store"),
             check_store_dir,
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import requests, server_options
+from . import models, requests, server_options
 
 
 def made() -> dict[Path, str]:
     """Return the text of every generated file."""
-    return {**requests.made(), **server_options.made()}
+    return {**requests.made(), **server_options.made(), **models.made()}

@@ -1,0 +1,151 @@
+"""Advisories and metrics of JetStream as models.
+
+Source: nats.docs "JetStream advisories"; the recordings of nats-server in tests/conformance/recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import Field
+
+from pyjs.models.base import Answer, Duration, Time
+
+ADVISORY_PREFIX = "io.nats.jetstream.advisory.v1."
+METRIC_PREFIX = "io.nats.jetstream.metric.v1."
+
+
+class Advisory(Answer):
+    """What all advisories have."""
+
+    type: str
+    id: str
+    timestamp: Time
+    domain: str = ""
+
+
+class ClientInfo(Answer):
+    """Who asked, in an audit."""
+
+    start: Time
+    host: str = ""
+    id: str | int = ""
+    acc: str = ""
+    user: str = ""
+    name: str = ""
+    lang: str = ""
+    ver: str = ""
+    rtt: Duration = 0
+    server: str = ""
+    kind: str = ""
+    client_type: str = ""
+
+
+class ApiAudit(Advisory):
+    """A request to the API and its answer."""
+
+    server: str
+    client: ClientInfo
+    subject: str
+    request: str = ""
+    response: str
+
+
+class StreamAction(Advisory):
+    """A stream was created, changed or deleted."""
+
+    stream: str
+    action: str = Field(description="`create`, `modify` or `delete`.")
+
+
+class ConsumerAdvisory(Advisory):
+    """What all advisories about a consumer have."""
+
+    stream: str
+    consumer: str
+
+
+class ConsumerAction(ConsumerAdvisory):
+    """A consumer was created or deleted."""
+
+    action: str = Field(description="`create` or `delete`.")
+
+
+class ConsumerPause(ConsumerAdvisory):
+    """A consumer was paused, or goes on."""
+
+    paused: bool
+    pause_until: Time | None = None
+
+
+class MaxDeliver(ConsumerAdvisory):
+    """A message was delivered as often as the consumer allows."""
+
+    stream_seq: int
+    deliveries: int
+
+
+class Nak(ConsumerAdvisory):
+    """A message was refused by a client."""
+
+    consumer_seq: int
+    stream_seq: int
+    deliveries: int
+
+
+class Terminated(Nak):
+    """A message was ended by a client; it is not delivered again."""
+
+    reason: str = ""
+
+
+class GroupPinned(ConsumerAdvisory):
+    """A client was pinned."""
+
+    account: str = ""
+    group: str
+    pinned_id: str
+
+
+class GroupUnpinned(ConsumerAdvisory):
+    """A client is pinned no longer."""
+
+    account: str = ""
+    group: str
+    reason: str = Field(description="`admin` or `timeout`.")
+
+
+class ConsumerAck(Nak):
+    """The time that an acknowledgement took, a metric."""
+
+    ack_time: Duration
+
+
+ADVISORIES: dict[str, type[Advisory]] = {
+    f"{ADVISORY_PREFIX}api_audit": ApiAudit,
+    f"{ADVISORY_PREFIX}stream_action": StreamAction,
+    f"{ADVISORY_PREFIX}consumer_action": ConsumerAction,
+    f"{ADVISORY_PREFIX}consumer_pause": ConsumerPause,
+    f"{ADVISORY_PREFIX}max_deliver": MaxDeliver,
+    f"{ADVISORY_PREFIX}nak": Nak,
+    f"{ADVISORY_PREFIX}terminated": Terminated,
+    f"{ADVISORY_PREFIX}consumer_group_pinned": GroupPinned,
+    f"{ADVISORY_PREFIX}consumer_group_unpinned": GroupUnpinned,
+    f"{METRIC_PREFIX}consumer_ack": ConsumerAck,
+}
+
+
+def parse_advisory(data: bytes | str) -> Advisory:
+    """Return the advisory or metric in `data`, as a model of its type.
+
+    Raises:
+        ValueError: `data` is no advisory, or of an unknown type.
+        pydantic.ValidationError: a field is wrong.
+    """
+    given: Any = json.loads(data)
+    kind = given.get("type") if isinstance(given, dict) else None
+    model = ADVISORIES.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        raise ValueError(f"no advisory of JetStream: its type is {kind!r}")
+    return model.parse(data)

@@ -1,0 +1,332 @@
+"""The answers of the JetStream API as models.
+
+`parse_answer` makes the model that an answer's `type` names, or an ErrorResponse where the request was refused.
+
+Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded, each of
+whose fields has a place here (tests/unit/models/test_answers.py).
+"""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import Field
+
+from pyjs.models.base import Answer, Duration, Time
+from pyjs.models.config import ConsumerConfig, ExternalStream, StreamConfig, SubjectTransformConfig
+
+API_PREFIX = "io.nats.jetstream.api.v1."
+
+
+class ApiError(Answer):
+    """Why a request was refused."""
+
+    code: int = Field(description="As of HTTP: 400, 404, 500, 503.")
+    err_code: int = Field(default=0, description="The number of the error.")
+    description: str = ""
+
+
+class ApiAnswer(Answer):
+    """What all answers have."""
+
+    type: str
+
+
+class ErrorResponse(ApiAnswer):
+    """The answer to a request that was refused, whatever it asked for."""
+
+    error: ApiError
+
+
+class Page(ApiAnswer):
+    """An answer that lists things, from `offset` on."""
+
+    total: int
+    offset: int
+    limit: int
+
+
+class Cluster(Answer):
+    """Which server leads a stream or consumer."""
+
+    name: str = ""
+    leader: str = ""
+
+
+class SequencePair(Answer):
+    """A sequence of a consumer, and that of the stream which belongs to it."""
+
+    consumer_seq: int
+    stream_seq: int
+    last_active: Time | None = None
+
+
+class LostData(Answer):
+    """Messages that were lost to damage."""
+
+    msgs: list[int] | None = None
+    bytes: int = 0
+
+
+class StreamState(Answer):
+    """What a stream holds."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    first_ts: Time
+    last_seq: int
+    last_ts: Time
+    consumer_count: int
+    num_subjects: int = 0
+    subjects: dict[str, int] = Field(default_factory=dict, description="Messages of each subject.")
+    num_deleted: int = 0
+    deleted: list[int] = Field(
+        default_factory=list, description="Sequences between first and last that are gone."
+    )
+    lost: LostData | None = None
+
+
+class SourceInfo(Answer):
+    """How far a mirror, or a source, is."""
+
+    name: str
+    lag: int
+    active: Duration = Field(description="Since the origin was last heard of; -1: never.")
+    seq: int = 0
+    filter_subject: str = ""
+    subject_transforms: list[SubjectTransformConfig] = Field(default_factory=list)
+    external: ExternalStream | None = None
+    error: ApiError | None = None
+
+
+class StreamInfo(Answer):
+    """A stream, its configuration and state."""
+
+    config: StreamConfig
+    created: Time
+    state: StreamState
+    ts: Time | None = Field(default=None, description="When the answer was made.")
+    domain: str = ""
+    cluster: Cluster | None = None
+    mirror: SourceInfo | None = None
+    sources: list[SourceInfo] = Field(default_factory=list)
+
+
+class PriorityGroup(Answer):
+    """A priority group, and the client that is pinned."""
+
+    group: str
+    pinned_client_id: str = ""
+    pinned_ts: Time | None = None
+
+
+class ConsumerInfo(Answer):
+    """A consumer, its configuration and state."""
+
+    stream_name: str
+    name: str
+    created: Time
+    config: ConsumerConfig | None = None
+    delivered: SequencePair
+    ack_floor: SequencePair
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+    ts: Time | None = Field(default=None, description="When the answer was made.")
+    cluster: Cluster | None = None
+    push_bound: bool = False
+    paused: bool = False
+    pause_remaining: Duration = 0
+    priority_groups: list[PriorityGroup] = Field(default_factory=list)
+
+
+class ApiStats(Answer):
+    """Requests to the API."""
+
+    level: int = 0
+    total: int = 0
+    errors: int = 0
+    inflight: int = 0
+
+
+class AccountLimits(Answer):
+    """What an account may use; -1: no limit."""
+
+    max_memory: int
+    max_storage: int
+    max_streams: int
+    max_consumers: int
+    max_ack_pending: int
+    memory_max_stream_bytes: int
+    storage_max_stream_bytes: int
+    max_bytes_required: bool
+
+
+class Tier(Answer):
+    """What an account uses, of streams with so many replicas or all told."""
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    streams: int = 0
+    consumers: int = 0
+    limits: AccountLimits | None = None
+
+
+class StoredMsg(Answer):
+    """A stored message; `data` and `hdrs` are base64."""
+
+    subject: str
+    seq: int
+    data: str = ""
+    hdrs: str = ""
+    time: Time
+
+
+# -- one class for each type, in the order of the API ------------------------------------------------------------
+
+
+class AccountInfoResponse(ApiAnswer, Tier):
+    """INFO: the account."""
+
+    domain: str = ""
+    api: ApiStats
+    tiers: dict[str, Tier] = Field(default_factory=dict)
+
+
+class StreamCreateResponse(ApiAnswer, StreamInfo):
+    """STREAM.CREATE and STREAM.UPDATE: the stream as it is now."""
+
+    did_create: bool = False
+
+
+class StreamInfoResponse(Page, StreamInfo):
+    """STREAM.INFO: the stream, with a page of its subjects if they were asked for."""
+
+
+class StreamNamesResponse(Page):
+    """STREAM.NAMES."""
+
+    streams: list[str] | None = None
+
+
+class StreamListResponse(Page):
+    """STREAM.LIST."""
+
+    streams: list[StreamInfo] | None = None
+    missing: list[str] = Field(default_factory=list)
+    offline: dict[str, str] = Field(default_factory=dict)
+
+
+class StreamPurgeResponse(ApiAnswer):
+    """STREAM.PURGE."""
+
+    success: bool
+    purged: int
+
+
+class StreamMsgGetResponse(ApiAnswer):
+    """STREAM.MSG.GET."""
+
+    message: StoredMsg
+
+
+class SuccessResponse(ApiAnswer):
+    """An answer that says no more than that it was done; an unpin does not even say that."""
+
+    success: bool = True
+
+
+class StreamRestoreResponse(ApiAnswer):
+    """STREAM.RESTORE: where to send the chunks."""
+
+    deliver_subject: str
+
+
+class StreamSnapshotResponse(ApiAnswer):
+    """STREAM.SNAPSHOT: what is being sent."""
+
+    config: StreamConfig
+    state: StreamState
+
+
+class ConsumerResponse(ApiAnswer, ConsumerInfo):
+    """CONSUMER.CREATE and CONSUMER.INFO: the consumer."""
+
+
+class ConsumerNamesResponse(Page):
+    """CONSUMER.NAMES."""
+
+    consumers: list[str] | None = None
+
+
+class ConsumerListResponse(Page):
+    """CONSUMER.LIST."""
+
+    consumers: list[ConsumerInfo] | None = None
+    missing: list[str] = Field(default_factory=list)
+    offline: dict[str, str] = Field(default_factory=dict)
+
+
+class ConsumerPauseResponse(ApiAnswer):
+    """CONSUMER.PAUSE."""
+
+    paused: bool
+    pause_until: Time
+    pause_remaining: Duration = 0
+
+
+class PubAck(Answer):
+    """The answer to a publish."""
+
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+    domain: str = ""
+    error: ApiError | None = None
+
+
+ANSWERS: dict[str, type[ApiAnswer]] = {
+    "account_info_response": AccountInfoResponse,
+    "stream_create_response": StreamCreateResponse,
+    "stream_update_response": StreamCreateResponse,
+    "stream_info_response": StreamInfoResponse,
+    "stream_names_response": StreamNamesResponse,
+    "stream_list_response": StreamListResponse,
+    "stream_delete_response": SuccessResponse,
+    "stream_purge_response": StreamPurgeResponse,
+    "stream_msg_get_response": StreamMsgGetResponse,
+    "stream_msg_delete_response": SuccessResponse,
+    "stream_snapshot_response": StreamSnapshotResponse,
+    "stream_restore_response": StreamRestoreResponse,
+    "stream_leader_stepdown_response": SuccessResponse,
+    "stream_remove_peer_response": SuccessResponse,
+    "stream_cancel_move_response": SuccessResponse,
+    "stream_evacuate_peer_response": SuccessResponse,
+    "consumer_create_response": ConsumerResponse,
+    "consumer_info_response": ConsumerResponse,
+    "consumer_names_response": ConsumerNamesResponse,
+    "consumer_list_response": ConsumerListResponse,
+    "consumer_delete_response": SuccessResponse,
+    "consumer_pause_response": ConsumerPauseResponse,
+    "consumer_unpin_response": SuccessResponse,
+    "consumer_leader_stepdown_response": SuccessResponse,
+}
+
+
+def parse_answer(data: bytes | str) -> ApiAnswer:
+    """Return the answer in `data`, as a model of its type.
+
+    Raises:
+        ValueError: `data` is no answer of the JetStream API, or of an unknown type.
+        pydantic.ValidationError: a field is wrong.
+    """
+    given = json.loads(data)
+    kind = given.get("type") if isinstance(given, dict) else None
+    model = ANSWERS.get(kind.removeprefix(API_PREFIX)) if isinstance(kind, str) else None
+    if model is None:
+        raise ValueError(f"no answer of the JetStream API: its type is {kind!r}")
+    return (ErrorResponse if "error" in given else model).parse(data)

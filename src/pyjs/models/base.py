@@ -1,0 +1,73 @@
+"""What all models share: how they are made from JSON and turned into it, and the types of their fields.
+
+A duration is a number of nanoseconds, as in JSON; `nanoseconds` makes it of larger units, and a timedelta or a text
+as "1m30s" is taken as well. A time is a datetime with a time zone, which keeps microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from pyjs.base.bounds import NUMBERS
+from pyjs.base.units import parse_duration_ns
+
+NS_PER_US = 1_000
+
+
+def nanoseconds(*, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> int:
+    """Return a duration in nanoseconds, as requests have it."""
+    given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return given // timedelta(microseconds=1) * NS_PER_US
+
+
+def duration_ns(value: Any) -> Any:
+    """Return a timedelta, or a text such as "1m30s", in nanoseconds; anything else as it is."""
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1) * NS_PER_US
+    return parse_duration_ns(value) if isinstance(value, str) else value
+
+
+def _number(kind: str) -> Any:
+    low, high = NUMBERS[kind]
+    return Field(ge=low, le=high)
+
+
+Int = Annotated[int, _number("int")]
+Int32 = Annotated[int, _number("int32")]
+Int64 = Annotated[int, _number("int64")]
+UInt64 = Annotated[int, _number("uint64")]
+Duration = Annotated[int, BeforeValidator(duration_ns), _number("time.Duration")]
+Time = AwareDatetime
+
+
+class Options(BaseModel):
+    """Something that a program asks for. A name that does not exist is an error."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+    def to_json(self) -> bytes:
+        """Return what was set, and nothing else, as the body of a request."""
+        return self.model_dump_json(exclude_unset=True).encode()
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show what was set; secrets are never shown."""
+        return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
+
+
+class Answer(BaseModel):
+    """Something that a server says. Fields that are not known here, of a newer server, are left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    @classmethod
+    def parse(cls, data: bytes | str) -> Self:
+        """Return the answer in `data`, JSON.
+
+        Raises:
+            pydantic.ValidationError: `data` is no such answer; it names each field.
+        """
+        return cls.model_validate_json(data, extra="ignore")
