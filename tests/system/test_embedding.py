@@ -45,7 +45,7 @@ def run(directory: Path, *command: str) -> tuple[int, str, str]:
 
 
 def test_there_are_examples_of_each_kind() -> None:
-    assert (len(SCRIPTS), len(TESTS)) == (5, 1)
+    assert (len(SCRIPTS), len(TESTS)) == (6, 1)
 
 
 @pytest.mark.parametrize("at", range(len(SCRIPTS)))
