@@ -19,7 +19,7 @@ COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -56,6 +56,9 @@ conformance: dev ## every scenario against the real nats-server, none against it
 
 recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
 	$(PY) -m tests.conformance.harness.recordings $(ARGS)
+
+packaging: dev ## sdist, wheels and image file, all of the sdist compiled anew
+	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/test_wheels.py $(ARGS)
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
 	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)

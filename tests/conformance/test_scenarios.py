@@ -16,9 +16,10 @@ from tests.conformance.harness.compare import masked_differences
 from tests.conformance.harness.errors import errors_of, read_table
 from tests.conformance.harness.player import Recording
 from tests.conformance.harness.process import REPOSITORY, our_command, peer_command
-from tests.conformance.harness.recordings import commit_of_tree, masked_run, plays_live, read_recording
+from tests.conformance.harness.recordings import masked_run, plays_live, read_recording
 from tests.conformance.harness.script import Script, load_all
 from tests.support.groups import PLAYED_AGAIN
+from tests.support.turns import commit_of_tree
 
 COMPATIBILITY = REPOSITORY / "docs" / "compatibility.md"
 PEER = peer_command()

@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.turns import is_chosen
+
 from . import masks
 from .compare import masked_differences
 from .player import Recording, play
-from .process import REPOSITORY, peer_command
+from .process import peer_command
 from .script import Script, load_all
 
 PEER_VERSION = "2.15.1"
@@ -73,20 +74,7 @@ def _shortened(value: Any) -> Any:
 
 def plays_live(script: Script, commit: str) -> bool:
     """Return whether it is the turn of `script`, at `commit`, to play against the real server all the same."""
-    digest = hashlib.sha256(f"{commit} {script.name}".encode()).digest()
-    return digest[0] * 256 + digest[1] < 65536 // LIVE_EVERY
-
-
-@cache
-def commit_of_tree() -> str:
-    """Return what chooses the scenarios that play live: PYJS_CONFORMANCE_COMMIT, or the commit checked out, or ""."""
-    given = os.environ.get("PYJS_CONFORMANCE_COMMIT")
-    if given is not None:
-        return given
-    asked = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    return is_chosen(script.name, commit, LIVE_EVERY)
 
 
 @cache
