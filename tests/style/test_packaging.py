@@ -29,7 +29,7 @@ from pyjs.cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
 
 IS_WHOLE = os.environ.get("PYJS_PACKAGING") == "whole"
-MADE_EVERY = 10  # one module in so many is compiled from the sdist
+MADE_EVERY = 20  # one module in so many is compiled from the sdist
 
 USER_CODE = """
 import pyjs
