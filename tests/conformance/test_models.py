@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.support.declarations.answers import schemas
 from tests.support.raw import RawClient
 
 from pyjs.models import (
@@ -110,6 +112,8 @@ def test_every_field_of_every_page_has_a_place_and_requests_are_taken(server: Se
     for path, model in PAGES:
         parsed = model.model_validate_json(bodies[path], extra="forbid")
         assert model.parse(bodies[path]) == parsed
+        schema = schemas()[f"monitoring/{model.__name__.lower()}"]
+        jsonschema.Draft202012Validator(schema).validate(json.loads(bodies[path]))
     details = Jsz.parse(bodies["/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1"]).account_details
     assert details[0].stream_detail[0].consumer_detail[0].name == "c"
     assert details[0].stream_detail[0].state.messages == 1

@@ -40,7 +40,7 @@ Int = Annotated[int, _number("int")]
 Int32 = Annotated[int, _number("int32")]
 Int64 = Annotated[int, _number("int64")]
 UInt64 = Annotated[int, _number("uint64")]
-Duration = Annotated[int, BeforeValidator(duration_ns), _number("time.Duration")]
+Duration = Annotated[int, _number("time.Duration"), BeforeValidator(duration_ns)]
 Time = AwareDatetime
 
 

@@ -13,8 +13,30 @@ from pyjs.models.base import Duration, Int, Int64, Options, Time, UInt64
 from pyjs.models.config import ConsumerConfig, StreamConfig
 
 
+class RestoredState(Options):
+    """The state of a stream as its snapshot had it."""
+
+    messages: UInt64 = 0
+    bytes: UInt64 = 0
+    first_seq: UInt64 = 0
+    last_seq: UInt64 = 0
+    first_ts: Time | None = None
+    last_ts: Time | None = None
+    num_subjects: Int = 0
+    num_deleted: Int = 0
+    consumer_count: Int = 0
+    subjects: dict[str, UInt64] = Field(default_factory=dict)
+    deleted: list[UInt64] = Field(default_factory=list)
+
+
 class StreamCreateRequest(StreamConfig):
     """The request stream create."""
+
+    pedantic: bool = False
+
+
+class StreamUpdateRequest(StreamConfig):
+    """The request stream update."""
 
     pedantic: bool = False
 
@@ -71,6 +93,23 @@ class StreamMsgDeleteRequest(Options):
     no_erase: bool = False
 
 
+class StreamSnapshotRequest(Options):
+    """The request stream snapshot."""
+
+    deliver_subject: str = ""
+    no_consumers: bool = False
+    chunk_size: Int = 0
+    window_size: Int = 0
+    jsck: bool = False
+
+
+class StreamRestoreRequest(Options):
+    """The request stream restore."""
+
+    config: StreamConfig = Field(default_factory=StreamConfig)
+    state: RestoredState = Field(default_factory=RestoredState)
+
+
 class ConsumerCreateRequest(Options):
     """The request consumer create."""
 
@@ -78,6 +117,18 @@ class ConsumerCreateRequest(Options):
     config: ConsumerConfig = Field(default_factory=ConsumerConfig)
     action: Literal["", "create", "update"] = ""
     pedantic: bool = False
+
+
+class ConsumerNamesRequest(Options):
+    """The request consumer names."""
+
+    offset: Int = 0
+
+
+class ConsumerListRequest(Options):
+    """The request consumer list."""
+
+    offset: Int = 0
 
 
 class ConsumerPauseRequest(Options):

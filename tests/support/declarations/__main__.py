@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .files import made
+from .files import answers, sources
 
-for path, text in made().items():
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, "utf-8")
+for made in (sources, answers):
+    for path, text in made().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")

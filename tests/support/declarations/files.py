@@ -9,4 +9,16 @@ from . import models, requests, server_options
 
 def made() -> dict[Path, str]:
     """Return the text of every generated file."""
+    return {**sources(), **answers()}
+
+
+def sources() -> dict[Path, str]:
+    """Return what comes from the declarations themselves, the models among it."""
     return {**requests.made(), **server_options.made(), **models.made()}
+
+
+def answers() -> dict[Path, str]:
+    """Return what comes from the models: write those of `sources` first."""
+    from . import answers  # imported lazily: it imports the models
+
+    return answers.made()

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs.base.bounds import NUMBERS
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.consumer_requests import CREATE_REQUEST, NEXT_REQUEST, PAUSE_REQUEST, UNPIN_REQUEST
+from pyjs.jetstream.config.consumer_requests import (
+    CREATE_REQUEST,
+    NEXT_REQUEST,
+    OFFSET_REQUEST,
+    PAUSE_REQUEST,
+    UNPIN_REQUEST,
+)
 from pyjs.jetstream.config.declared import Option, options_of
 from pyjs.jetstream.config.json_strict import Kind, Struct
 from pyjs.jetstream.config.stream import (
@@ -29,6 +35,8 @@ from pyjs.jetstream.config.stream_requests import (
     LIST_REQUEST,
     NAMES_REQUEST,
     PURGE_REQUEST,
+    RESTORE_REQUEST,
+    SNAPSHOT_REQUEST,
     STREAM_REQUEST,
 )
 
@@ -46,13 +54,18 @@ TABLES: dict[str, type[DataclassInstance]] = {
 }
 SCHEMAS = {
     "stream_create_request": STREAM_REQUEST,
+    "stream_update_request": STREAM_REQUEST,
     "stream_info_request": INFO_REQUEST,
     "stream_names_request": NAMES_REQUEST,
     "stream_list_request": LIST_REQUEST,
     "stream_purge_request": PURGE_REQUEST,
     "stream_msg_get_request": GET_MSG_REQUEST,
     "stream_msg_delete_request": DELETE_MSG_REQUEST,
+    "stream_snapshot_request": SNAPSHOT_REQUEST,
+    "stream_restore_request": RESTORE_REQUEST,
     "consumer_create_request": CREATE_REQUEST,
+    "consumer_names_request": OFFSET_REQUEST,
+    "consumer_list_request": OFFSET_REQUEST,
     "consumer_pause_request": PAUSE_REQUEST,
     "consumer_unpin_request": UNPIN_REQUEST,
     "consumer_getnext_request": NEXT_REQUEST,
