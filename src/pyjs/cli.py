@@ -22,7 +22,8 @@ from pyjs.server.system.config_file import read_file
 PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
 
-# The dependencies of pyproject.toml. Most are imported long after the start, where it would be too late to tell.
+# The dependencies of pyproject.toml but pydantic, which only pyjs.models imports. Most are imported long after the
+# start, where it would be too late to tell.
 PACKAGES = ("bcrypt", "cramjam", "cryptography", "httptools", "msgpack", "orjson", "xxhash")
 
 # Signals by the names of --signal.

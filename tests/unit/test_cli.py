@@ -179,7 +179,8 @@ def test_a_package_that_is_missing_is_named_before_anything_is_served(
 def test_the_packages_that_are_looked_for_are_the_dependencies() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     needed = [each for each in project["dependencies"] if ";" not in each]  # uvloop: not on every platform
-    assert [re.split("[>=<]", each)[0] for each in needed] == list(cli.PACKAGES)
+    names = [re.split("[>=<]", each)[0] for each in needed]  # pydantic: only for pyjs.models
+    assert [name for name in names if name != "pydantic"] == list(cli.PACKAGES)
     assert cli.missing_packages() == []
 
 
