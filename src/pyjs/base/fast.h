@@ -1,4 +1,4 @@
-/* Small C helpers of the message path: a seeded 64-bit hash of short keys, and decimal digits.
+/* Small C helpers of the message path: a seeded 64-bit hash of short keys, decimal digits, and the end of a token.
  *
  * The hash multiplies 64x64 -> 128 bits and folds (the "mum" step known from wyhash); it is only used for tables
  * in memory, never stored. A factor that is zero makes everything equal that goes into the other one, so each factor
@@ -45,10 +45,24 @@ static const char pyjs_pairs[] =
     "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
     "8081828384858687888990919293949596979899";
 
+/* Write the eight digits of `v` < 10^8 at `out`, leading zeros included. */
+static inline void pyjs_eight_digits(char *out, uint32_t v) {
+    uint32_t high = v / 10000, low = v % 10000;
+    memcpy(out, pyjs_pairs + 2 * (high / 100), 2);
+    memcpy(out + 2, pyjs_pairs + 2 * (high % 100), 2);
+    memcpy(out + 4, pyjs_pairs + 2 * (low / 100), 2);
+    memcpy(out + 6, pyjs_pairs + 2 * (low % 100), 2);
+}
+
 /* Write `v` in decimal at `out` (room for 20 bytes); return the number of digits. */
 static inline int pyjs_digits(char *out, uint64_t v) {
     char tmp[20];
     char *p = tmp + 20;
+    while (v >= 100000000) { /* a timestamp: eight digits at a time do not wait for each other */
+        p -= 8;
+        pyjs_eight_digits(p, (uint32_t)(v % 100000000));
+        v /= 100000000;
+    }
     while (v >= 100) {
         p -= 2;
         memcpy(p, pyjs_pairs + 2 * (v % 100), 2);
@@ -62,6 +76,26 @@ static inline int pyjs_digits(char *out, uint64_t v) {
     }
     memcpy(out, p, (size_t)(tmp + 20 - p));
     return (int)(tmp + 20 - p);
+}
+
+/* The index of the first byte below '!' (blanks, line ends, control characters) from p[i] on; n: there is none.
+ *
+ * Eight bytes at a time: the subtraction borrows into the high bit of a byte that is below '!'. Bytes above such a
+ * byte may be wrong, the lowest is right.
+ */
+static inline size_t pyjs_below_graphic(const char *p, size_t n, size_t i) {
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v = pyjs_read8(p + i);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        v = __builtin_bswap64(v);
+#endif
+        v = (v - 0x2121212121212121u) & ~v & 0x8080808080808080u;
+        if (v)
+            return i + ((size_t)__builtin_ctzll(v) >> 3);
+    }
+    while (i < n && (unsigned char)p[i] > ' ')
+        i++;
+    return i;
 }
 
 #endif

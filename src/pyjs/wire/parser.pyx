@@ -13,7 +13,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
-from pyjs.base.fast cimport write_digits
+from pyjs.base.fast cimport below_graphic, write_digits
 from pyjs.wire.ops cimport (
     OP_BAD, OP_BAD_ARGS, OP_CONNECT, OP_ERR, OP_INFO, OP_LINE_TOO_LONG, OP_MSG, OP_NEED, OP_NO_HEADERS, OP_OK,
     OP_PING, OP_PONG, OP_SUB, OP_TOO_BIG, OP_UNSUB,
@@ -49,6 +49,14 @@ CLASS[<int> c' '] = CLASS[<int> c'\t'] = CLASS[<int> c'\r'] = 1
 CLASS[<int> c'\n'] = 2
 
 
+cdef inline size_t token_end(const char* p, size_t n, size_t i) noexcept nogil:
+    """Return the offset of the first blank or line end from p[i] on; n: there is none."""
+    i = below_graphic(p, n, i)
+    while i < n and CLASS[<unsigned char> p[i]] == 0:       # another control character
+        i = below_graphic(p, n, i + 1)
+    return i
+
+
 cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
     """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, n: there is none.
 
@@ -58,8 +66,7 @@ cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t
     while i < n:
         if CLASS[<unsigned char> p[i]] == 0:
             first = i
-            while i < n and CLASS[<unsigned char> p[i]] == 0:
-                i += 1
+            i = token_end(p, n, i + 1)
             if count < MAX_ARGS:
                 out[count].p = p + first
                 out[count].n = i - first

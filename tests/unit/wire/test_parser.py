@@ -109,6 +109,15 @@ def test_operations_before_the_wrong_one_are_seen() -> None:
     ]
 
 
+@pytest.mark.parametrize("length", range(1, 34))
+def test_a_token_ends_at_a_blank_and_at_no_other_control_character(length: int) -> None:
+    for at, char in itertools.product(range(length), range(256)):
+        if char in b"\t\n\r ":
+            continue
+        token = b"x" * at + bytes([char]) + b"y" * (length - at - 1)
+        assert parse(b"PUB " + token + b"\tr 0\r\n\r\n") == [message(token, b"r", tail=b"r 0\r\n\r\n")]
+
+
 def test_payload_of_exactly_the_maximum_is_taken() -> None:
     assert parse(b"PUB a 8\r\n12345678\r\n", max_payload=8)[0][0] == "MSG"
     assert parse(b"PUB a 9\r\n", max_payload=8) == [("TOO_BIG", ())]

@@ -33,12 +33,15 @@ cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
     """Read up to a dot or the end, return how far; what is no number becomes the largest, which no delivery has."""
     cdef size_t i = 0
     cdef uint64_t value = 0
-    cdef bint bad = n == 0 or p[0] == c'.'
-    while i < n and p[i] != c'.':
-        bad = bad or p[i] < c'0' or p[i] > c'9' or i == 19
+    while i < n and <unsigned char> (p[i] - c'0') <= 9:
         value = value * 10 + <uint64_t> (p[i] - c'0')
         i += 1
-    out[0] = <uint64_t> -1 if bad else value
+    if 0 < i < 20 and (i == n or p[i] == c'.'):
+        out[0] = value
+        return i
+    out[0] = <uint64_t> -1
+    while i < n and p[i] != c'.':
+        i += 1
     return i
 
 
