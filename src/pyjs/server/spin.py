@@ -2,10 +2,11 @@
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
 After each turn the loop therefore stays awake for SPIN_NS: a callback schedules itself again until the time is over
-or a turn ran. Each spin without input costs one credit, and each short wait earns some; without credit the loop
-sleeps at once.
+or a turn ran. Input during a spin earns credit, a spin in vain costs one, so that a spin pays from one success in
+four on; without credit the loop sleeps at once. A wait without a spin does not tell how much of it was waking up:
+after short ones a spin is tried again, and after each trial in vain less often.
 
-Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py.
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 SPIN_NS = 50_000  # duration of a spin
-PAID_NS = 150_000  # after a shorter wait a spin would have paid: most of the wait was waking up
-CREDIT_MAX = 32  # after so many spins without input the loop sleeps at once
-CREDIT_PAID = 3  # earned by a short wait
+SHORT_NS = 150_000  # of a shorter wait, waking up may have been the larger part
+CREDIT_MAX = 32  # after so many spins in vain the loop sleeps at once
+CREDIT_PAID = 3  # earned by input during a spin
+WAITS_MAX = 64  # short waits before the next trial, at most
 
 
 class Spin:
@@ -33,15 +35,30 @@ class Spin:
         self._credit = CREDIT_MAX
         self._looking = False  # `_look` is scheduled
         self._turned_ns = 0  # when the last turn ended
+        self._waits = 0  # short waits since the last trial
+        self._waits_needed = 1  # for the next trial
 
     def after_turn(self) -> None:
         """Start a spin, if there is credit."""
-        if self._driver.waked_ns - self._turned_ns < PAID_NS:  # however long reading and the turn took
+        if self._looking:
             self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
+            self._waits_needed = 1
+        elif self._credit == 0:
+            self._count_wait(
+                self._driver.waked_ns - self._turned_ns
+            )  # however long reading and the turn took
         self._turned_ns = monotonic_ns()
         if self._credit > 0 and not self._looking:
             self._looking = True
             self._loop.call_soon(self._look)
+
+    def _count_wait(self, wait_ns: int) -> None:
+        """Give credit for one trial after enough short waits."""
+        if wait_ns < SHORT_NS:
+            self._waits += 1
+        if self._waits >= self._waits_needed:
+            self._waits = 0
+            self._credit = 1
 
     def _look(self) -> None:
         if monotonic_ns() - self._turned_ns < self._spin_ns:
@@ -49,6 +66,8 @@ class Spin:
             return
         self._looking = False
         self._credit -= 1
+        if self._credit == 0:
+            self._waits_needed = min(2 * self._waits_needed, WAITS_MAX)
 
 
 def pays() -> bool:
